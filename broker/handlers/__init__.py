@@ -1,0 +1,1 @@
+"""The request handlers of the broker, one file a family."""

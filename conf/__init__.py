@@ -1,0 +1,1 @@
+"""Configuration files with every option, and the tables of known keys."""

@@ -1,0 +1,1 @@
+"""Bytes to values and back: RocketMQ's wire format without sockets, files or clocks."""

@@ -1,0 +1,1 @@
+"""The JSON bodies of requests and answers."""

@@ -1,0 +1,1 @@
+"""The custom headers of requests and answers, declared by their wire names."""

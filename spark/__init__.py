@@ -1,0 +1,1 @@
+"""RocketMQ topics as a PySpark data source."""
