@@ -1,0 +1,325 @@
+"""One TCP connection, for either end: requests are served, answers are matched, both at once.
+
+RocketMQ uses a connection in both directions (a broker asks its clients too), so server and client
+share this class. A handler is a plain function: it returns its reply, or None when the answer comes
+later through `answer`, or a coroutine for the few requests that must ask somebody else first.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import codes
+from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
+from ..errors import Refusal
+from ..frame import FrameDecoder, encode_answer, encode_request
+from ..wire import Header
+from .turn import Turn
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX = 65_536  # requests without an answer yet, per connection
+TASKS_MAX = 1_024  # coroutine handlers at work, per connection
+OPAQUE_MASK = 0x7FFFFFFF
+CODEC_MSGPACK = 2
+
+Answer = Reply | bytes | None
+Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a request table: code, kind of header (None when it has none), handler, access.
+
+    `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN".
+    """
+
+    code: int
+    header: type[Header] | None
+    handler: Handler
+    access: str = "ADMIN"
+
+
+class Connection(asyncio.Protocol):
+    """A connection; `rows` is the table it serves from.
+
+    `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
+    and the port as int32), `local_address` our end. `codec` is the header codec for requests we
+    send; with `upgrade` it becomes msgpack after the first answer of another aerobee.
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_lost",
+        "_next_opaque",
+        "_on_lost",
+        "_out",
+        "_queued",
+        "_tasks",
+        "_transport",
+        "_turn",
+        "_upgrade",
+        "_waiting",
+        "address",
+        "codec",
+        "host",
+        "idle_rounds",
+        "local_address",
+        "peer_version",
+        "rows",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        rows: Mapping[int, Row],
+        *,
+        on_lost: Callable[["Connection"], None] | None = None,
+        codec: int = 0,
+        upgrade: bool = False,
+    ) -> None:
+        self.rows = rows
+        self.codec = codec
+        self.address = ""
+        self.local_address = ""
+        self.host = b"\0" * 8
+        self.idle_rounds = 0
+        self.peer_version = 0
+        self._turn = turn
+        self._on_lost = on_lost
+        self._upgrade = upgrade
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._queued = False
+        self._waiting: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        self._next_opaque = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lost: str | None = None
+
+    # --- asyncio's side -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")
+        if peer is not None:
+            self.address, self.host = host_text(peer), host_bytes(peer)
+        if local is not None:
+            self.local_address = host_text(local)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self.idle_rounds = 0
+        rows = self.rows
+        out = self._out
+        for command in self._decoder.feed(data):
+            flag = command.flag
+            if flag & FLAG_ANSWER:
+                self._on_answer(command)
+                continue
+            row = rows.get(command.code)
+            try:
+                if row is None:
+                    text = f" request type {command.code} not supported"
+                    reply: Any = Reply(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
+                else:
+                    kind = row.header
+                    header = None if kind is None else command.header(kind)
+                    reply = row.handler(header, command, self)
+            except Refusal as refusal:
+                reply = Reply(refusal.code, refusal.fields, refusal.remark)
+            except Exception:
+                reply = _our_fault(command)
+            if reply is None:
+                continue
+            if type(reply) is bytes:
+                if not flag & FLAG_ONEWAY:
+                    out.append(reply)
+            elif type(reply) is Reply:
+                if not flag & FLAG_ONEWAY:
+                    out += encode_answer(command, reply)
+            else:
+                self._later(command, reply)
+        if out and not self._queued:
+            self._queued = True
+            self._turn.add(self)
+        if self._decoder.fault is not None:
+            log.warning("closing %s: %s", self.address, self._decoder.fault)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
+        waiting, self._waiting = self._waiting, {}
+        for future, _ in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError(self._lost))
+        for task in self._tasks:
+            task.cancel()
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        # A peer that doesn't read is not read from either, so its answers can't pile up here.
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- for handlers and owners ----------------------------------------------------------------
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lost is not None or self._transport is None or self._transport.is_closing()
+
+    def answer(self, command: Command, reply: Reply | bytes) -> None:
+        """Answer a request whose handler returned None before. Does nothing when it was oneway."""
+        if command.flag & FLAG_ONEWAY or self._lost is not None:
+            return
+        if type(reply) is bytes:
+            self._out.append(reply)
+        else:
+            self._out += encode_answer(command, reply)  # type: ignore[arg-type]
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
+
+    def request(
+        self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> asyncio.Future[Command]:
+        """Send a request; the future gives the answer, TimeoutError or ConnectionResetError."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Command] = loop.create_future()
+        if self.is_lost:
+            future.set_exception(ConnectionResetError(self._lost or "connection is closing"))
+            return future
+        if len(self._waiting) >= WAITING_MAX:
+            future.set_exception(
+                ConnectionError(
+                    f"{len(self._waiting)} requests to {self.address} wait for an answer, the "
+                    f"limit is {WAITING_MAX}; send fewer at a time"
+                )
+            )
+            return future
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        self._waiting[opaque] = (future, loop.time() + timeout_s)
+        self._turn.watch(self)
+        self._write(encode_request(code, opaque, fields, body, codec=self.codec))
+        return future
+
+    def oneway(self, code: int, fields: dict[str, str] | None, body: bytes = b"") -> None:
+        """Send a request that gets no answer; lost silently when the connection is."""
+        if self.is_lost:
+            return
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        self._write(encode_request(code, opaque, fields, body, oneway=True, codec=self.codec))
+
+    def expire(self, now: float) -> bool:
+        """Fail the requests whose time is up; False when none is waiting any more."""
+        late = [opaque for opaque, (_, deadline) in self._waiting.items() if deadline <= now]
+        for opaque in late:
+            future, _ = self._waiting.pop(opaque)
+            if not future.done():
+                future.set_exception(TimeoutError(f"no answer from {self.address} in time"))
+        return bool(self._waiting)
+
+    def flush(self) -> None:
+        """Hand what is to be written to the transport, in one write."""
+        self._queued = False
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def close(self) -> None:
+        """Close once what is written has gone out."""
+        if self._transport is not None:
+            if self._out and not self._turn.before_write:
+                self.flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what is not written yet is dropped."""
+        self._out = []
+        self._queued = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        self._out.append(data)
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
+
+    def _on_answer(self, command: Command) -> None:
+        self.peer_version = command.version
+        if self._upgrade and command.language == LANGUAGE:
+            self.codec = CODEC_MSGPACK
+            self._upgrade = False
+        waiting = self._waiting.pop(command.opaque, None)
+        if waiting is not None and not waiting[0].done():
+            waiting[0].set_result(command)
+
+    def _later(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
+        if len(self._tasks) >= TASKS_MAX:
+            reply.close()
+            self.answer(command, _overload(len(self._tasks)))
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._finish(command, reply), name=f"request-{command.code}-{self.address}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
+        try:
+            answer = await reply
+        except Refusal as refusal:
+            answer = Reply(refusal.code, refusal.fields, refusal.remark)
+        except Exception:
+            answer = _our_fault(command)
+        if answer is not None:
+            self.answer(command, answer)
+
+
+def _our_fault(command: Command) -> Reply:
+    name = codes.REQUEST_NAMES.get(command.code, str(command.code))
+    log.exception("request %s failed", name)
+    return Reply(
+        codes.SYSTEM_ERROR, remark=f"request {name} failed inside the server; its log says why"
+    )
+
+
+def _overload(tasks: int) -> Reply:
+    return Reply(
+        codes.SYSTEM_BUSY,
+        remark=f"[OVERLOAD]{tasks} requests of this connection are at work, the limit is "
+        f"{TASKS_MAX}; try again later",
+    )
+
+
+def host_text(name: tuple[Any, ...]) -> str:
+    """A socket name as "ip:port", IPv6 in brackets."""
+    ip, port = name[0], name[1]
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def host_bytes(name: tuple[Any, ...]) -> bytes:
+    """A socket name as RocketMQ stores it: ip (4 or 16 bytes), then the port as int32."""
+    ip, port = str(name[0]).partition("%")[0], int(name[1])
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    packed = socket.inet_pton(family, ip)
+    if len(packed) == 16 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        packed = packed[12:]  # an IPv4 peer on a dual-stack socket
+    return packed + port.to_bytes(4, "big")

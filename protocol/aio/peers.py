@@ -1,0 +1,153 @@
+"""Outgoing connections, one per address, made when first needed and made again when lost.
+
+Many requests share a connection; an answer finds its future by its opaque. Several callers that
+want the same new connection wait for the same attempt.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+
+from ..command import Command
+from ..wire import Header
+from .connection import Connection, Row
+from .turn import Turn
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 3.0  # RocketMQ's connectTimeoutMillis
+PEERS_MAX = 10_000  # addresses connected at once
+
+
+class Peers:
+    """Connections by address ("host:port"). Make it inside a running loop.
+
+    `rows` is what we serve to the other end (a broker asks its clients). With `upgrade` requests
+    switch to the msgpack header once the peer turns out to be aerobee.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[int, Row] | None = None,
+        *,
+        on_lost: Callable[[Connection], None] | None = None,
+        upgrade: bool = True,
+        connect_seconds: float = CONNECT_SECONDS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._rows = rows or {}
+        self._on_lost = on_lost
+        self._upgrade = upgrade
+        self._connect_seconds = connect_seconds
+        self._tls = tls
+        self._turn = Turn()
+        self._open: dict[str, Connection] = {}
+        self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_s: float = 3.0,
+    ) -> Command:
+        """The answer of `address`; ConnectionError when it can't be reached, TimeoutError."""
+        fields = header.to_fields() if isinstance(header, Header) else header
+        connection = self._open.get(address)
+        if connection is None or connection.is_lost:
+            connection = await self.connect(address)
+        try:
+            return await connection.request(code, fields, body, timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"no answer from {address} to request {code} within {timeout_s:g} s"
+            ) from None
+
+    async def oneway(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Send without an answer; ConnectionError when `address` can't be reached."""
+        fields = header.to_fields() if isinstance(header, Header) else header
+        connection = self._open.get(address)
+        if connection is None or connection.is_lost:
+            connection = await self.connect(address)
+        connection.oneway(code, fields, body)
+
+    def connected(self, address: str) -> Connection | None:
+        """The open connection to `address`, or None."""
+        found = self._open.get(address)
+        return None if found is None or found.is_lost else found
+
+    async def connect(self, address: str) -> Connection:
+        """The connection to `address`, made now if there is none."""
+        if self._closed:
+            raise ConnectionError(f"can't connect to {address}: this client is closed")
+        found = self._open.get(address)
+        if found is not None and not found.is_lost:
+            return found
+        attempt = self._attempts.get(address)
+        if attempt is None:
+            attempt = asyncio.create_task(self._connect(address), name=f"connect-{address}")
+            self._attempts[address] = attempt
+            attempt.add_done_callback(lambda _: self._attempts.pop(address, None))
+        return await asyncio.shield(attempt)
+
+    async def close(self) -> None:
+        """Close every connection after what is written has gone out."""
+        self._closed = True
+        for attempt in list(self._attempts.values()):
+            attempt.cancel()
+        for connection in list(self._open.values()):
+            connection.close()
+        for _ in range(20):
+            if not self._open:
+                break
+            await asyncio.sleep(0.005)
+        for connection in list(self._open.values()):
+            connection.abort()
+
+    async def _connect(self, address: str) -> Connection:
+        if len(self._open) >= PEERS_MAX:
+            raise ConnectionError(
+                f"can't connect to {address}: {len(self._open)} peers are connected, the limit is "
+                f"{PEERS_MAX}"
+            )
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            number = int(port)
+            async with asyncio.timeout(self._connect_seconds):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(
+                        self._turn,
+                        self._rows,
+                        on_lost=lambda lost: self._lost(address, lost),
+                        upgrade=self._upgrade,
+                    ),
+                    host.strip("[]"),
+                    number,
+                    ssl=self._tls,
+                )
+        except ValueError:
+            raise ConnectionError(f"{address!r} is not an address of the form host:port") from None
+        except TimeoutError:
+            raise ConnectionError(
+                f"can't connect to {address} within {self._connect_seconds:g} s"
+            ) from None
+        except OSError as wrong:
+            raise ConnectionError(f"can't connect to {address}: {wrong}") from None
+        self._open[address] = connection
+        return connection
+
+    def _lost(self, address: str, connection: Connection) -> None:
+        if self._open.get(address) is connection:
+            del self._open[address]
+        if self._on_lost is not None:
+            self._on_lost(connection)

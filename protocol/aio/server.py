@@ -1,0 +1,125 @@
+"""A listening server: accepts connections, serves a request table, closes the idle ones.
+
+Several ports may share one server and differ in their table (a broker's fast port serves no pulls).
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from .connection import Connection, Row
+from .turn import Turn
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 50_000  # open at once
+IDLE_SECONDS = 120  # without a byte from the peer; RocketMQ's serverChannelMaxIdleTimeSeconds
+IDLE_ROUND_SECONDS = 10
+BACKLOG = 1_024
+
+
+def table(rows: Iterable[Row]) -> dict[int, Row]:
+    """Rows by code; an error when two claim the same one."""
+    found: dict[int, Row] = {}
+    for row in rows:
+        if row.code in found:
+            raise ValueError(f"request code {row.code} has two rows")
+        found[row.code] = row
+    return found
+
+
+class Server:
+    """Listens on one or more ports. Make it inside a running loop."""
+
+    def __init__(
+        self,
+        *,
+        on_lost: Callable[[Connection], None] | None = None,
+        before_write: Callable[[], None] | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self.turn = Turn(before_write=before_write)
+        self._on_lost = on_lost
+        self._connections_max = connections_max
+        self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
+        self._servers: list[asyncio.Server] = []
+        self._loop = asyncio.get_running_loop()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    async def listen(self, host: str, port: int, rows: Mapping[int, Row]) -> int:
+        """Listen on `host` and `port` (0: any free one) and give the port.
+
+        OSError with a plain sentence when the port is taken or the address isn't ours.
+        """
+        try:
+            server = await self._loop.create_server(
+                lambda: self._accept(rows), host, port, backlog=BACKLOG
+            )
+        except OSError as wrong:
+            reason = wrong.strerror or str(wrong)
+            if wrong.errno == errno.EADDRINUSE:
+                reason = "another program listens there; stop it or choose another port"
+            elif wrong.errno == errno.EADDRNOTAVAIL:
+                reason = "the address is not one of this machine's; choose another"
+            raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}") from None
+        self._servers.append(server)
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
+        found: int = server.sockets[0].getsockname()[1]
+        return found
+
+    async def stop(self) -> None:
+        """Stop listening, let what is written go out, close all connections."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.close()
+        try:
+            await asyncio.wait_for(self._empty.wait(), 2)
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
+        self._servers.clear()
+
+    def _accept(self, rows: Mapping[int, Row]) -> asyncio.Protocol:
+        if len(self.connections) >= self._connections_max:
+            log.warning(
+                "refusing a connection: %d are open, the limit is %d",
+                len(self.connections),
+                self._connections_max,
+            )
+            return _Refused()
+        connection = Connection(self.turn, rows, on_lost=self._lost)
+        self.connections.add(connection)
+        self._empty.clear()
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._empty.set()
+        if self._on_lost is not None:
+            self._on_lost(connection)
+
+    def _idle_round(self) -> None:
+        for connection in list(self.connections):
+            connection.idle_rounds += 1
+            if connection.idle_rounds > self._idle_rounds_max:
+                log.info("closing %s: idle for over %d rounds", connection.address,
+                         self._idle_rounds_max)
+                connection.close()
+        self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
+
+
+class _Refused(asyncio.Protocol):
+    """Takes a connection that is one too many and closes it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

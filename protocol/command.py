@@ -1,0 +1,111 @@
+"""A command: one request or one answer, as it stands between the bytes and the handlers.
+
+`Command` is what a decoder gives. Its custom header stays undecoded (`ext`) until somebody asks for
+it with `header(kind)`, because only the request table knows which kind it is. `Reply` is what a
+handler gives back; the connection adds opaque and codec and turns it into bytes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import codes
+from .errors import Refusal
+from .wire import Header, read_fields
+
+FLAG_ANSWER = 1
+FLAG_ONEWAY = 2
+
+CODEC_JSON = 0
+CODEC_ROCKETMQ = 1
+CODEC_MSGPACK = 2  # aerobee's own client to aerobee's own servers only
+
+VERSION = 479  # MQVersion ordinal of 5.3.3, whose protocol we speak
+LANGUAGE = "PYTHON"  # Java servers always say JAVA, so this also tells our client who answered
+
+Kind = TypeVar("Kind", bound=Header)
+Ext = msgspec.Raw | dict[str, Any] | None
+
+
+class Command(msgspec.Struct, gc=False):
+    """One decoded command.
+
+    `ext` is the custom header as raw JSON, as a dict (other codecs), or None. `body` is None when
+    there were no bytes, as in RocketMQ. `codec` is the header codec it came in; answers mirror it.
+    """
+
+    code: int = 0
+    ext: Ext = None
+    flag: int = 0
+    opaque: int = 0
+    version: int = 0
+    language: str | int = "JAVA"
+    remark: str | None = None
+    body: bytes | None = None
+    codec: int = CODEC_JSON
+
+    @property
+    def is_answer(self) -> bool:
+        return self.flag & FLAG_ANSWER != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        return self.flag & FLAG_ONEWAY != 0
+
+    def header(self, kind: type[Kind]) -> Kind:
+        """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a field that is wrong."""
+        ext = self.ext
+        try:
+            if type(ext) is msgspec.Raw:
+                found = kind.json_decoder.decode(ext)
+            else:
+                found = msgspec.convert(ext or {}, kind, strict=False)
+            return found  # type: ignore[return-value]
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return self._lenient_header(kind)
+
+    def fields(self) -> dict[str, str]:
+        """The custom header as wire names to text; empty when there is none."""
+        ext = self.ext
+        if type(ext) is msgspec.Raw:
+            ext = msgspec.json.decode(ext)
+        if not isinstance(ext, dict):
+            return {}
+        return {str(name): _text(value) for name, value in ext.items() if value is not None}
+
+    def _lenient_header(self, kind: type[Kind]) -> Kind:
+        """The same, reading as loosely as Java does: numbers as text, odd booleans, empty texts."""
+        name = codes.REQUEST_NAMES.get(self.code, str(self.code))
+        try:
+            return read_fields(kind, self.fields())
+        except (msgspec.ValidationError, msgspec.DecodeError) as wrong:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"header of request {name} ({self.code}) can't be read: {wrong}; send every "
+                "required field with a value of its type",
+            ) from None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer before it has an opaque: code, header fields by wire name, remark, body.
+
+    `body` is bytes or a list of buffers that are written one after the other.
+    """
+
+    code: int = codes.SUCCESS
+    fields: dict[str, str] | None = None
+    remark: str | None = None
+    body: bytes | list[bytes] | None = field(default=None)
+
+
+OK = Reply()

@@ -1,0 +1,141 @@
+"""Frames: where one command ends and the next begins.
+
+    offset 0  int32  length of all that follows
+    offset 4  uint8  header codec, uint24 length of the header
+    offset 8  header, then body
+
+`FrameDecoder` is a function of bytes: the same bytes give the same commands, however they are cut
+into pieces. What is not a frame sets `fault`; nothing after it is read.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+from . import header_binary, header_json, header_msgpack
+from .command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, VERSION, Command, Reply
+from .errors import Malformed
+
+FRAME_BYTES_MAX = 16 << 20  # the whole frame with its length field, as in RocketMQ
+HEAD = Struct(">"
+              "i"  # length of what follows
+              "I")  # codec in the top byte, header length below
+HEAD_BYTES = HEAD.size
+assert HEAD_BYTES == 8
+LENGTH_BYTES = 4
+HEADER_BYTES_MASK = 0xFFFFFF
+
+CODECS = (header_json, header_binary, header_msgpack)
+_DECODERS = tuple(codec.decode for codec in CODECS)
+_unpack_head = HEAD.unpack_from
+_decode_json = header_json.decode
+
+
+class FrameDecoder:
+    """Collects bytes and gives whole commands.
+
+    `fault` is None until bytes came that are no frame; the connection then closes. Never holds more
+    than one frame (`FRAME_BYTES_MAX`) plus what one read brought.
+    """
+
+    __slots__ = ("_need", "_rest", "fault")
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._need = HEAD_BYTES
+        self.fault: Malformed | None = None
+
+    def feed(self, data: bytes) -> list[Command]:
+        """All commands that are complete now, in order."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._need:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        commands: list[Command] = []
+        if self.fault is not None:
+            return commands
+        at, size = 0, len(data)
+        need = HEAD_BYTES
+        try:
+            while size - at >= HEAD_BYTES:
+                length, mixed = _unpack_head(data, at)
+                end = at + LENGTH_BYTES + length
+                header_end = at + HEAD_BYTES + (mixed & HEADER_BYTES_MASK)
+                if header_end > end or length > FRAME_BYTES_MAX - LENGTH_BYTES:
+                    raise Malformed(_explain(length, mixed))
+                if end > size:
+                    need = end - at
+                    break
+                body = data[header_end:end] if header_end < end else None
+                codec = mixed >> 24
+                if codec == 0:
+                    commands.append(_decode_json(data[at + HEAD_BYTES : header_end], body))
+                elif codec < len(_DECODERS):
+                    header = data[at + HEAD_BYTES : header_end]
+                    commands.append(_DECODERS[codec](header, body))
+                else:
+                    raise Malformed(f"header codec {codec} is unknown; 0, 1 and 2 are known")
+                at = end
+        except Malformed as fault:
+            self.fault = fault
+            return commands
+        if at < size:
+            self._rest += data[at:]
+            self._need = need
+        return commands
+
+
+def encode_request(
+    code: int,
+    opaque: int,
+    fields: dict[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    oneway: bool = False,
+    codec: int = 0,
+    version: int = VERSION,
+    language: str = LANGUAGE,
+) -> bytes:
+    """The frame of a request."""
+    flag = FLAG_ONEWAY if oneway else 0
+    header = CODECS[codec].encode(code, flag, opaque, version, language, fields, None)
+    return frame(header, codec, body)
+
+
+def encode_answer(request: Command, reply: Reply) -> list[bytes]:
+    """The frame of an answer to `request`, in its codec, as buffers to be written in order."""
+    codec = request.codec
+    header = CODECS[codec].encode(
+        reply.code, FLAG_ANSWER, request.opaque, VERSION, LANGUAGE, reply.fields, reply.remark
+    )
+    body = reply.body
+    if isinstance(body, list):
+        size = sum(map(len, body))
+        head = HEAD.pack(LENGTH_BYTES + len(header) + size, codec << 24 | len(header))
+        return [head, header, *body]
+    return [frame(header, codec, body or b"")]
+
+
+def frame(header: bytes, codec: int = 0, body: bytes = b"") -> bytes:
+    """A frame around an encoded header and a body."""
+    size = len(header)
+    return b"".join(
+        (HEAD.pack(LENGTH_BYTES + size + len(body), codec << 24 | size), header, body)
+    )
+
+
+def decode_all(data: bytes) -> Iterable[Command]:
+    """The commands of bytes that are whole frames; Malformed when they are not."""
+    decoder = FrameDecoder()
+    commands = decoder.feed(data)
+    if decoder.fault is not None:
+        raise decoder.fault
+    return commands
+
+
+def _explain(length: int, mixed: int) -> str:
+    header = mixed & HEADER_BYTES_MASK
+    if length > FRAME_BYTES_MAX - LENGTH_BYTES:
+        return f"a frame of {length + LENGTH_BYTES} bytes is over the limit of {FRAME_BYTES_MAX}"
+    return f"a frame of {length} bytes can't hold a header of {header} bytes"

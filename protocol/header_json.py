@@ -1,0 +1,104 @@
+"""The JSON header codec: what every client speaks unless told otherwise (codec byte 0).
+
+Written as Java writes it: keys in alphabetical order, no spaces, null fields left out, all header
+values as strings. Read as loosely as Java reads it: any order, unquoted keys, numbers as strings
+and strings as numbers.
+"""
+
+from typing import Any
+
+import msgspec
+
+from . import fastjson
+from .command import Command
+from .errors import Malformed
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    """The read side's fast form of a header; custom fields stay raw until their kind is known."""
+
+    code: int
+    ext: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
+    flag: int = 0
+    opaque: int = 0
+    version: int = 0
+    language: str | int = "JAVA"
+    remark: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Envelope, strict=False).decode
+_encode = msgspec.json.Encoder().encode
+_NO_EXT = msgspec.Raw(b"null")
+
+
+def decode(header: bytes, body: bytes | None) -> Command:
+    """A command from its header text and body; Malformed when the text is not a header."""
+    try:
+        found = _decode(header)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return _decode_lenient(header, body)
+    return Command(
+        found.code,
+        found.ext,
+        found.flag,
+        found.opaque,
+        found.version,
+        found.language,
+        found.remark,
+        body,
+        0,
+    )
+
+
+def encode(
+    code: int,
+    flag: int,
+    opaque: int,
+    version: int,
+    language: str,
+    fields: dict[str, str] | None,
+    remark: str | None,
+) -> bytes:
+    """The header text of one command."""
+    parts = [b'{"code":%d,' % code]
+    if fields is not None:
+        parts.append(b'"extFields":%b,' % _encode(fields))
+    parts.append(b'"flag":%d,"language":"%b","opaque":%d,' % (flag, language.encode(), opaque))
+    if remark is not None:
+        parts.append(b'"remark":%b,' % _encode(remark))
+    parts.append(b'"serializeTypeCurrentRPC":"JSON","version":%d}' % version)
+    return b"".join(parts)
+
+
+def _decode_lenient(header: bytes, body: bytes | None) -> Command:
+    try:
+        found = fastjson.parse(header)
+    except ValueError as wrong:
+        raise Malformed(f"the header is not JSON: {wrong}") from None
+    if not isinstance(found, dict):
+        raise Malformed(f"the header is a JSON {type(found).__name__}, not an object")
+    ext = found.get("extFields")
+    if ext is not None and not isinstance(ext, dict):
+        raise Malformed(f"extFields is a {type(ext).__name__}, not an object")
+    remark = found.get("remark")
+    return Command(
+        _number(found, "code"),
+        ext,
+        _number(found, "flag"),
+        _number(found, "opaque"),
+        _number(found, "version"),
+        found.get("language", "JAVA"),
+        None if remark is None else str(remark),
+        body,
+        0,
+    )
+
+
+def _number(found: dict[str, Any], name: str) -> int:
+    value = found.get(name)
+    if value is None:
+        return 0
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise Malformed(f"header field {name} is {value!r}, not a number") from None
