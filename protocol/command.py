@@ -54,14 +54,12 @@ class Command(msgspec.Struct, gc=False):
         return self.flag & FLAG_ONEWAY != 0
 
     def header(self, kind: type[Kind]) -> Kind:
-        """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a field that is wrong."""
+        """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a wrong field."""
         ext = self.ext
         try:
             if type(ext) is msgspec.Raw:
-                found = kind.json_decoder.decode(ext)
-            else:
-                found = msgspec.convert(ext or {}, kind, strict=False)
-            return found  # type: ignore[return-value]
+                return kind.json_decoder.decode(ext)  # type: ignore[no-any-return]
+            return msgspec.convert(ext or {}, kind, strict=False)
         except (msgspec.ValidationError, msgspec.DecodeError):
             return self._lenient_header(kind)
 

@@ -16,9 +16,11 @@ from .command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, VERSION, Command, Reply
 from .errors import Malformed
 
 FRAME_BYTES_MAX = 16 << 20  # the whole frame with its length field, as in RocketMQ
-HEAD = Struct(">"
-              "i"  # length of what follows
-              "I")  # codec in the top byte, header length below
+HEAD = Struct(
+    ">"
+    "i"  # length of what follows
+    "I"
+)  # codec in the top byte, header length below
 HEAD_BYTES = HEAD.size
 assert HEAD_BYTES == 8
 LENGTH_BYTES = 4
@@ -120,9 +122,7 @@ def encode_answer(request: Command, reply: Reply) -> list[bytes]:
 def frame(header: bytes, codec: int = 0, body: bytes = b"") -> bytes:
     """A frame around an encoded header and a body."""
     size = len(header)
-    return b"".join(
-        (HEAD.pack(LENGTH_BYTES + size + len(body), codec << 24 | size), header, body)
-    )
+    return b"".join((HEAD.pack(LENGTH_BYTES + size + len(body), codec << 24 | size), header, body))
 
 
 def decode_all(data: bytes) -> Iterable[Command]:

@@ -10,13 +10,15 @@ from struct import Struct, error
 from .command import Command
 from .errors import Malformed
 
-FIXED = Struct(">"
-               "h"  # code
-               "B"  # language
-               "h"  # version
-               "i"  # opaque
-               "i"  # flag
-               "i")  # length of the remark in bytes, 0 for none
+FIXED = Struct(
+    ">"
+    "h"  # code
+    "B"  # language
+    "h"  # version
+    "i"  # opaque
+    "i"  # flag
+    "i"
+)  # length of the remark in bytes, 0 for none
 FIXED_BYTES = FIXED.size
 assert FIXED_BYTES == 17
 LENGTH = Struct(">i")

@@ -52,6 +52,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_closing",
         "_decoder",
         "_lost",
         "_next_opaque",
@@ -99,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._next_opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
+        self._closing = False
 
     # --- asyncio's side -------------------------------------------------------------------------
 
@@ -239,12 +241,14 @@ class Connection(asyncio.Protocol):
         out, self._out = self._out, []
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self._closing:
+                self._transport.close()
 
     def close(self) -> None:
         """Close once what is written has gone out."""
-        if self._transport is not None:
-            if self._out and not self._turn.before_write:
-                self.flush()
+        if self._queued:
+            self._closing = True  # the end of this turn writes first
+        elif self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:

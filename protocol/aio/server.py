@@ -112,8 +112,9 @@ class Server:
         for connection in list(self.connections):
             connection.idle_rounds += 1
             if connection.idle_rounds > self._idle_rounds_max:
-                log.info("closing %s: idle for over %d rounds", connection.address,
-                         self._idle_rounds_max)
+                log.info(
+                    "closing %s: idle for over %d rounds", connection.address, self._idle_rounds_max
+                )
                 connection.close()
         self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
 

@@ -1,0 +1,49 @@
+"""Headers about offsets: a group's progress, a queue's bounds, a time's place in a queue."""
+
+from ..wire import Header, Int32, Int64, field
+
+
+class QueryConsumerOffset(Header):
+    """QUERY_CONSUMER_OFFSET (14)."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    zero_if_missing: bool = field(name="setZeroIfNotFound", default=True)
+
+
+class UpdateConsumerOffset(Header):
+    """UPDATE_CONSUMER_OFFSET (15)."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    commit_offset: Int64 = field(name="commitOffset")
+
+
+class QueueAddress(Header):
+    """GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32)."""
+
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+
+
+class SearchOffset(Header):
+    """SEARCH_OFFSET_BY_TIMESTAMP (29). `boundary` is LOWER or UPPER in any case."""
+
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    timestamp_ms: Int64 = field(name="timestamp")
+    boundary: str = field(name="boundaryType", default="LOWER")
+
+
+class OffsetAnswer(Header):
+    """The answer to 14, 29, 30, 31."""
+
+    offset: Int64
+
+
+class TimestampAnswer(Header):
+    """The answer to 32: store time in ms, -1 for an empty queue."""
+
+    timestamp_ms: Int64 = field(name="timestamp")

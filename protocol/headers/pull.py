@@ -1,0 +1,87 @@
+"""Headers of pulling: PULL_MESSAGE (11), LITE_PULL_MESSAGE (361) and their answer."""
+
+from .. import codes
+from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
+from ..frame import HEAD, LENGTH_BYTES
+from ..wire import Header, Int32, Int64, field
+
+# Bits of the header's sysFlag
+COMMIT_OFFSET = 1
+SUSPEND = 2
+SUBSCRIPTION = 4
+CLASS_FILTER = 8
+LITE_PULL = 16
+
+
+class PullMessage(Header):
+    """PULL_MESSAGE and LITE_PULL_MESSAGE."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    offset: Int64 = field(name="queueOffset")
+    max_messages: Int32 = field(name="maxMsgNums")
+    sys_flag: Int32 = field(name="sysFlag")
+    commit_offset: Int64 = field(name="commitOffset")
+    suspend_ms: Int64 = field(name="suspendTimeoutMillis")
+    sub_version: Int64 = field(name="subVersion")
+    subscription: str | None = None
+    expression_type: str | None = field(name="expressionType", default=None)
+    max_bytes: Int32 | None = field(name="maxMsgBytes", default=None)
+    request_source: Int32 | None = field(name="requestSource", default=None)
+    proxy_forward_client_id: str | None = field(name="proxyFrowardClientId", default=None)
+
+
+class PullMessageAnswer(Header):
+    """What a pull answers, whatever its code."""
+
+    suggested_broker_id: Int64 = field(name="suggestWhichBrokerId", default=0)
+    next_offset: Int64 = field(name="nextBeginOffset", default=0)
+    min_offset: Int64 = field(name="minOffset", default=0)
+    max_offset: Int64 = field(name="maxOffset", default=0)
+    offset_delta: Int64 | None = field(name="offsetDelta", default=None)
+    topic_sys_flag: Int32 | None = field(name="topicSysFlag", default=None)
+    group_sys_flag: Int32 | None = field(name="groupSysFlag", default=None)
+    forbidden_type: Int32 | None = field(name="forbiddenType", default=None)
+
+
+_TEMPLATE = (
+    b'{"code":0,"extFields":{"groupSysFlag":"%%d","maxOffset":"%%d","minOffset":"%%d",'
+    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"%%d","topicSysFlag":"%%d"},"flag":1,'
+    b'"language":"%b","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
+    b'"version":%d}'
+) % (LANGUAGE.encode(), VERSION)
+
+
+def found_answer(
+    request: Command,
+    next_offset: int,
+    min_offset: int,
+    max_offset: int,
+    topic_sys_flag: int,
+    group_sys_flag: int,
+    records: list[bytes],
+    size: int,
+) -> Reply | bytes:
+    """A pull that found `records` (`size` bytes in all): the finished frame for a JSON request."""
+    if request.codec == CODEC_JSON:
+        header = _TEMPLATE % (
+            group_sys_flag,
+            max_offset,
+            min_offset,
+            next_offset,
+            0,
+            topic_sys_flag,
+            request.opaque,
+        )
+        head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
+        return b"".join((head, header, *records))
+    answer = PullMessageAnswer(
+        0,
+        next_offset,
+        min_offset,
+        max_offset,
+        topic_sys_flag=topic_sys_flag,
+        group_sys_flag=group_sys_flag,
+    )
+    return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
