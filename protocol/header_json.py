@@ -37,6 +37,8 @@ def decode(header: bytes, body: bytes | None) -> Command:
         found = _decode(header)
     except (msgspec.ValidationError, msgspec.DecodeError):
         return _decode_lenient(header, body)
+    except RecursionError:
+        raise Malformed("the header nests objects too deeply") from None
     return Command(
         found.code,
         found.ext,

@@ -1,0 +1,198 @@
+"""Frames against the bytes that the real classes made, and against bytes nobody should send."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aerobee.protocol import codes
+from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
+from aerobee.protocol.errors import Refusal
+from aerobee.protocol.frame import (
+    FRAME_BYTES_MAX,
+    HEAD,
+    FrameDecoder,
+    encode_answer,
+    encode_request,
+)
+from aerobee.protocol.headers.offsets import QueryConsumerOffset
+from aerobee.protocol.headers.pull import PullMessage
+from aerobee.protocol.headers.send import SendMessage, SendMessageAnswer, send_answer
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "frames.json").read_text())
+# One vector is a header that makes Java's own reader fail: an unknown language.
+UNKNOWN_LANGUAGE = next(v for v in GOLDEN if isinstance(v["decoded"], str))
+GOLDEN.remove(UNKNOWN_LANGUAGE)
+NAMES = [vector["name"] for vector in GOLDEN]
+WHOLE = [bytes.fromhex(vector["hex"]) for vector in GOLDEN]
+
+
+def seen(command: Command) -> tuple[object, ...]:
+    return (
+        command.code,
+        command.opaque,
+        command.flag,
+        command.version,
+        command.remark,
+        command.fields(),
+        command.body,
+    )
+
+
+@pytest.mark.parametrize("vector", GOLDEN, ids=NAMES)
+def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict) -> None:
+    decoder = FrameDecoder()
+    (command,) = decoder.feed(bytes.fromhex(vector["hex"]))
+    expected = vector["decoded"]
+    body = bytes.fromhex(expected["body_hex"]) if expected["body_hex"] else None
+    assert decoder.fault is None
+    assert seen(command) == (
+        expected["code"],
+        expected["opaque"],
+        expected["flag"],
+        expected["version"],
+        expected["remark"],
+        {k: v for k, v in (expected["extFields"] or {}).items() if v is not None},
+        body,
+    )
+
+
+def test_a_language_that_java_does_not_know_is_no_reason_to_refuse_a_client() -> None:
+    (command,) = FrameDecoder().feed(bytes.fromhex(UNKNOWN_LANGUAGE["hex"]))
+    assert (command.code, command.opaque, command.language) == (34, 9, "NO_SUCH")
+
+
+def test_commands_are_the_same_however_the_bytes_are_cut() -> None:
+    stream = b"".join(WHOLE)
+    whole = [seen(command) for command in FrameDecoder().feed(stream)]
+    assert len(whole) == len(WHOLE)
+    for size in (1, 3, 7, 64, 1000):
+        decoder = FrameDecoder()
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        got = [seen(command) for piece in pieces for command in decoder.feed(piece)]
+        assert got == whole, size
+
+
+def test_what_is_written_is_what_java_writes() -> None:
+    checked = 0
+    for vector, data in zip(GOLDEN, WHOLE, strict=True):
+        expected = vector["decoded"]
+        if expected["language"] != "JAVA" or expected["flag"] & 1 or "lenient" in vector["name"]:
+            continue
+        codec = 1 if expected["codec"] == "ROCKETMQ" else 0
+        (command,) = FrameDecoder().feed(data)
+        ours = encode_request(
+            command.code,
+            command.opaque,
+            command.fields() or None,
+            command.body or b"",
+            oneway=command.is_oneway,
+            codec=codec,
+            version=command.version,
+            language="JAVA",
+        )
+        (again,) = FrameDecoder().feed(ours)
+        assert seen(again) == seen(command), vector["name"]
+        if len(command.fields()) <= 1:  # one field has only one order
+            assert ours == data, vector["name"]
+            checked += 1
+    assert checked > 0
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (HEAD.pack(0, 0), "can't hold"),
+        (HEAD.pack(-5, 0), "can't hold"),
+        (HEAD.pack(3, 0), "can't hold"),
+        (HEAD.pack(FRAME_BYTES_MAX - 3, 10), "over the limit"),
+        (HEAD.pack(0x7FFFFFFF, 10), "over the limit"),
+        (HEAD.pack(10, 7) + b"x" * 6, "can't hold"),
+        (HEAD.pack(6, 9 << 24 | 2) + b"{}", "codec 9"),
+        (HEAD.pack(6, 2) + b"[]", "not an object"),
+        (HEAD.pack(7, 3) + b"\xff\xfe\xfd", "not JSON"),
+        (HEAD.pack(6, 1 << 24 | 2) + b"xx", "binary header"),
+        (HEAD.pack(6, 2 << 24 | 2) + b"\x91\x01", "array of 7"),
+        (HEAD.pack(4 + 8000, 8000) + b'{"extFields":' + b"[" * 7987, ""),
+    ],
+)
+def test_bytes_that_are_no_frame_are_a_fault_and_not_a_crash(data: bytes, word: str) -> None:
+    decoder = FrameDecoder()
+    good = encode_request(105, 7, {"topic": "T"})
+    assert [command.opaque for command in decoder.feed(good + data)] == [7]
+    assert decoder.fault is not None
+    assert word in str(decoder.fault)
+    assert decoder.feed(good) == []
+
+
+def test_a_frame_of_just_the_largest_size_is_taken() -> None:
+    body = b"x" * (FRAME_BYTES_MAX - HEAD.size - 2)
+    data = HEAD.pack(4 + 2 + len(body), 2) + b"{}" + body
+    (command,) = FrameDecoder().feed(data)
+    assert command.body == body
+
+
+@pytest.mark.parametrize("codec", [0, 1, CODEC_MSGPACK])
+def test_an_answer_comes_back_in_the_codec_of_its_request(codec: int) -> None:
+    fields = {"topic": "Zürich", "n": "1"}
+    data = encode_request(105, 9, fields, b"body", codec=codec)
+    (request,) = FrameDecoder().feed(data)
+    assert (request.codec, request.fields(), request.body) == (codec, fields, b"body")
+    reply = Reply(codes.TOPIC_NOT_EXIST, {"a": "b"}, "nö", [b"one", b"two"])
+    (answer,) = FrameDecoder().feed(b"".join(encode_answer(request, reply)))
+    assert (answer.codec, answer.code, answer.opaque, answer.is_answer) == (codec, 17, 9, True)
+    assert (answer.fields(), answer.remark, answer.body) == ({"a": "b"}, "nö", b"onetwo")
+
+
+@pytest.mark.parametrize("codec", [0, 1, CODEC_MSGPACK])
+def test_a_send_answer_says_the_same_in_every_codec(codec: int) -> None:
+    request = Command(code=310, opaque=3, codec=codec)
+    for unique in (b"0A0102030001", "é\"\\".encode()):
+        made = send_answer(request, b"C0A8", 2, 77, unique, b"DefaultRegion")
+        data = made if isinstance(made, bytes) else b"".join(encode_answer(request, made))
+        (answer,) = FrameDecoder().feed(data)
+        header = answer.header(SendMessageAnswer)
+        assert (header.msg_id, header.queue_id, header.queue_offset) == ("C0A8", 2, 77)
+        assert (header.transaction_id, header.region) == (unique.decode(), "DefaultRegion")
+        assert (answer.opaque, answer.code, answer.is_answer) == (3, 0, True)
+
+
+def read(kind: type, ext: str) -> object:
+    header = f'{{"code":11,"extFields":{ext},"opaque":1}}'.encode()
+    (command,) = FrameDecoder().feed(HEAD.pack(4 + len(header), len(header)) + header)
+    return command.header(kind)
+
+
+def test_headers_are_read_as_loosely_as_java_reads_them() -> None:
+    ext = '{"consumerGroup":5,"topic":"T","queueId":3,"setZeroIfNotFound":"FALSE"}'
+    header = read(QueryConsumerOffset, ext)
+    assert header == QueryConsumerOffset("5", "T", 3, False)
+    odd = '{"consumerGroup":"g","topic":"T","queueId":"3","setZeroIfNotFound":"yes","new":"x"}'
+    assert read(QueryConsumerOffset, odd) == QueryConsumerOffset("g", "T", 3, False)
+
+
+@pytest.mark.parametrize(
+    ("ext", "word"),
+    [
+        ('{"consumerGroup":"g","topic":"T"}', "queueId"),
+        ('{"consumerGroup":"g","topic":"T","queueId":"three"}', "queueId"),
+        ('{"consumerGroup":"g","topic":"T","queueId":"99999999999"}', "queueId"),
+        ("null", "consumerGroup"),
+    ],
+)
+def test_a_missing_or_ill_typed_field_is_refused_by_its_name(ext: str, word: str) -> None:
+    with pytest.raises(Refusal, match=word) as caught:
+        read(QueryConsumerOffset, ext)
+    assert caught.value.code == codes.INVALID_PARAMETER
+
+
+def test_headers_survive_the_way_to_the_wire_and_back() -> None:
+    sent = SendMessage("g", "T", "TBW102", 4, 1, 0, 1700, 0, "A\x01b\x02", batch=True)
+    fields = sent.to_fields()
+    assert fields["m"] == "true"
+    assert "j" not in fields
+    (command,) = FrameDecoder().feed(encode_request(310, 1, fields))
+    assert command.header(SendMessage) == sent
+    pull = PullMessage("g", "T", 0, 5, 32, 2, 0, 15000, 0)
+    (command,) = FrameDecoder().feed(encode_request(11, 1, pull.to_fields(), codec=1))
+    assert command.header(PullMessage) == pull
