@@ -36,13 +36,12 @@ class Header(msgspec.Struct, gc=False):
     def to_fields(self) -> dict[str, str]:
         """Wire names to texts; None fields left out."""
         found: dict[str, str] = {}
-        for info in msgspec.structs.fields(self):
-            value = getattr(self, info.name)
+        for name, value in msgspec.to_builtins(self).items():
             if value is None:
                 continue
             if value is True or value is False:
                 value = "true" if value else "false"
-            found[info.encode_name] = value if type(value) is str else str(value)
+            found[name] = value if type(value) is str else str(value)
         return found
 
 

@@ -48,12 +48,14 @@ class Connection(asyncio.Protocol):
 
     `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
     and the port as int32), `local_address` our end. `codec` is the header codec for requests we
-    send; with `upgrade` it becomes msgpack after the first answer of another aerobee.
+    send; with `upgrade` it becomes msgpack after the first answer of another aerobee. The end that
+    connected has `asks`: it reads on while its own requests wait to be written.
     """
 
     __slots__ = (
         "_closing",
         "_decoder",
+        "_drained",
         "_lost",
         "_next_opaque",
         "_on_lost",
@@ -64,6 +66,7 @@ class Connection(asyncio.Protocol):
         "_turn",
         "_upgrade",
         "_waiting",
+        "_writes_first",
         "address",
         "codec",
         "host",
@@ -81,6 +84,7 @@ class Connection(asyncio.Protocol):
         on_lost: Callable[["Connection"], None] | None = None,
         codec: int = 0,
         upgrade: bool = False,
+        asks: bool = False,
     ) -> None:
         self.rows = rows
         self.codec = codec
@@ -92,6 +96,8 @@ class Connection(asyncio.Protocol):
         self._turn = turn
         self._on_lost = on_lost
         self._upgrade = upgrade
+        self._writes_first = not asks
+        self._drained: asyncio.Event | None = None
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -164,23 +170,37 @@ class Connection(asyncio.Protocol):
                 future.set_exception(ConnectionResetError(self._lost))
         for task in self._tasks:
             task.cancel()
+        self._release()
         if self._on_lost is not None:
             self._on_lost(self)
 
     def pause_writing(self) -> None:
-        # A peer that doesn't read is not read from either, so its answers can't pile up here.
-        if self._transport is not None:
+        # A peer that doesn't read is not read from either, so its answers can't pile up here. Only
+        # one end may do so: when both did, each would wait for the other to read.
+        if self._writes_first and self._transport is not None:
             self._transport.pause_reading()
+        self._drained = asyncio.Event()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._writes_first and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+        self._release()
 
     # --- for handlers and owners ----------------------------------------------------------------
 
     @property
     def is_lost(self) -> bool:
         return self._lost is not None or self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        """What is to be written has reached the high-water mark: ask again after `drained()`."""
+        return self._drained is not None
+
+    async def drained(self) -> None:
+        """Wait until what is to be written is below the low-water mark, or the connection lost."""
+        while self._drained is not None:
+            await self._drained.wait()
 
     def answer(self, command: Command, reply: Reply | bytes) -> None:
         """Answer a request whose handler returned None before. Does nothing when it was oneway."""
@@ -259,6 +279,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
 
     def _write(self, data: bytes) -> None:
         self._out.append(data)

@@ -60,6 +60,9 @@ class Peers:
         if connection is None or connection.is_lost:
             connection = await self.connect(address)
         try:
+            if connection.is_full:
+                async with asyncio.timeout(timeout_s):
+                    await connection.drained()
             return await connection.request(code, fields, body, timeout_s)
         except TimeoutError:
             raise TimeoutError(
@@ -78,6 +81,8 @@ class Peers:
         connection = self._open.get(address)
         if connection is None or connection.is_lost:
             connection = await self.connect(address)
+        if connection.is_full:
+            await connection.drained()
         connection.oneway(code, fields, body)
 
     def connected(self, address: str) -> Connection | None:
@@ -130,6 +135,7 @@ class Peers:
                         self._rows,
                         on_lost=lambda lost: self._lost(address, lost),
                         upgrade=self._upgrade,
+                        asks=True,
                     ),
                     host.strip("[]"),
                     number,
