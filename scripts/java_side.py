@@ -1,0 +1,161 @@
+"""The real RocketMQ, from Maven Central, for the interop tests and the benchmark.
+
+Works from a source checkout only: the Java programs live in tests/interop/java and are compiled
+once per content into a cache outside the project. After the first time nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .child import Reporter
+
+ROCKETMQ_VERSION = "5.3.3"
+JDK_MAJOR_MIN = 11
+INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
+
+# The broker's mapped files and Netty reach into these packages; Java 17 closes them.
+OPEN_PACKAGES = (
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+# A client lives for seconds: compiling it well costs more than it gives.
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx256m",
+    f"-Drmq.logback.configurationFile={INTEROP}/java/logback.xml",
+)
+
+
+class JavaMissing(RuntimeError):
+    """What the machine lacks, in one sentence."""
+
+
+def missing() -> str | None:
+    """What is missing to run the Java side, or None."""
+    for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):
+        if shutil.which(tool) is None:
+            return f"{tool} is not on the PATH; install {package} (JDK {JDK_MAJOR_MIN} or newer)"
+    return None
+
+
+def class_path() -> str:
+    """Fetches the jars and compiles the programs if that is not done yet; the class path."""
+    lack = missing()
+    if lack is not None:
+        raise JavaMissing(lack)
+    if not (INTEROP / "pom.xml").exists():
+        raise JavaMissing(f"{INTEROP} does not exist: this needs a source checkout of aerobee")
+    cache = _cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once prepare once
+        jars = cache / "lib"
+        if not jars.exists():
+            _fetch(jars)
+        classes = cache / f"classes-{_digest()}"
+        if not classes.exists():
+            _compile(jars, classes)
+    return f"{classes}{os.pathsep}{jars}/*"
+
+
+def java(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIVED) -> list[str]:
+    """The command line of one of our programs. `home` takes RocketMQ's logs and small files."""
+    home.mkdir(parents=True, exist_ok=True)
+    return [
+        "java",
+        *flags,
+        *OPEN_PACKAGES,
+        f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
+        "-cp",
+        class_path(),
+        main,
+        *orders,
+    ]
+
+
+def start(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIVED) -> Reporter:
+    """Starts one of our programs; its standard error goes to a file in `home`."""
+    argv = java(main, *orders, home=home, flags=flags)
+    # The variable would win over the addresses that a test gives.
+    return Reporter(argv, home / f"{main}.stderr", env={"NAMESRV_ADDR": ""})
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` free ports on loopback, distinct; nobody holds them until they are bound."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def free_broker_port() -> int:
+    """A port whose neighbours are free as well: VIP is the port - 2, replication + 1."""
+    while True:
+        port = free_ports(1)[0]
+        sockets = [socket.socket() for _ in range(3)]
+        try:
+            for one, near in zip(sockets, (port - 2, port, port + 1), strict=True):
+                one.bind(("127.0.0.1", near))
+            return port
+        except OSError:
+            continue
+        finally:
+            for one in sockets:
+                one.close()
+
+
+def write_properties(path: Path, properties: dict[str, str | int]) -> Path:
+    """Writes a RocketMQ properties file."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return path
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "aerobee-interop" / ROCKETMQ_VERSION
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted((INTEROP / "java").glob("*.java")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _fetch(jars: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
+        goal = "dependency:copy-dependencies"
+        where = [f"-Drocketmq.version={ROCKETMQ_VERSION}", f"-DoutputDirectory={scratch}/lib"]
+        _run(["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where])
+        os.rename(f"{scratch}/lib", jars)
+
+
+def _compile(jars: Path, classes: Path) -> None:
+    sources = sorted(str(path) for path in (INTEROP / "java").glob("*.java"))
+    with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
+        _run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", f"{scratch}/classes", *sources])
+        os.rename(f"{scratch}/classes", classes)
+
+
+def _run(argv: list[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode != 0:
+        output = (done.stdout + done.stderr)[-2_000:]
+        raise JavaMissing(f"{argv[0]} failed with exit code {done.returncode}: {output}")

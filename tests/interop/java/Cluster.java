@@ -1,0 +1,37 @@
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerStartup;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.namesrv.NamesrvStartup;
+
+/**
+ * The real name server and the real broker, by their own start-up classes. Either may be left out.
+ * Stops both in order when standard input ends; kill -9 is a real crash.
+ *
+ * --namesrv FILE --broker FILE (properties files as mqnamesrv and mqbroker read them)
+ */
+public final class Cluster {
+    public static void main(String[] args) throws Exception {
+        Report.begin();
+        Orders orders = new Orders(args);
+        String namesrvFile = orders.text("namesrv", null);
+        String brokerFile = orders.text("broker", null);
+        NamesrvController namesrv = namesrvFile == null ? null
+            : NamesrvStartup.main0(new String[] {"-c", namesrvFile});
+        BrokerController broker = brokerFile == null ? null
+            : BrokerStartup.start(
+                BrokerStartup.createBrokerController(new String[] {"-c", brokerFile}));
+        Report.line("ready", "pid", ProcessHandle.current().pid(),
+            "broker", broker == null ? null : broker.getBrokerAddr());
+        while (Report.order() != null) {
+            Report.line("unknown");
+        }
+        if (broker != null) {
+            broker.shutdown();
+        }
+        if (namesrv != null) {
+            namesrv.shutdown();
+        }
+        Report.line("stopped");
+        Runtime.getRuntime().halt(0);
+    }
+}
