@@ -1,0 +1,80 @@
+"""What all JSON bodies share: how they are written and how loosely they are read.
+
+A body is a msgspec struct; fields are spelt on the wire in camel case unless they say otherwise.
+Reading takes one pass when the text is plain JSON of the right types. Else it is read as fastjson
+reads: odd keys, nulls for "absent", numbers as texts. Objects as keys are message queues everywhere
+in RocketMQ, so each becomes a `MessageQueue`; its JSON text in the place of a key does too.
+"""
+
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from .. import fastjson
+from ..wire import Int32
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
+    """One queue of a topic on one broker; also a key of maps."""
+
+    topic: str = ""
+    broker_name: str = ""
+    queue_id: Int32 = 0
+
+
+class Body(msgspec.Struct, rename="camel"):
+    """A JSON body. Subclasses declare fields; `encode` and `decode` come from here."""
+
+    def encode(self, *, standard: bool = False) -> bytes:
+        """The text as Java writes it; with `standard` numeric keys have quotes, all is ASCII."""
+        return fastjson.dump(self, bare_keys=not standard, ascii_only=standard)
+
+    @classmethod
+    def decode(cls, text: bytes | None) -> Self:
+        """The body from its text; ValueError naming the body, the field and what is wrong."""
+        if not text:
+            raise ValueError(f"{cls.__name__} is missing: the request has no body")
+        return read(text, cls)
+
+
+Kind = TypeVar("Kind")
+
+
+def read(text: bytes, kind: type[Kind]) -> Kind:
+    """A value of this type from its text; ValueError naming the type, the field, what is wrong."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
+    try:
+        if b'"$ref"' not in text:
+            found: Kind = decoder.decode(text)
+            return found
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(_fitted(fastjson.parse(text)), kind, strict=False)
+    except RecursionError:
+        raise ValueError(f"{kind.__name__} can't be read: it nests too deep") from None
+    except ValueError as wrong:
+        raise ValueError(f"{kind.__name__} can't be read: {wrong}") from None
+
+
+def _fitted(value: Any) -> Any:
+    """The same without nulls, and with message queues where objects are keys."""
+    if isinstance(value, dict):
+        return {
+            _fitted_key(key): _fitted(inner) for key, inner in value.items() if inner is not None
+        }
+    if isinstance(value, list):
+        return [_fitted(inner) for inner in value if inner is not None]
+    return value
+
+
+def _fitted_key(key: Any) -> Any:
+    if isinstance(key, str) and key[:1] == "{" and key[-1:] == "}":
+        return msgspec.convert(_fitted(fastjson.parse(key)), MessageQueue, strict=False)
+    if isinstance(key, fastjson.ObjectKey):
+        return msgspec.convert(_fitted(dict(key)), MessageQueue, strict=False)
+    return key

@@ -1,0 +1,68 @@
+"""Acknowledgements and check points of pop, whose wire names are single letters."""
+
+from msgspec import field
+
+from ..wire import Int32, Int64
+from .body import Body
+
+
+class BatchAck(Body):
+    """Acknowledged messages of one pop.
+
+    `bits` is base64 of a little-endian bit set, in which bit i stands for `start_offset` + i.
+    `retry` is "1" when the messages came from the retry topic. Times in ms.
+    """
+
+    consumer_group: str = field(name="c", default="")
+    topic: str = field(name="t", default="")
+    retry: str = field(name="r", default="0")
+    start_offset: Int64 = field(name="so", default=0)
+    queue_id: Int32 = field(name="q", default=0)
+    revive_queue_id: Int32 = field(name="rq", default=0)
+    pop_time: Int64 = field(name="pt", default=0)
+    invisible_time: Int64 = field(name="it", default=0)
+    bits: str = field(name="b", default="")
+
+
+class BatchAckMessageRequestBody(Body):
+    """The body of BATCH_ACK_MESSAGE (200151)."""
+
+    broker_name: str | None = None
+    acks: list[BatchAck] = []
+
+
+class PopCheckPoint(Body):
+    """What was popped and until when it is invisible: a message of the revive topic.
+
+    `queue_offset_diff` are the distances of the `num` messages from `start_offset`; `bit_map`
+    marks the acknowledged ones. Times in ms.
+    """
+
+    start_offset: Int64 = field(name="so", default=0)
+    pop_time: Int64 = field(name="pt", default=0)
+    invisible_time: Int64 = field(name="it", default=0)
+    bit_map: Int32 = field(name="bm", default=0)
+    num: Int32 = field(name="n", default=0)
+    queue_id: Int32 = field(name="q", default=0)
+    topic: str | None = field(name="t", default=None)
+    consumer_group: str | None = field(name="c", default=None)
+    revive_offset: Int64 = field(name="ro", default=0)
+    queue_offset_diff: list[Int32] | None = field(name="d", default=None)
+    broker_name: str | None = field(name="bn", default=None)
+    re_put_times: str | None = field(name="rp", default=None)
+    revive_time: Int64 = 0
+
+    def __post_init__(self) -> None:
+        self.revive_time = self.pop_time + self.invisible_time
+
+
+class AckMsg(Body):
+    """One acknowledgement: a message of the revive topic."""
+
+    ack_offset: Int64 = field(name="ao", default=0)
+    start_offset: Int64 = field(name="so", default=0)
+    consumer_group: str | None = field(name="c", default=None)
+    topic: str | None = field(name="t", default=None)
+    queue_id: Int32 = field(name="q", default=0)
+    pop_time: Int64 = field(name="pt", default=0)
+    broker_name: str | None = field(name="bn", default=None)

@@ -1,0 +1,81 @@
+"""How far topics and groups are, and what a broker counts."""
+
+from msgspec import field
+
+from ..wire import Int64
+from .body import Body, MessageQueue
+
+
+class OffsetWrapper(Body):
+    """One queue as a group sees it; `last_timestamp` in ms is of the message last consumed."""
+
+    broker_offset: Int64 = 0
+    consumer_offset: Int64 = 0
+    pull_offset: Int64 = 0
+    last_timestamp: Int64 = 0
+
+
+class ConsumeStats(Body):
+    """The progress of a group (208)."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+    consume_tps: float = 0.0
+
+
+class ConsumeStatsList(Body):
+    """The progress of all groups of a broker (317): one map per group, from its name."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    broker_addr: str | None = None
+    total_diff: Int64 = 0
+    total_inflight_diff: Int64 = 0
+
+
+class TopicOffset(Body):
+    """The bounds of one queue; `last_update_timestamp` in ms is of its last message."""
+
+    min_offset: Int64 = 0
+    max_offset: Int64 = 0
+    last_update_timestamp: Int64 = 0
+
+
+class TopicStatsTable(Body):
+    """The queues of a topic (202)."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class BrokerStatsItem(Body):
+    """One counter over one span of time; `avgpt` is the mean per call."""
+
+    sum: Int64 = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body):
+    """One counter over the last minute, hour and day (315)."""
+
+    stats_minute: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+    stats_day: BrokerStatsItem = field(default_factory=BrokerStatsItem)
+
+
+class QueueTimeSpan(Body):
+    """From when to when a queue has messages, in ms; the texts are the same in local time."""
+
+    message_queue: MessageQueue = MessageQueue()
+    min_time_stamp: Int64 = 0
+    max_time_stamp: Int64 = 0
+    consume_time_stamp: Int64 = 0
+    delay_time: Int64 = 0
+    min_time_stamp_str: str | None = None
+    max_time_stamp_str: str | None = None
+    consume_time_stamp_str: str | None = None
+
+
+class QueryConsumeTimeSpanBody(Body):
+    """The answer of QUERY_CONSUME_TIME_SPAN (303)."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []

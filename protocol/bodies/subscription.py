@@ -1,0 +1,51 @@
+"""Subscriptions: which messages of a topic a consumer wants."""
+
+from ..tags import string_hash
+from ..wire import Int32, Int64
+from .body import Body
+
+SUB_ALL = "*"
+TAG = "TAG"
+SQL92 = "SQL92"
+
+_BLANKS = "".join(map(chr, range(33)))  # what Java's trim takes away
+
+
+class SubscriptionData(Body):
+    """A topic and an expression; for tags also the tags themselves and their hashes.
+
+    `sub_version` is the time in ms at which the consumer made it: a later one replaces it.
+    """
+
+    topic: str = ""
+    sub_string: str = SUB_ALL
+    tags_set: set[str] = set()
+    code_set: set[Int32] = set()
+    sub_version: Int64 = 0
+    expression_type: str = TAG
+    class_filter_mode: bool = False
+
+
+def subscription(
+    topic: str, expression: str | None, kind: str | None = TAG, version: int = 0
+) -> SubscriptionData:
+    """The subscription that an expression stands for; `version` in ms.
+
+    Tags are joined by `||`; nothing and `*` mean all messages. ValueError when tags or an
+    expression of another kind are missing.
+    """
+    if kind is not None and kind != TAG:
+        if not expression:
+            raise ValueError(
+                f"the {kind} expression for topic {topic} is empty; give one, or subscribe by TAG"
+            )
+        return SubscriptionData(topic, expression, sub_version=version, expression_type=kind)
+    if not expression or expression == SUB_ALL:
+        return SubscriptionData(topic, SUB_ALL, sub_version=version)
+    tags = {tag for piece in expression.split("||") if (tag := piece.strip(_BLANKS))}
+    if not tags:
+        raise ValueError(
+            f"the tag expression {expression!r} for topic {topic} has no tag; "
+            "write tags as 'a || b', or '*' for all messages"
+        )
+    return SubscriptionData(topic, expression, tags, {string_hash(tag) for tag in tags}, version)
