@@ -1,0 +1,399 @@
+"""A client's picture of the cluster: name servers, routes, brokers, and the groups it shows them.
+
+True at all times: every route in use is asked for again each 30 s and an older one stays when that
+fails; a broker whose connection is new gets a heartbeat before anything else, because it knows a
+consumer only by its connection; each known broker gets one every 30 s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TypeVar
+
+from ..protocol import codes
+from ..protocol.aio.connection import Connection
+from ..protocol.aio.peers import Peers
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.bodies.route import MASTER_ID, TopicRouteData
+from ..protocol.command import Command
+from ..protocol.headers.clients import UnregisterClient
+from ..protocol.headers.topics import TopicName
+from ..protocol.wire import Header
+from . import broker_calls
+from .errors import (
+    BrokerError,
+    ClientError,
+    ClosedError,
+    NoAnswerError,
+    NoRouteError,
+    UnreachableError,
+)
+from .heartbeat import ConsumerMember, Members
+from .identity import new_client_id
+from .name_servers import NameServers, read_addresses
+from .route import Route, read_route
+
+log = logging.getLogger(__name__)
+
+ROUTE_SECONDS = 30.0  # pollNameServerInterval
+HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
+REQUEST_SECONDS = 3.0  # mqClientApiTimeout
+TOPICS_MAX = 10_000  # topics in use by one client
+TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
+TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
+
+Found = TypeVar("Found")
+
+
+class Cluster:
+    """One client: its id, its connections and what it knows. Make it inside a running loop.
+
+    `name_server` as in `read_addresses`. Producers and consumers join with `join_producer` and
+    `join_consumer` and leave with `leave`; `close` leaves for all that are still there.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        client_id: str | None = None,
+        route_seconds: float = ROUTE_SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        self.client_id = client_id or new_client_id()
+        self.members = Members(self.client_id)
+        self._peers = Peers(broker_calls.table_of(self.members.consumers))
+        self.name_servers = NameServers(read_addresses(name_server), self._peers)
+        self._route_seconds = route_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        self._routes: dict[str, Route] = {}
+        self._borrowed: dict[str, Route] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
+        self._lookups: dict[str, asyncio.Task[Route]] = {}
+        self._greeted: dict[str, Connection] = {}
+        self._greetings: dict[str, asyncio.Task[Connection]] = {}
+        self._upkeep: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to refresh routes and to send heartbeats."""
+        if self._upkeep or self._closed:
+            return
+        self._upkeep = [
+            asyncio.create_task(
+                every(self._route_seconds, self.refresh, "refreshing routes"),
+                name=f"routes-{self.client_id}",
+            ),
+            asyncio.create_task(
+                every(self._heartbeat_seconds, self.beat, "sending heartbeats"),
+                name=f"heartbeat-{self.client_id}",
+            ),
+        ]
+
+    async def close(self) -> None:
+        """Leave with every group and close the connections. May be called twice."""
+        if self._closed:
+            return
+        for group in list(self.members.consumers):
+            await self.leave(consumer=group)
+        for group in list(self.members.producers):
+            await self.leave(producer=group)
+        self._closed = True
+        tasks = [*self._upkeep, *self._lookups.values(), *self._greetings.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._peers.close()
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    def known_route(self, topic: str) -> Route | None:
+        """The route to publish to `topic`, if it is known by now."""
+        return self._routes.get(topic) or self._borrowed.get(topic)
+
+    async def route(self, topic: str, *, fresh: bool = False) -> Route:
+        """The route of `topic`; NoRouteError when no name server has one."""
+        self._check_open()
+        found = self._routes.get(topic)
+        if found is not None and not fresh:
+            return found
+        return await self._shared(self._lookups, topic, lambda: self._look_up(topic))
+
+    async def publish_route(self, topic: str) -> Route:
+        """The route to send to `topic`; for a topic that doesn't exist yet, that of TBW102.
+
+        A broker makes the topic with the first message if it has autoCreateTopicEnable.
+        NoRouteError when there is neither.
+        """
+        found = self.known_route(topic)
+        if found is not None:
+            return found
+        try:
+            return await self.route(topic)
+        except NoRouteError as unknown:
+            try:
+                answer = await self._ask_route(TEMPLATE_TOPIC)
+            except NoRouteError:
+                raise unknown from None  # no broker makes topics by itself
+        borrowed = read_route(topic, answer, TEMPLATE_QUEUES_MAX)
+        if not borrowed.publish:
+            raise _no_route(topic)
+        self._borrowed[topic] = borrowed
+        self._learn_brokers()
+        return borrowed
+
+    async def refresh(self) -> None:
+        """Ask for every route in use again. One that can't be had stays as it was."""
+        for topic in [*self._routes, *self._borrowed]:
+            try:
+                await self.route(topic, fresh=True)
+            except (ClientError, BrokerError) as wrong:
+                if topic in self._routes:
+                    log.warning("keeping the last known route of topic %s: %s", topic, wrong)
+                if isinstance(wrong, UnreachableError):
+                    break  # no name server: the other topics would only say the same
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = True) -> str:
+        """Where a broker listens; NoRouteError when it isn't known.
+
+        Without `only` another broker of the same name does: a slave after the wanted one, or any.
+        """
+        addresses = self._brokers.get(broker_name, {})
+        found = addresses.get(broker_id)
+        if found is None and not only and addresses:
+            if broker_id != MASTER_ID:
+                found = addresses.get(broker_id + 1)
+            found = found or addresses[min(addresses)]
+        if found is None:
+            known = ", ".join(f"{name} {dict(each)}" for name, each in self._brokers.items())
+            raise NoRouteError(
+                f"broker {broker_name} with id {broker_id} is in no route; known are "
+                f"{known or 'none'}; check that it runs and registers with this name server"
+            )
+        return found
+
+    @property
+    def masters(self) -> dict[str, str]:
+        """The addresses of all known masters by broker name."""
+        return {
+            name: addresses[MASTER_ID]
+            for name, addresses in self._brokers.items()
+            if MASTER_ID in addresses
+        }
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_s: float = REQUEST_SECONDS,
+    ) -> Command:
+        """The answer of a broker, whatever its code; UnreachableError or NoAnswerError."""
+        fields = header.to_fields() if isinstance(header, Header) else header
+        answer = await self._request(address, code, fields, body, timeout_s)
+        if answer.code == codes.GO_AWAY:  # the broker is going; its address may be served again
+            connection = self._greeted.pop(address, None)
+            if connection is not None:
+                connection.close()
+            answer = await self._request(address, code, fields, body, timeout_s)
+        return answer
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_s: float = REQUEST_SECONDS,
+    ) -> Command:
+        """The same, and BrokerError when the answer is not SUCCESS."""
+        answer = await self.request(address, code, header, body, timeout_s)
+        if answer.code != codes.SUCCESS:
+            what = codes.REQUEST_NAMES.get(code, str(code))
+            raise BrokerError(answer.code, answer.remark, address, what)
+        return answer
+
+    async def oneway(
+        self, address: str, code: int, header: Header | dict[str, str] | None, body: bytes = b""
+    ) -> None:
+        """Send without waiting; UnreachableError when there is no connection to be had."""
+        fields = header.to_fields() if isinstance(header, Header) else header
+        connection = await self._connection(address)
+        if connection.is_full:
+            await connection.drained()
+        connection.oneway(code, fields, body)
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def join_producer(self, group: str) -> None:
+        """A producer of `group` lives here; brokers hear it with the next heartbeat."""
+        self.members.add_producer(group)
+
+    def join_consumer(self, member: ConsumerMember) -> None:
+        """A consumer lives here; brokers hear it with the next heartbeat."""
+        self.members.add_consumer(member)
+
+    async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """Tell every broker we are connected to that a group is gone from here."""
+        if producer is not None:
+            self.members.producers.discard(producer)
+        if consumer is not None:
+            self.members.consumers.pop(consumer, None)
+        header = UnregisterClient(self.client_id, producer, consumer).to_fields()
+        for address, connection in list(self._greeted.items()):
+            if connection.is_lost:
+                continue
+            try:
+                await connection.request(codes.UNREGISTER_CLIENT, header, b"", REQUEST_SECONDS)
+            except (ConnectionError, TimeoutError) as wrong:
+                log.info("leaving without a word to %s: %s", address, wrong)
+
+    async def beat(self) -> None:
+        """Send a heartbeat to each known broker: producers to masters, consumers to all."""
+        if not self.members:
+            return
+        addresses = [
+            address
+            for each in self._brokers.values()
+            for broker_id, address in each.items()
+            if broker_id == MASTER_ID or self.members.consumers
+        ]
+        for address in addresses:
+            await self.beat_to(address)
+
+    async def beat_to(self, address: str) -> None:
+        """Send a heartbeat to one broker; a failure is logged, the next one comes by itself."""
+        body = self.members.body()
+        try:
+            await self.ask(address, codes.HEART_BEAT, None, body)
+        except (ClientError, BrokerError) as wrong:
+            log.warning("heartbeat to broker %s failed: %s", address, wrong)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _request(
+        self, address: str, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        connection = self._greeted.get(address)
+        if connection is None or connection.is_lost:
+            connection = await self._connection(address)
+        try:
+            if connection.is_full:
+                async with asyncio.timeout(timeout_s):
+                    await connection.drained()
+            return await connection.request(code, fields, body, timeout_s)
+        except TimeoutError:
+            name = codes.REQUEST_NAMES.get(code, str(code))
+            raise NoAnswerError(
+                f"no answer from {address} to {name} within {timeout_s:.3g} s; it may have been "
+                "done all the same"
+            ) from None
+        except ConnectionError as wrong:
+            raise UnreachableError(str(wrong)) from wrong
+
+    async def _connection(self, address: str) -> Connection:
+        self._check_open()
+        found = self._greeted.get(address)
+        if found is not None and not found.is_lost:
+            return found
+        return await self._shared(self._greetings, address, lambda: self._greet(address))
+
+    async def _greet(self, address: str) -> Connection:
+        try:
+            connection = await self._peers.connect(address)
+        except ConnectionError as wrong:
+            raise UnreachableError(str(wrong)) from wrong
+        if self.members.consumers or self.members.producers:
+            try:
+                await connection.request(
+                    codes.HEART_BEAT, None, self.members.body(), REQUEST_SECONDS
+                )
+            except (ConnectionError, TimeoutError) as wrong:
+                log.warning("the first heartbeat to broker %s failed: %s", address, wrong)
+        self._greeted[address] = connection
+        return connection
+
+    async def _look_up(self, topic: str) -> Route:
+        answer = await self._ask_route(topic)
+        try:
+            found = read_route(topic, answer)
+        except ValueError as wrong:
+            raise NoRouteError(str(wrong)) from wrong
+        if len(self._routes) >= TOPICS_MAX and topic not in self._routes:
+            raise ClientError(f"this client uses {TOPICS_MAX} topics, which is the limit")
+        self._routes[topic] = found
+        self._borrowed.pop(topic, None)
+        self._learn_brokers()
+        return found
+
+    async def _ask_route(self, topic: str) -> TopicRouteData:
+        try:
+            answer = await self.name_servers.ask(codes.GET_ROUTEINFO_BY_TOPIC, TopicName(topic))
+            return TopicRouteData.decode(answer.body)
+        except BrokerError as wrong:
+            if wrong.code == codes.TOPIC_NOT_EXIST:
+                raise _no_route(topic) from wrong
+            raise
+        except ValueError as wrong:
+            raise NoRouteError(f"the route of topic {topic} can't be read: {wrong}") from wrong
+
+    def _learn_brokers(self) -> None:
+        # Made anew from all routes, so that a broker that is in none any more is forgotten.
+        found: dict[str, dict[int, str]] = {}
+        for route in [*self._borrowed.values(), *self._routes.values()]:
+            for name, addresses in route.brokers.items():
+                found.setdefault(name, {}).update(addresses)
+        self._brokers = found
+
+    async def _shared(
+        self,
+        tasks: dict[str, "asyncio.Task[Found]"],
+        key: str,
+        work: Callable[[], Coroutine[None, None, Found]],
+    ) -> Found:
+        # Callers that want the same thing at the same time wait for one attempt.
+        task = tasks.get(key)
+        if task is None:
+            task = asyncio.create_task(work(), name=f"shared-{key}")
+            tasks[key] = task
+            task.add_done_callback(lambda done: _forget(tasks, key, done))
+        return await asyncio.shield(task)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this client is closed; make a new one")
+
+
+async def every(seconds: float, work: Callable[[], Awaitable[None]], doing: str) -> None:
+    """Do `work` each so many seconds; a failure is logged and the next round comes all the same."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception:
+            log.exception("%s failed; next try in %g s", doing, seconds)
+
+
+def _forget(tasks: dict[str, "asyncio.Task[Found]"], key: str, done: "asyncio.Task[Found]") -> None:
+    if tasks.get(key) is done:
+        del tasks[key]
+    if not done.cancelled():
+        done.exception()  # whoever waited has it; nobody may be left to ask
+
+
+def _no_route(topic: str) -> NoRouteError:
+    return NoRouteError(
+        f"no name server knows topic {topic}; create it (`aerobee topics create {topic}`, mqadmin "
+        "updateTopic), or check the topic's spelling and the name server's address"
+    )
+
+
+def queues_by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """Queues by the name of their broker, in the given order."""
+    found: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        found.setdefault(queue.broker_name, []).append(queue)
+    return found

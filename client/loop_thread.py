@@ -1,0 +1,71 @@
+"""An event loop in a thread of its own, for callers that have none.
+
+Any thread may hand it work with `run` and waits there for the result. The thread is a daemon, so a
+program that forgets to close still ends.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from .errors import ClosedError
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """Runs coroutines; `close` ends it. Not for use across a fork."""
+
+    def __init__(self, name: str) -> None:
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of `work`, which runs on the loop; its exception is raised here.
+
+        When the waiting thread is interrupted (Ctrl-C) the work is cancelled.
+        """
+        if self._loop.is_closed() or os.getpid() != self._pid:
+            work.close()
+            reason = "is closed" if self._loop.is_closed() else "was made before a fork"
+            raise ClosedError(f"this client {reason}; make a new one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ClosedError("this client was closed while the call was waiting") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs, end the loop and its thread. May be called twice."""
+        with self._closing:
+            if self._loop.is_closed() or os.getpid() != self._pid:
+                return
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        if task is not None:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

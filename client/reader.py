@@ -1,0 +1,148 @@
+"""Reading queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
+
+A reader belongs to no group's membership: it sends its subscription with every pull, so brokers
+need no heartbeat from it, and it commits nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from ..protocol import codes
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
+from ..protocol.headers.pull import SUBSCRIPTION, PullMessage, PullMessageAnswer
+from ..protocol.wire import Header
+from .cluster import Cluster
+from .errors import BrokerError, ClientError, NoRouteError
+
+PULL_SECONDS = 30.0
+MESSAGES_MAX = 1024  # asked for in one pull; brokers give 32 unless set otherwise
+
+PULL_CODES = frozenset(
+    (
+        codes.SUCCESS,
+        codes.PULL_NOT_FOUND,
+        codes.PULL_RETRY_IMMEDIATELY,
+        codes.PULL_OFFSET_MOVED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull brought.
+
+    `code` is SUCCESS (0), PULL_NOT_FOUND (19, nothing there yet), PULL_RETRY_IMMEDIATELY (20, go on
+    at `next_offset`) or PULL_OFFSET_MOVED (21, the offset is outside of the queue). `body` holds
+    message records one after the other, empty unless the code is 0.
+    """
+
+    code: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+
+
+class Reader:
+    """Reads queues of any topic on asyncio; `async with`, or `start` and `close`."""
+
+    def __init__(
+        self, name_server: str | Iterable[str] | None = None, *, group: str = "TOOLS_CONSUMER"
+    ) -> None:
+        self.group = group
+        self._name_server = name_server
+        self._cluster: Cluster | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Make the client; connections are made when they are needed."""
+        if self._cluster is None:
+            self._cluster = Cluster(self._name_server)
+            self._cluster.start()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
+        route = await self._open().route(topic, fresh=True)
+        return sorted(route.subscribe)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
+        header = QueueAddress(queue.topic, queue.queue_id)
+        return await self._offset(queue, codes.GET_MIN_OFFSET, header)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        header = QueueAddress(queue.topic, queue.queue_id)
+        return await self._offset(queue, codes.GET_MAX_OFFSET, header)
+
+    async def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        """The offset of the first message stored at `ms` or later."""
+        header = SearchOffset(queue.topic, queue.queue_id, ms)
+        return await self._offset(queue, codes.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+        """The messages from `offset` on, at once also when there are none.
+
+        BrokerError for any other answer than those of `Pulled`.
+        """
+        if not 0 < max_messages <= MESSAGES_MAX:
+            raise ClientError(f"max_messages is {max_messages}; give 1 to {MESSAGES_MAX}")
+        header = PullMessage(
+            self.group,
+            queue.topic,
+            queue.queue_id,
+            offset,
+            max_messages,
+            SUBSCRIPTION,
+            commit_offset=0,
+            suspend_ms=0,
+            sub_version=0,
+            subscription="*",
+            expression_type="TAG",
+        )
+        address = await self._address(queue)
+        answer = await self._open().request(
+            address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS
+        )
+        if answer.code not in PULL_CODES:
+            raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
+        found = answer.header(PullMessageAnswer)
+        body = answer.body if answer.code == codes.SUCCESS else None
+        return Pulled(
+            answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""
+        )
+
+    async def _offset(self, queue: MessageQueue, code: int, header: Header) -> int:
+        address = await self._address(queue)
+        answer = await self._open().ask(address, code, header)
+        return answer.header(OffsetAnswer).offset
+
+    async def _address(self, queue: MessageQueue) -> str:
+        cluster = self._open()
+        try:
+            return cluster.address_of(queue.broker_name, only=False)
+        except NoRouteError:
+            await cluster.route(queue.topic, fresh=True)
+            return cluster.address_of(queue.broker_name, only=False)
+
+    def _open(self) -> Cluster:
+        if self._cluster is None:
+            raise ClientError("the reader is not started; use `with` or call start()")
+        return self._cluster
+
+
+def _name(queue: MessageQueue) -> str:
+    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"

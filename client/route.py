@@ -1,0 +1,77 @@
+"""Which queues a topic has and where: the client's view of a name server's route answer.
+
+A `Route` is made from the answer and never changes; a newer answer makes a newer one. Its queues
+are in the order that RocketMQ's clients use, because the order decides which queue a key means.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.bodies.route import MASTER_ID, QueueData, TopicRouteData
+from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
+
+__all__ = ["MessageQueue", "Route", "read_route"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A topic's queues and its brokers' addresses.
+
+    `publish` are the queues that may be written: on a broker with a master, in broker order, or as
+    the topic's order configuration says (then `ordered`). `subscribe` are those that may be read.
+    `brokers` maps a broker's name to its addresses by broker id (0 is the master).
+    """
+
+    topic: str
+    publish: tuple[MessageQueue, ...]
+    subscribe: tuple[MessageQueue, ...]
+    brokers: Mapping[str, Mapping[int, str]]
+    ordered: bool = False
+
+
+def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None) -> Route:
+    """The route of `topic` in a name server's answer.
+
+    `queues_max` cuts the queues per broker: so a topic that does not exist yet borrows the route
+    of TBW102. Raises ValueError when the topic's order configuration can't be read.
+    """
+    brokers = {
+        broker.broker_name or "": dict(broker.broker_addrs) for broker in answer.broker_datas
+    }
+    rows = sorted(answer.queue_datas, key=lambda row: row.broker_name or "")
+    subscribe = tuple(
+        MessageQueue(topic, row.broker_name or "", queue_id)
+        for row in rows
+        if row.perm & PERM_READ
+        for queue_id in range(_queues(row, row.read_queue_nums, queues_max))
+    )
+    if answer.order_topic_conf:
+        ordered = _ordered(topic, answer.order_topic_conf)
+        return Route(topic, ordered, subscribe, brokers, ordered=True)
+    publish = tuple(
+        MessageQueue(topic, row.broker_name or "", queue_id)
+        for row in rows
+        if row.perm & PERM_WRITE and MASTER_ID in brokers.get(row.broker_name or "", ())
+        for queue_id in range(_queues(row, row.write_queue_nums, queues_max))
+    )
+    return Route(topic, publish, subscribe, brokers)
+
+
+def _queues(row: QueueData, queues: int, queues_max: int | None) -> int:
+    # Java cuts both numbers by the read queues here.
+    return queues if queues_max is None else min(row.read_queue_nums, queues_max)
+
+
+def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
+    # "broker-a:4;broker-b:4": this order, whatever the queue data say
+    found: list[MessageQueue] = []
+    for part in filter(None, text.split(";")):
+        name, _, queues = part.partition(":")
+        if not queues.isdecimal():
+            raise ValueError(
+                f"the order configuration {text!r} of topic {topic} can't be read; it has the form "
+                "broker:queues;broker:queues (mqadmin updateOrderConf sets it)"
+            )
+        found += (MessageQueue(topic, name, queue_id) for queue_id in range(int(queues)))
+    return tuple(found)
