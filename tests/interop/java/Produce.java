@@ -8,11 +8,13 @@ import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 
 /**
  * Sends --count messages and reports each: event "sent" with its key, or "failed" with the reason.
  *
- * --namesrv A --topic T --group G --mode sync|async|oneway|batch|select --count N --first I
+ * --namesrv A --topic T --group G --mode sync,async,oneway,batch,select (one after the other, each
+ * --count N messages from number --first I; with more than one mode its name joins the prefix)
  * --tags a,b (in turn) --prefix P (key and body are P-number) --batch N (messages a batch)
  * --rate N (a second, 0 = as fast as it goes) --insist (sync: try each again until it is accepted)
  * --size N (pads the body with dots to N bytes) --hold (stay online until a line comes in)
@@ -37,12 +39,31 @@ public final class Produce {
         Report.line("started", "client", producer.buildMQClientId());
         int first = orders.number("first", 0);
         int end = first + orders.number("count", 1);
-        int rate = orders.number("rate", 0);
-        long start = System.nanoTime();
-        String mode = orders.text("mode", "sync");
-        int step = mode.equals("batch") ? orders.number("batch", 8) : 1;
-        CountDownLatch answers = new CountDownLatch(end - first);
+        List<String> modes = orders.list("mode");
+        if (modes.isEmpty()) {
+            modes.add("sync");
+        }
         AtomicInteger failed = new AtomicInteger();
+        for (String mode : modes) {
+            if (modes.size() > 1) {
+                prefix = orders.text("prefix", "m") + "-" + mode;
+            }
+            run(producer, mode, first, end, orders, failed);
+        }
+        Report.line("done", "count", (end - first) * modes.size(), "failed", failed.get());
+        if (orders.flag("hold")) {
+            Report.order();
+        }
+        producer.shutdown();
+        Runtime.getRuntime().halt(failed.get() == 0 ? 0 : 1);
+    }
+
+    private static void run(DefaultMQProducer producer, String mode, int first, int end,
+        Orders orders, AtomicInteger failed) throws Exception {
+        int rate = orders.number("rate", 0);
+        int step = mode.equals("batch") ? orders.number("batch", 8) : 1;
+        long start = System.nanoTime();
+        CountDownLatch answers = new CountDownLatch(mode.equals("async") ? end - first : 0);
         for (int at = first; at < end; at += step) {
             if (rate > 0) {
                 long due = start + (at - first) * 1_000_000_000L / rate;
@@ -62,7 +83,8 @@ public final class Produce {
                     break;
                 case "oneway":
                     producer.sendOneway(message);
-                    Report.line("sent", "key", message.getKeys());
+                    Report.line("sent", "key", message.getKeys(), "msgId",
+                        MessageClientIDSetter.getUniqID(message));
                     break;
                 case "batch":
                     List<Message> batch = new ArrayList<>();
@@ -80,15 +102,7 @@ public final class Produce {
                     throw new IllegalArgumentException("no such mode: " + mode);
             }
         }
-        if (mode.equals("async")) {
-            answers.await();
-        }
-        Report.line("done", "count", end - first, "failed", failed.get());
-        if (orders.flag("hold")) {
-            Report.order();
-        }
-        producer.shutdown();
-        Runtime.getRuntime().halt(failed.get() == 0 ? 0 : 1);
+        answers.await();
     }
 
     private static Message message(int number) {

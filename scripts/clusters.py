@@ -1,0 +1,189 @@
+"""A name server and a broker to test or measure, the real Java ones or ours, behind one face.
+
+Both read the same properties file, on loopback and free ports, with the store in a folder of the
+caller's. `start` returns when both are ready; a broker can be stopped, killed and started again
+on its store and its port.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from . import java_side
+from .child import Child, Reporter
+
+CLUSTER_NAME = "interop-cluster"
+BROKER_NAME = "interop-broker"
+READY_SECONDS = 60
+# The default heap of the comparison; the flags of RocketMQ's own scripts ask for 8 GiB.
+JAVA_BROKER_FLAGS = ("-server", "-Xms1g", "-Xmx1g")
+
+
+class Cluster(Protocol):
+    """What a test needs of a name server and a broker."""
+
+    kind: str
+    namesrv: str
+    broker: str
+
+    def start(self) -> None:
+        """Starts both and returns when they serve."""
+
+    def start_broker(self) -> None:
+        """Starts the broker on its store."""
+
+    def stop_broker(self, *, kill: bool) -> None:
+        """Ends the broker by SIGTERM, or by kill -9."""
+
+    def stop(self) -> None:
+        """Ends both."""
+
+    def broker_pid(self) -> int:
+        """The process id of the broker."""
+
+
+class _Folder:
+    """The files and ports that both kinds need."""
+
+    def __init__(self, folder: Path, settings: dict[str, str | int] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.store = folder / "store"
+        port = java_side.free_broker_port()
+        namesrv_port = java_side.free_ports(1)[0]
+        self.namesrv = f"127.0.0.1:{namesrv_port}"
+        self.broker = f"127.0.0.1:{port}"
+        self.namesrv_file = java_side.write_properties(
+            folder / "namesrv.conf", {"listenPort": namesrv_port, "bindAddress": "127.0.0.1"}
+        )
+        properties: dict[str, str | int] = {
+            "brokerClusterName": CLUSTER_NAME,
+            "brokerName": BROKER_NAME,
+            "brokerId": 0,
+            "listenPort": port,
+            "bindAddress": "127.0.0.1",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "namesrvAddr": self.namesrv,
+            "storePathRootDir": str(self.store),
+            "flushDiskType": "ASYNC_FLUSH",
+            "autoCreateTopicEnable": "true",
+            "diskMaxUsedSpaceRatio": 95,
+        }
+        self.broker_file = java_side.write_properties(
+            folder / "broker.conf", {**properties, **(settings or {})}
+        )
+
+
+class JavaCluster(_Folder):
+    """The real ones. One JVM for both, or with `apart` one each, so that the broker can end."""
+
+    kind = "java"
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str | int] | None = None,
+        *,
+        apart: bool = False,
+        flags: tuple[str, ...] = JAVA_BROKER_FLAGS,
+    ) -> None:
+        super().__init__(folder, settings)
+        self._apart = apart
+        self._flags = flags
+        self._namesrv_process: Reporter | None = None
+        self._broker_process: Reporter | None = None
+
+    def start(self) -> None:
+        """Starts both and returns when they serve."""
+        if self._apart:
+            self._namesrv_process = self._run("namesrv", "--namesrv", str(self.namesrv_file))
+            self._namesrv_process.wait_event("ready", READY_SECONDS)
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        """Starts the broker on its store; with it the name server unless they live apart."""
+        orders = ["--broker", str(self.broker_file)]
+        if not self._apart:
+            orders += ["--namesrv", str(self.namesrv_file)]
+        self._broker_process = self._run("broker", *orders)
+        self._broker_process.wait_event("ready", READY_SECONDS)
+
+    def stop_broker(self, *, kill: bool) -> None:
+        """Ends the broker by SIGTERM (its own shutdown hook), or by kill -9."""
+        assert self._broker_process is not None
+        if kill:
+            self._broker_process.kill()
+        else:
+            self._broker_process.stop(READY_SECONDS)
+
+    def stop(self) -> None:
+        """Ends both at once: a clean end of the real broker takes a quarter of a minute."""
+        for process in (self._broker_process, self._namesrv_process):
+            if process is not None:
+                process.kill()
+
+    def broker_pid(self) -> int:
+        """The process id of the JVM that holds the broker."""
+        assert self._broker_process is not None
+        return self._broker_process.pid
+
+    def _run(self, role: str, *orders: str) -> Reporter:
+        home = self.folder / f"{role}-home"
+        return java_side.start("Cluster", *orders, home=home, flags=self._flags)
+
+
+class AerobeeCluster(_Folder):
+    """Ours, as `aerobee namesrv` and `aerobee broker` start them."""
+
+    kind = "aerobee"
+
+    def __init__(self, folder: Path, settings: dict[str, str | int] | None = None) -> None:
+        super().__init__(folder, settings)
+        self._namesrv_process: Child | None = None
+        self._broker_process: Child | None = None
+
+    def start(self) -> None:
+        """Starts both and returns when they serve."""
+        self._namesrv_process = self._run("namesrv", "-c", str(self.namesrv_file))
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        """Starts the broker on its store."""
+        self._broker_process = self._run("broker", "-c", str(self.broker_file))
+
+    def stop_broker(self, *, kill: bool) -> None:
+        """Ends the broker by SIGTERM, or by kill -9."""
+        assert self._broker_process is not None
+        if kill:
+            self._broker_process.kill()
+        else:
+            code = self._broker_process.stop()
+            assert code == 0, f"the broker ended with {code}; {self._broker_process.tail()}"
+
+    def stop(self) -> None:
+        """Ends both by SIGTERM."""
+        for process in (self._broker_process, self._namesrv_process):
+            if process is not None:
+                process.stop()
+
+    def broker_pid(self) -> int:
+        """The process id of the broker."""
+        assert self._broker_process is not None
+        return self._broker_process.pid
+
+    def _run(self, role: str, *orders: str) -> Child:
+        argv = [sys.executable, "-m", "aerobee.scripts.cli", role, *orders]
+        child = Child(argv, self.folder / f"{role}.stderr", cwd=self.folder)
+        child.wait_line(lambda line: "ready" in line, READY_SECONDS)
+        return child
+
+
+def start_seconds(cluster: Cluster) -> float:
+    """Starts a cluster; the seconds until both served."""
+    begin = time.monotonic()
+    cluster.start()
+    return time.monotonic() - begin

@@ -1,0 +1,99 @@
+"""The Java programs of this folder as objects: producers, consumers, the real mqadmin.
+
+Every wait has a deadline and fails with what there was instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aerobee.scripts import java_side
+from aerobee.scripts.child import Reporter
+from aerobee.scripts.clusters import Cluster
+
+# A cold JVM on a busy machine with two cores takes its time.
+SECONDS = 60
+
+
+class Java:
+    """Starts our Java programs and ends those that are left when the module is through."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[Reporter] = []
+
+    def start(self, main: str, **orders: object) -> Reporter:
+        """Starts a program: start("Consume", namesrv=..., topic=...), True for a bare flag."""
+        words: list[str] = []
+        for name, value in orders.items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        home = self._folder / f"{main}-{len(self._running)}"
+        program = java_side.start(main, *words, home=home)
+        self._running.append(program)
+        return program
+
+    def produce(self, **orders: object) -> list[dict[str, Any]]:
+        """Runs Produce to its end; its reports of messages that were sent."""
+        program = self.start("Produce", **orders)
+        done = program.wait_event("done", SECONDS)
+        assert done["failed"] == 0, program.events("failed")
+        return program.events("sent")
+
+    def consume(self, **orders: object) -> Reporter:
+        """A member of a consumer group that has started."""
+        program = self.start("Consume", **orders)
+        program.wait_event("started", SECONDS)
+        return program
+
+    def stop(self) -> None:
+        """Ends all of them: first the input of each, then one wait for all."""
+        for program in self._running:
+            if program.process.poll() is None:
+                program.process.terminate()
+        for program in self._running:
+            program.wait(10)
+
+
+class Mqadmin:
+    """The real mqadmin; each call is one command, answered with all that it printed."""
+
+    def __init__(self, program: Reporter) -> None:
+        self._program = program
+
+    def __call__(self, *words: str) -> str:
+        text = self._program.ask("\t".join(words), "output", SECONDS)["text"]
+        assert isinstance(text, str)
+        return text
+
+    def until(self, wanted: Callable[[str], bool], *words: str) -> str:
+        """Repeats a command until its output is as wanted: the servers tell each other later."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            text = self(*words)
+            if wanted(text):
+                return text
+            assert time.monotonic() < deadline, f"{words} still prints: {text}"
+            time.sleep(0.1)
+
+    def create_topic(self, cluster: Cluster, topic: str, queues: int = 8) -> None:
+        """Creates a topic and waits until the name server has its route."""
+        answer = self(
+            *("updateTopic", "-n", cluster.namesrv, "-b", cluster.broker, "-t", topic),
+            *("-r", str(queues), "-w", str(queues)),
+        )
+        assert "success" in answer, answer
+        self.until(
+            lambda text: "readQueueNums" in text,
+            *("topicRoute", "-n", cluster.namesrv, "-t", topic),
+        )
+
+
+def wait_until(holds: Callable[[], bool], what: Callable[[], object], seconds: float = 60) -> None:
+    """Polls a foreign process until something holds; fails with what there is instead."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s; there is {what()}"
+        time.sleep(0.1)
