@@ -51,14 +51,17 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    async def listen(self, host: str, port: int, rows: Mapping[int, Row]) -> int:
+    async def listen(
+        self, host: str, port: int, rows: Mapping[int, Row], *, accept: bool = True
+    ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
-        OSError with a plain sentence when the port is taken or the address isn't ours.
+        With `accept` False the port is taken, but nobody gets in before `accept()`. OSError with a
+        plain sentence when the port is taken or the address isn't ours.
         """
         try:
             server = await self._loop.create_server(
-                lambda: self._accept(rows), host, port, backlog=BACKLOG
+                lambda: self._accept(rows), host, port, backlog=BACKLOG, start_serving=accept
             )
         except OSError as wrong:
             reason = wrong.strerror or str(wrong)
@@ -72,6 +75,12 @@ class Server:
             self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
         found: int = server.sockets[0].getsockname()[1]
         return found
+
+    async def accept(self) -> None:
+        """Let clients in on every port that was taken without."""
+        for server in self._servers:
+            if not server.is_serving():
+                await server.start_serving()
 
     async def stop(self) -> None:
         """Stop listening, let what is written go out, close all connections."""

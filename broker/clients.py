@@ -1,0 +1,189 @@
+"""Who is connected: producers and consumers by group, and what the consumers subscribe to.
+
+A client is its connection: when that closes, the client has left, at once. Heartbeats name the
+groups and subscriptions; a subscription with a later version replaces an earlier one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..protocol import codes
+from ..protocol.aio.connection import Connection
+from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from ..protocol.bodies.subscription import SubscriptionData
+
+GROUPS_MAX = 100_000  # groups with live clients
+GROUPS_PER_CLIENT_MAX = 1_000  # in one heartbeat
+BROADCASTING = "BROADCASTING"
+
+
+@dataclass(slots=True)
+class Member:
+    """One client of a group. `last_ms` is its last heartbeat."""
+
+    client_id: str
+    language: str
+    version: int
+    address: str
+    last_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The live members of a consumer group and what they subscribe to."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    members: dict[Connection, Member] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    last_ms: int = 0
+
+    def client_ids(self) -> list[str]:
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+
+class Clients:
+    """All live clients. `on_members(group)` is called when a group's members or topics changed."""
+
+    def __init__(self, on_members: Callable[[ConsumerGroup], None]) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Connection, Member]] = {}
+        self._on_members = on_members
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def consumer_group(self, name: str) -> ConsumerGroup | None:
+        """The group, None when no member is connected."""
+        return self._consumers.get(name)
+
+    def consumer_groups(self) -> dict[str, ConsumerGroup]:
+        return dict(self._consumers)
+
+    def producer_group(self, name: str) -> dict[Connection, Member]:
+        """The members of a producer group, empty when there is none."""
+        return dict(self._producers.get(name, {}))
+
+    def producers(self) -> dict[str, dict[Connection, Member]]:
+        return {name: dict(members) for name, members in self._producers.items()}
+
+    def find_consumer(self, group: str, client_id: str) -> Connection | None:
+        """The connection of a member, None when it isn't there."""
+        found = self._consumers.get(group)
+        if found is not None:
+            for connection, member in found.members.items():
+                if member.client_id == client_id:
+                    return connection
+        return None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The live groups that subscribe to a topic."""
+        return [name for name, group in self._consumers.items() if topic in group.subscriptions]
+
+    # --- changing -------------------------------------------------------------------------------
+
+    def register(
+        self,
+        heartbeat: HeartbeatData,
+        connection: Connection,
+        language: str,
+        version: int,
+        now_ms: int,
+        allowed: Callable[[ConsumerData], bool],
+    ) -> None:
+        """Take a heartbeat. Groups that are not `allowed` are left out, as in RocketMQ."""
+        member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
+        for producer in heartbeat.producer_data_set[:GROUPS_PER_CLIENT_MAX]:
+            name = producer.group_name
+            if name in self._producers or len(self._producers) < GROUPS_MAX:
+                self._producers.setdefault(name, {})[connection] = member
+        for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
+            name = consumer.group_name
+            if name not in self._consumers and len(self._consumers) >= GROUPS_MAX:
+                continue
+            if allowed(consumer):
+                self._join(consumer, connection, member, heartbeat.without_sub)
+
+    def unregister(
+        self, connection: Connection, producer_group: str | None, consumer_group: str | None
+    ) -> None:
+        """The client on this connection leaves these groups."""
+        if producer_group:
+            self._leave_producers(producer_group, connection)
+        if consumer_group:
+            self._leave_consumers(consumer_group, connection)
+
+    def lost(self, connection: Connection) -> None:
+        """The connection closed: its client leaves every group."""
+        for name in [n for n, members in self._producers.items() if connection in members]:
+            self._leave_producers(name, connection)
+        for name in [n for n, g in self._consumers.items() if connection in g.members]:
+            self._leave_consumers(name, connection)
+
+    def expire(self, before_ms: int) -> list[Connection]:
+        """The connections whose last heartbeat is older: the caller closes them."""
+        found: dict[Connection, None] = {}
+        for members in self._producers.values():
+            found.update((c, None) for c, member in members.items() if member.last_ms < before_ms)
+        for group in self._consumers.values():
+            found.update(
+                (c, None) for c, member in group.members.items() if member.last_ms < before_ms
+            )
+        return list(found)
+
+    def _join(
+        self, consumer: ConsumerData, connection: Connection, member: Member, without_sub: bool
+    ) -> None:
+        group = self._consumers.get(consumer.group_name)
+        if group is None:
+            group = self._consumers[consumer.group_name] = ConsumerGroup(consumer.group_name)
+        changed = connection not in group.members
+        group.members[connection] = member
+        group.last_ms = member.last_ms
+        if not without_sub:
+            group.consume_type = consumer.consume_type
+            group.message_model = consumer.message_model
+            group.consume_from_where = consumer.consume_from_where
+            changed = _subscribe(group, consumer.subscription_data_set) or changed
+        if changed:
+            self._on_members(group)
+
+    def _leave_producers(self, name: str, connection: Connection) -> None:
+        members = self._producers.get(name)
+        if members is not None:
+            members.pop(connection, None)
+            if not members:
+                del self._producers[name]
+
+    def _leave_consumers(self, name: str, connection: Connection) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(connection, None) is None:
+            return
+        if not group.members:
+            del self._consumers[name]
+        self._on_members(group)
+
+
+def _subscribe(group: ConsumerGroup, wanted: list[SubscriptionData]) -> bool:
+    """Take over subscriptions that are new or later, drop those not named; True when any did."""
+    changed = False
+    names = {data.topic for data in wanted}
+    for data in wanted:
+        known = group.subscriptions.get(data.topic)
+        if known is None:
+            changed = True
+        if known is None or data.sub_version > known.sub_version:
+            group.subscriptions[data.topic] = data
+    for topic in [topic for topic in group.subscriptions if topic not in names]:
+        del group.subscriptions[topic]
+        changed = True
+    return changed
+
+
+def notify_members(group: ConsumerGroup) -> None:
+    """Tell every member that the group has changed, so that it shares the queues out anew."""
+    if group.message_model == BROADCASTING:
+        return  # everybody reads everything there
+    for connection in group.members:
+        connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})

@@ -1,0 +1,154 @@
+"""Delay levels: a message that may be seen only after a while waits in SCHEDULE_TOPIC_XXXX.
+
+Level n has queue n-1. Its consume queue holds the time of delivery in the place of the tag hash, in
+order, so one cursor per level is enough: look at the next entry, deliver while it is due. The
+cursors are delayOffset.json. A crash repeats the deliveries since it was written last, which
+at-least-once allows.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol import properties
+from ..protocol.bodies.body import Body
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.record import decode_record
+from ..protocol.tags import tag_hash
+from ..protocol.wire import Int32, Int64
+from ..store import json_file
+from ..store.errors import StoreError
+from ..store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+DELIVERIES_PER_ROUND = 1_000  # of one level, so that senders get their turn in between
+ENTRIES_PER_LOOK = 64
+UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class DelayOffsets(Body):
+    """delayOffset.json: delay level to the next queue offset."""
+
+    offset_table: dict[Int32, Int64] = {}
+    data_version: DataVersion = DataVersion()
+
+
+def parse_levels(text: str) -> list[int]:
+    """The waits of levels 1, 2, … in ms out of "1s 5s 2m"; ValueError naming a bad one."""
+    found = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1:].lower()
+        if not number.isdigit() or unit not in UNITS_MS:
+            raise ValueError(
+                f"messageDelayLevel has {word!r}; write a number and s, m, h or d, such as 10s"
+            )
+        found.append(int(number) * UNITS_MS[unit])
+    if not found:
+        raise ValueError("messageDelayLevel is empty; name at least one wait, such as 1s")
+    return found
+
+
+class Delays:
+    """The cursors of all levels. `mark((topic, queue))` says that a message was delivered."""
+
+    def __init__(
+        self,
+        path: Path,
+        store: MessageStore,
+        levels_ms: list[int],
+        now_ms: Callable[[], int],
+        mark: Callable[[tuple[str, int]], None],
+    ) -> None:
+        self._path = path
+        self._store = store
+        self._now_ms = now_ms
+        self._mark = mark
+        self.levels_ms = levels_ms
+        self.offsets: dict[int, int] = {}
+        self._version = DataVersion()
+        self._changed = False
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self._path, DelayOffsets.decode)
+        if found is not None:
+            self.offsets = dict(found.offset_table)
+            self._version = found.data_version
+
+    def save(self) -> None:
+        """Write the file when something changed."""
+        if self._changed:
+            self._changed = False
+            self._version = self._version.following(self._now_ms())
+            body = DelayOffsets(self.offsets, self._version)
+            json_file.save(self._path, body.encode(standard=True))
+
+    def level(self, text: str | None) -> int:
+        """The level that a DELAY property asks for: 0 for none, the last one for more."""
+        if not text or not text.lstrip("-").isdigit():
+            return 0
+        return min(max(0, int(text)), len(self.levels_ms))
+
+    def deliver(self, now_ms: int) -> None:
+        """Move every message that is due to its topic."""
+        for level in range(1, len(self.levels_ms) + 1):
+            try:
+                self._deliver_level(level, now_ms)
+            except StoreError as wrong:
+                log.warning("delay level %d waits: %s", level, wrong)
+
+    def _deliver_level(self, level: int, now_ms: int) -> None:
+        store, queue_id = self._store, level - 1
+        offset = max(
+            self.offsets.get(level, 0), store.min_offset(SCHEDULE_TOPIC, queue_id)
+        )
+        done = 0
+        while done < DELIVERIES_PER_ROUND:
+            entries = store.entries(SCHEDULE_TOPIC, queue_id, offset, ENTRIES_PER_LOOK)
+            if not entries:
+                break
+            for log_offset, _, due_ms in entries:
+                # A clock that was set back must not keep a message longer than its level says.
+                if min(due_ms, now_ms + self.levels_ms[queue_id]) > now_ms:
+                    return
+                self._deliver(log_offset)
+                offset += 1
+                done += 1
+                self.offsets[level] = offset
+                self._changed = True
+
+    def _deliver(self, log_offset: int) -> None:
+        data = self._store.message_at(log_offset)
+        if data is None:
+            log.warning("the delayed message at %d is not in the log any more", log_offset)
+            return
+        message = decode_record(data)
+        raw = message.raw_properties
+        topic = properties.find(raw, b"REAL_TOPIC")
+        queue_id = properties.find(raw, b"REAL_QID")
+        if topic is None or queue_id is None:
+            log.error("the delayed message at %d names no topic; it is left alone", log_offset)
+            return
+        name, number = topic.decode(), int(queue_id)
+        tags = properties.find(raw, b"TAGS")
+        self._store.put(
+            name,
+            number,
+            message.flag,
+            message.sys_flag,
+            message.born_ms,
+            message.born_host,
+            message.body,
+            raw,
+            tag_hash(tags.decode() if tags else None),
+            message.reconsume_times,
+        )
+        self._mark((name, number))
+
+
+def delayed(text: str, topic: str, queue_id: int) -> str:
+    """The properties of a message that is to wait, with the place where it goes afterwards."""
+    joined = text if not text or text[-1] == "\x02" else text + "\x02"
+    return f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"

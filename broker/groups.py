@@ -1,0 +1,96 @@
+"""The consumer groups that this broker knows: subscriptionGroup.json."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ..protocol.errors import Refusal
+from ..protocol.names import SYSTEM_GROUPS, check_group, is_system_group
+from ..store import json_file
+
+GROUPS_MAX = 100_000
+
+
+class Groups:
+    """Group configurations by name. With `auto_create` the first use of a group makes it."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int], *, auto_create: bool) -> None:
+        self._path = path
+        self._now_ms = now_ms
+        self._auto_create = auto_create
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self.forbidden: dict[str, dict[str, int]] = {}
+        self.version = DataVersion()
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self._path, SubscriptionGroupWrapper.decode)
+        if found is not None:
+            self.version = found.data_version
+            self._groups = found.subscription_group_table
+            self.forbidden = found.forbidden_table or {}
+        for name in SYSTEM_GROUPS:
+            self._groups.setdefault(name, SubscriptionGroupConfig(group_name=name))
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        return self._groups.get(name)
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group, made now if it may be; None when it may not. Refusal for an illegal name."""
+        found = self._groups.get(name)
+        if found is not None:
+            return found
+        if not self._auto_create and not is_system_group(name):
+            return None
+        check_group(name)
+        found = SubscriptionGroupConfig(group_name=name)
+        self.put(found)
+        return found
+
+    def find_quietly(self, name: str) -> SubscriptionGroupConfig | None:
+        """As `find`, but an illegal name is None too."""
+        try:
+            return self.find(name)
+        except Refusal:
+            return None
+
+    def all(self) -> dict[str, SubscriptionGroupConfig]:
+        return dict(self._groups)
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Add or replace a group and write the file."""
+        name = config.group_name or ""
+        if name not in self._groups and len(self._groups) >= GROUPS_MAX:
+            raise OverflowError(
+                f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some"
+            )
+        self._groups[name] = config
+        self._save()
+
+    def delete(self, name: str) -> bool:
+        """Remove a group; False when it wasn't there."""
+        if self._groups.pop(name, None) is None:
+            return False
+        self._save()
+        return True
+
+    def forbids(self, group: str, topic: str) -> bool:
+        """Whether reading the topic is switched off for the group (bit 0 of its mask)."""
+        masks = self.forbidden.get(group)
+        return masks is not None and masks.get(topic, 0) & 1 == 1
+
+    def set_readable(self, group: str, topic: str, readable: bool) -> None:
+        """Switch a group's reading of a topic on or off and write the file."""
+        masks = self.forbidden.setdefault(group, {})
+        mask = masks.get(topic, 0)
+        masks[topic] = mask & ~1 if readable else mask | 1
+        self._save()
+
+    def to_body(self) -> SubscriptionGroupWrapper:
+        """The table as subscriptionGroup.json and request 201 have it."""
+        return SubscriptionGroupWrapper(dict(self._groups), self.forbidden, self.version)
+
+    def _save(self) -> None:
+        self.version = self.version.following(self._now_ms())
+        json_file.save(self._path, self.to_body().encode(standard=True))

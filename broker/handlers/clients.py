@@ -1,0 +1,93 @@
+"""Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
+
+from collections.abc import Callable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.clients import GetConsumerListByGroupResponseBody
+from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from ...protocol.bodies.request import body_of
+from ...protocol.bodies.subscription import SQL92, TAG
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
+from ...protocol.names import RETRY_PREFIX
+from ..clients import Clients
+from ..groups import Groups
+from ..topics import Topics
+
+# What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
+HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+
+
+class ClientHandlers:
+    """Keeps `Clients` up to date with what the clients say."""
+
+    def __init__(
+        self, topics: Topics, groups: Groups, clients: Clients, now_ms: Callable[[], int]
+    ) -> None:
+        self.topics = topics
+        self.groups = groups
+        self.clients = clients
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.HEART_BEAT, None, self.on_heartbeat, "ANY"),
+            Row(codes.UNREGISTER_CLIENT, UnregisterClient, self.on_unregister, "ANY"),
+            Row(codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup, self.on_consumer_list, "SUB"),
+            Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, "SUB"),
+        ]
+
+    def on_heartbeat(self, header: None, command: Command, connection: Connection) -> Reply:
+        heartbeat = body_of(command, HeartbeatData)
+        if not heartbeat.client_id:
+            raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
+        self.clients.register(
+            heartbeat,
+            connection,
+            str(command.language),
+            command.version,
+            self.now_ms(),
+            self._allowed,
+        )
+        return Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+
+    def on_unregister(
+        self, header: UnregisterClient, command: Command, connection: Connection
+    ) -> Reply:
+        self.clients.unregister(connection, header.producer_group, header.consumer_group)
+        return OK
+
+    def on_consumer_list(
+        self, header: ConsumerGroup, command: Command, connection: Connection
+    ) -> Reply:
+        group = self.clients.consumer_group(header.group)
+        if group is None:
+            raise Refusal(codes.SYSTEM_ERROR, f"no consumer for this group, {header.group}")
+        body = GetConsumerListByGroupResponseBody(group.client_ids())
+        return Reply(codes.SUCCESS, body=body.encode())
+
+    def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
+        wanted = body_of(command, CheckClientRequestBody).subscription_data
+        if wanted is None or wanted.expression_type in ("", TAG, None):
+            return OK
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by "
+            f"{wanted.expression_type}; only {TAG} is served, {SQL92} is not",
+        )
+
+    def _allowed(self, consumer: ConsumerData) -> bool:
+        """Whether a group may consume here; its retry topic is made when it may."""
+        group = self.groups.find_quietly(consumer.group_name)
+        if group is None:
+            return False
+        name = RETRY_PREFIX + consumer.group_name
+        if name not in self.topics.targets and group.retry_queue_nums > 0:
+            topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
+            order = any(topic is not None and topic.order for topic in topics)
+            self.topics.retries(
+                name, group.retry_queue_nums, unit=consumer.unit_mode, order=order
+            )
+        return True

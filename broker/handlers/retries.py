@@ -1,0 +1,125 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer could not process comes back.
+
+It waits on a delay level that grows with each try, then appears in the group's retry topic; after
+too many tries it goes to the dead letters.
+"""
+
+import random
+
+from ...protocol import codes, properties
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.send import ConsumerSendMsgBack
+from ...protocol.message_id import offset_message_id
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.record import decode_record
+from ...protocol.tags import tag_hash
+from ...store.errors import StoreError
+from ...store.store import MessageStore
+from ..config import BrokerConfig
+from ..delays import SCHEDULE_TOPIC, Delays, delayed
+from ..groups import Groups
+from ..topics import Topics
+
+RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
+FIRST_RETRY_LEVEL = 3
+PERM_WRITE = 2
+
+
+class RetryHandlers:
+    """Takes messages back."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.groups = groups
+        self.delays = delays
+
+    def rows(self) -> list[Row]:
+        return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
+
+    def on_send_back(
+        self, header: ConsumerSendMsgBack, command: Command, connection: Connection
+    ) -> Reply:
+        group = self.groups.find(header.group)
+        if group is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}; create it",
+            )
+        if not self.config.broker_permission & PERM_WRITE:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the broker[{self.config.broker_ip1}] sending message is forbidden",
+            )
+        if group.retry_queue_nums <= 0:
+            return OK
+        data = self.store.message_at(header.offset)
+        if data is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR, f"look message by offset failed, {header.offset}"
+            )
+        message = decode_record(data)
+        limit = group.retry_max_times
+        if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        level = header.delay_level
+        dead = message.reconsume_times >= limit or level < 0
+        if dead:
+            target = self.topics.dead_letters(DLQ_PREFIX + header.group)
+            level = 0
+        else:
+            target = self.topics.retries(
+                RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
+            )
+            level = self.delays.level(str(level or FIRST_RETRY_LEVEL + message.reconsume_times))
+        if not target.config.perm & PERM_WRITE:
+            raise Refusal(codes.NO_PERMISSION, f"the topic[{target.name}] is not writable")
+        pairs = properties.decode(message.raw_properties)
+        tags = pairs.get(properties.TAGS)
+        pairs.setdefault(properties.RETRY_TOPIC, message.topic)
+        if properties.ORIGIN_MESSAGE_ID not in pairs:
+            pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
+                message.store_host, message.log_offset
+            )
+        pairs[properties.WAIT] = "false"
+        if dead:
+            pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
+            pairs.setdefault(
+                properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID]
+            )
+        for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID):
+            pairs.pop(name, None)
+        if level > 0:
+            pairs[properties.DELAY] = str(level)
+        queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
+        text = properties.encode(pairs).decode()
+        name = target.name
+        if level > 0:
+            text = delayed(text, name, queue_id)
+            name, queue_id = SCHEDULE_TOPIC, level - 1
+        try:
+            self.store.put(
+                name,
+                queue_id,
+                message.flag,
+                message.sys_flag,
+                message.born_ms,
+                message.born_host,
+                message.body,
+                text.encode(),
+                tag_hash(tags),
+                message.reconsume_times + 1,
+            )
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return OK

@@ -1,0 +1,287 @@
+"""SEND_MESSAGE (10, 310) and SEND_BATCH_MESSAGE (320): a message comes in.
+
+The common message takes one straight path: known topic, queue id in range, nothing special in its
+properties. All else (unknown topics, retry topics, odd queue ids, old POP_CK marks) branches off in
+the first lines, so that the path stays at a handful of calls.
+"""
+
+import random
+
+from ...protocol import codes, properties
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Malformed, Refusal
+from ...protocol.frame import decode_all
+from ...protocol.headers.send import SendMessage, SendMessageV1, send_answer
+from ...protocol.message_id import UniqueIds
+from ...protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SEND_FORBIDDEN_TOPICS,
+    TOPIC_CHARS_MAX,
+    check_topic,
+)
+from ...protocol.tags import tag_hash
+from ...store.errors import MessageTooLarge, StoreError
+from ...store.store import MessageStore
+from ..config import BrokerConfig
+from ..groups import Groups
+from ..holds import Holds
+from ..stats import Counter, Stats
+from ..syncer import Syncer
+from ..topics import Target, Topics
+
+RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
+
+
+class SendHandlers:
+    """Takes messages into the store."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        holds: Holds,
+        stats: Stats,
+        syncer: Syncer | None,
+        ids: UniqueIds,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.groups = groups
+        self.holds = holds
+        self.stats = stats
+        self.syncer = syncer
+        self.ids = ids
+        self._region = config.region_id.encode()
+        self._suffix = properties.encode(
+            {
+                "MSG_REGION": config.region_id,
+                "TRACE_ON": "true",
+                "CLUSTER": config.broker_cluster_name,
+            }
+        )
+        self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": "true"}
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.SEND_MESSAGE, SendMessageV1, self.on_send, "PUB"),
+            Row(codes.SEND_MESSAGE_V2, SendMessage, self.on_send, "PUB"),
+            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.on_send, "PUB"),
+        ]
+
+    def on_send(
+        self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
+        target = self.topics.targets.get(header.topic)
+        queue_id = header.queue_id
+        if target is None or not 0 <= queue_id < target.queues or target.special:
+            try:
+                target, queue_id = self._target(header, command, connection)
+            except Refusal as refusal:
+                refusal.fields = self._error_fields
+                raise
+        text = header.properties or ""
+        body = command.body
+        if header.batch:
+            return self._on_batch(header, command, connection, target, queue_id, text)
+        # POP_CK would let a client pass a message off as one that it popped.
+        if "POP_CK\x01" in text:
+            text = _without(text, "POP_CK")
+        unique = _value(text, "UNIQ_KEY\x01")
+        if unique is None:
+            unique = self.ids.next()
+            text = _joined(text) + f"UNIQ_KEY\x01{unique}\x02"
+        elif text[-1] != "\x02":
+            text += "\x02"
+        if body is None:
+            raise self._refused("the message body is empty; send at least one byte")
+        try:
+            log_offset, queue_offset, end = self.store.put(
+                target.name,
+                queue_id,
+                header.flag,
+                header.sys_flag,
+                header.born_ms,
+                connection.host,
+                body,
+                text.encode() + self._suffix,
+                tag_hash(_value(text, "TAGS\x01")),
+                header.reconsume_times or 0,
+            )
+        except StoreError as wrong:
+            raise self._declined(wrong) from None
+        counter: Counter = target.puts
+        counter.messages += 1
+        counter.bytes += end - log_offset
+        key = target.keys[queue_id]
+        if key in self.holds.parked:
+            self.holds.mark(key)
+        reply = send_answer(
+            command,
+            b"%b%016X" % (self.store.host_hex, log_offset),
+            queue_id,
+            queue_offset,
+            unique.encode(),
+            self._region,
+        )
+        if self.syncer is not None and "WAIT\x01false" not in text:
+            self._after_sync(end, connection, command, reply)
+            return None
+        return reply
+
+    def _on_batch(
+        self,
+        header: SendMessage | SendMessageV1,
+        command: Command,
+        connection: Connection,
+        target: Target,
+        queue_id: int,
+        text: str,
+    ) -> Reply | bytes | None:
+        """One request with many messages: stored as neighbours, all of them or none."""
+        if len(header.topic) > TOPIC_CHARS_MAX:
+            raise self._refused(
+                f"a batch topic has {len(header.topic)} characters, the limit is {TOPIC_CHARS_MAX}"
+            )
+        if header.topic.startswith(RETRY_PREFIX):
+            raise self._refused("batches can't be sent to a retry topic; send the messages singly")
+        if not command.body:
+            raise self._refused("the batch body is empty; send at least one message")
+        try:
+            first, offsets, end = self.store.put_batch(
+                target.name,
+                queue_id,
+                header.sys_flag,
+                header.born_ms,
+                connection.host,
+                command.body,
+                self._suffix,
+                header.reconsume_times or 0,
+            )
+        except Malformed as wrong:
+            raise self._refused(f"the batch body can't be read: {wrong}") from None
+        except StoreError as wrong:
+            raise self._declined(wrong) from None
+        target.puts.messages += len(offsets)
+        target.puts.bytes += end - offsets[0]
+        key = target.keys[queue_id]
+        if key in self.holds.parked:
+            self.holds.mark(key)
+        host = self.store.host_hex
+        reply = send_answer(
+            command,
+            b",".join([b"%b%016X" % (host, offset) for offset in offsets]),
+            queue_id,
+            first,
+            (_value(text, "UNIQ_KEY\x01") or "").encode(),
+            self._region,
+        )
+        if self.syncer is not None and "WAIT\x01false" not in text:
+            self._after_sync(end, connection, command, reply)
+            return None
+        return reply
+
+    def _target(
+        self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
+    ) -> tuple[Target, int]:
+        """The topic and queue of a send that is not the plain case; Refusal when there is none."""
+        topic = header.topic
+        if topic in SEND_FORBIDDEN_TOPICS:
+            raise Refusal(codes.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        target = self.topics.targets.get(topic)
+        if target is None:
+            check_topic(topic)
+            target = self.topics.create_for_send(
+                topic,
+                header.default_topic,
+                header.default_topic_queues,
+                unit=bool(header.unit_mode),
+                peer=connection.address,
+            )
+        queue_id = header.queue_id
+        if queue_id >= target.queues:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal, topic {topic} has {target.queues} "
+                f"queues, so 0 to {target.queues - 1} are there; refresh the route",
+            )
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, target.config.write_queues))  # noqa: S311
+        if topic.startswith(RETRY_PREFIX):
+            return self._retry_target(header, command, target, queue_id)
+        return target, queue_id
+
+    def _retry_target(
+        self,
+        header: SendMessage | SendMessageV1,
+        command: Command,
+        target: Target,
+        queue_id: int,
+    ) -> tuple[Target, int]:
+        """A message sent to a retry topic by a client: to the dead letters once it is too often."""
+        name = header.topic[len(RETRY_PREFIX) :]
+        group: SubscriptionGroupConfig | None = self.groups.find(name)
+        if group is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {name}; create it or switch on "
+                "autoCreateSubscriptionGroup",
+            )
+        limit = group.retry_max_times
+        if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        if (header.reconsume_times or 0) > limit:
+            return self.topics.dead_letters(DLQ_PREFIX + name), 0
+        return target, queue_id
+
+    def _after_sync(
+        self, end: int, connection: Connection, command: Command, reply: Reply | bytes
+    ) -> None:
+        assert self.syncer is not None
+        self.syncer.after(end, connection, command, reply, lambda: _late(reply))
+
+    def _refused(self, text: str) -> Refusal:
+        return Refusal(codes.MESSAGE_ILLEGAL, text, self._error_fields)
+
+    def _declined(self, wrong: StoreError) -> Refusal:
+        code = codes.SERVICE_NOT_AVAILABLE
+        if isinstance(wrong, MessageTooLarge):
+            code = codes.MESSAGE_ILLEGAL
+        return Refusal(code, str(wrong), self._error_fields)
+
+
+def _late(reply: Reply | bytes) -> Reply:
+    """The same answer with FLUSH_DISK_TIMEOUT: stored, but not known to be on disk."""
+    fields = reply.fields if isinstance(reply, Reply) else _fields_of(reply)
+    return Reply(codes.FLUSH_DISK_TIMEOUT, fields)
+
+
+def _fields_of(frame: bytes) -> dict[str, str]:
+    (answer,) = decode_all(frame)
+    return answer.fields()
+
+
+def _value(text: str, name: str) -> str | None:
+    """The value of a property in a properties text; `name` ends with the name separator."""
+    at = text.find(name)
+    while at > 0 and text[at - 1] != "\x02":
+        at = text.find(name, at + 1)
+    if at < 0:
+        return None
+    start = at + len(name)
+    end = text.find("\x02", start)
+    return text[start:] if end < 0 else text[start:end]
+
+
+def _joined(text: str) -> str:
+    return text if not text or text[-1] == "\x02" else text + "\x02"
+
+
+def _without(text: str, name: str) -> str:
+    start = name + "\x01"
+    return "".join(f"{part}\x02" for part in text.split("\x02") if part and not part.startswith(start))

@@ -1,0 +1,100 @@
+"""Pulls that wait for a message: records in a table, no task and no timer each.
+
+A pull that found nothing is parked under its queue. When a message is appended to that queue the
+queue is marked; once in the same loop turn `serve` runs every marked queue's pulls again. A sweep
+answers those whose time is up. Running again means the same `on_pull`, told that it may not wait
+any more, so a woken pull and a fresh one can't differ.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..protocol.aio.connection import Connection
+from ..protocol.command import Command, Reply
+from ..protocol.headers.pull import PullMessage
+
+HOLDS_MAX = 1_000_000  # parked pulls in the broker
+HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
+
+Key = tuple[str, int]  # topic, queue id
+Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
+
+
+@dataclass(slots=True)
+class Hold:
+    """One parked pull. `tag_codes` is None when every message interests it."""
+
+    header: PullMessage
+    command: Command
+    connection: Connection
+    tag_codes: frozenset[int] | None
+    deadline_ms: int
+
+
+class Holds:
+    """The parked pulls. `rerun(header, command, connection, may_hold)` is the pull handler."""
+
+    def __init__(self, rerun: Rerun) -> None:
+        self.parked: dict[Key, list[Hold]] = {}
+        self.count = 0
+        self._marked: dict[Key, None] = {}
+        self._rerun = rerun
+
+    def park(self, key: Key, hold: Hold) -> bool:
+        """Keep the pull waiting; False when the limits say no and it must be answered now."""
+        holds = self.parked.get(key)
+        if self.count >= HOLDS_MAX or (holds is not None and len(holds) >= HOLDS_PER_QUEUE_MAX):
+            return False
+        if holds is None:
+            self.parked[key] = [hold]
+        else:
+            holds.append(hold)
+        self.count += 1
+        return True
+
+    def mark(self, key: Key) -> None:
+        """A message was appended to the queue; its pulls run again at the end of this turn."""
+        if key in self.parked:
+            self._marked[key] = None
+
+    def serve(self) -> None:
+        """Run the pulls of all marked queues again; those that still find nothing stay parked."""
+        if not self._marked:
+            return
+        marked, self._marked = self._marked, {}
+        for key in marked:
+            holds = self.parked.pop(key, None)
+            if holds is None:
+                continue
+            self.count -= len(holds)
+            for hold in holds:
+                self._again(key, hold, final=False)
+
+    def sweep(self, now_ms: int) -> None:
+        """Answer the pulls whose time is up and forget those whose client is gone."""
+        for key in list(self.parked):
+            holds = self.parked[key]
+            due = [h for h in holds if h.deadline_ms <= now_ms or h.connection.is_lost]
+            if not due:
+                continue
+            left = [h for h in holds if h.deadline_ms > now_ms and not h.connection.is_lost]
+            self.count -= len(due)
+            if left:
+                self.parked[key] = left
+            else:
+                del self.parked[key]
+            for hold in due:
+                self._again(key, hold, final=True)
+
+    def wake_all(self) -> None:
+        """Mark every queue, for changes that may concern any pull."""
+        self._marked = dict.fromkeys(self.parked)
+
+    def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
+        if hold.connection.is_lost:
+            return
+        reply = self._rerun(hold.header, hold.command, hold.connection, final)
+        if reply is not None:
+            hold.connection.answer(hold.command, reply)
+        elif not self.park(key, hold):
+            raise AssertionError("a pull that was parked must find its place again")

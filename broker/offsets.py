@@ -1,0 +1,107 @@
+"""How far each group has come in each queue: consumerOffset.json.
+
+An offset is the next one to consume. What a group reports is taken as it is, also backwards, because
+that is how a reset works. The table is written every few seconds and at stop; after a crash a group
+sees the last seconds again, which at-least-once allows.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from ..store import json_file
+
+KEYS_MAX = 1_000_000  # topic and group pairs
+SEPARATOR = "@"
+
+
+class Offsets:
+    """Offsets by (topic, group) and queue. `path` is consumerOffset.json."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+        self._path = path
+        self._now_ms = now_ms
+        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._changed = False
+        self.version = DataVersion()
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self._path, ConsumerOffsetSerializeWrapper.decode)
+        if found is None:
+            return
+        self.version = found.data_version or DataVersion()
+        for key, queues in found.offset_table.items():
+            topic, separator, group = key.partition(SEPARATOR)
+            if separator and SEPARATOR not in group:
+                self._table[topic, group] = dict(queues)
+
+    def save(self) -> None:
+        """Write the file when something changed."""
+        if not self._changed:
+            return
+        self._changed = False
+        self.version = self.version.following(self._now_ms())
+        json_file.save(self._path, self.to_body().encode(standard=True))
+
+    def to_body(self) -> ConsumerOffsetSerializeWrapper:
+        """The table as consumerOffset.json and GET_ALL_CONSUMER_OFFSET have it."""
+        table = {topic + SEPARATOR + group: q for (topic, group), q in self._table.items()}
+        return ConsumerOffsetSerializeWrapper(table, self.version)
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group has consumed everything below `offset`."""
+        queues = self._table.get((topic, group))
+        if queues is None:
+            if len(self._table) >= KEYS_MAX:
+                raise OverflowError(
+                    f"offsets of {len(self._table)} topic and group pairs are kept, the limit is "
+                    f"{KEYS_MAX}; delete groups that are not used any more"
+                )
+            queues = self._table[topic, group] = {}
+        queues[queue_id] = offset
+        self._changed = True
+
+    def get(self, topic: str, group: str, queue_id: int) -> int:
+        """The next offset to consume, -1 when the group never reported one."""
+        queues = self._table.get((topic, group))
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def queues(self, topic: str, group: str) -> dict[int, int]:
+        """All offsets of a group in a topic, by queue."""
+        return dict(self._table.get((topic, group), {}))
+
+    def pulled(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Remember how far the group has read, which may be ahead of what it consumed."""
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            if len(self._pulled) >= KEYS_MAX:
+                return  # only a display loses its number
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = offset
+
+    def pull_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """How far the group has read, -1 when it didn't since the start."""
+        return self._pulled.get((topic, group), {}).get(queue_id, -1)
+
+    def topics_of(self, group: str) -> list[str]:
+        return [topic for topic, name in self._table if name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [group for name, group in self._table if name == topic]
+
+    def delete_group(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        self._drop([key for key in self._table if key[1] == group])
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget all offsets in a topic."""
+        self._drop([key for key in self._table if key[0] == topic])
+
+    def _drop(self, keys: list[tuple[str, str]]) -> None:
+        for key in keys:
+            del self._table[key]
+            self._pulled.pop(key, None)
+        self._changed = self._changed or bool(keys)

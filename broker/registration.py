@@ -1,0 +1,139 @@
+"""Keeps the name servers informed: who this broker is and which topics it has.
+
+Every name server is told everything each period, and a changed topic at once (the changes of one
+loop turn together). The connection it went over stays open: when it closes, the name server takes
+the broker out. One that can't be reached is tried again the next time; the others don't wait.
+"""
+
+import asyncio
+import logging
+import zlib
+
+from ..protocol import codes
+from ..protocol.aio.peers import Peers
+from ..protocol.bodies.register import RegisterBrokerBody
+from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from ..protocol.headers.namesrv import RegisterBroker, UnregisterBroker
+from .config import BrokerConfig
+from .topics import READ_WRITE, Topics
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 24.0  # RocketMQ's registerBrokerTimeoutMills
+PERIOD_S_MIN, PERIOD_S_MAX = 10.0, 60.0
+UNREGISTER_TIMEOUT_S = 3.0
+
+
+class Registration:
+    """Registers one broker with all its name servers."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, address: str, ha_address: str
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._address = address
+        self._ha_address = ha_address
+        self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
+        self._peers = Peers(upgrade=False)
+        self._changed: dict[str, TopicConfig] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Task[None] | None = None
+        self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
+
+    async def start(self) -> None:
+        """Register everywhere now, then again and again."""
+        self._topics.on_change = self._on_change
+        await self._register_all()
+        self._timer = asyncio.create_task(self._run(), name="registration")
+
+    async def stop(self) -> None:
+        """Take this broker out of every name server that can still be reached."""
+        self._topics.on_change = lambda _: None
+        for task in [*self._tasks, *([self._timer] if self._timer else [])]:
+            task.cancel()
+        header = UnregisterBroker(
+            self._config.broker_name,
+            self._address,
+            self._config.broker_cluster_name,
+            self._config.broker_id,
+        )
+        waits = [
+            self._peers.request(
+                server, codes.UNREGISTER_BROKER, header, timeout_s=UNREGISTER_TIMEOUT_S
+            )
+            for server in self._servers
+            if self._peers.connected(server) is not None
+        ]
+        await asyncio.gather(*waits, return_exceptions=True)
+        await self._peers.close()
+
+    def _on_change(self, config: TopicConfig) -> None:
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._send_changes)
+        self._changed[config.topic_name or ""] = config
+
+    def _send_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        body = self._body(changed)
+        for server in self._servers:
+            task = asyncio.create_task(self._register(server, body), name=f"register-{server}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        period = self._config.register_name_server_period / 1000
+        period = max(PERIOD_S_MIN, min(period, PERIOD_S_MAX))
+        await asyncio.sleep(PERIOD_S_MIN)
+        while True:
+            await self._register_all()
+            await asyncio.sleep(period)
+
+    async def _register_all(self) -> None:
+        body = self._body(self._topics.all())
+        await asyncio.gather(*(self._register(server, body) for server in self._servers))
+
+    async def _register(self, server: str, body: bytes) -> None:
+        header = RegisterBroker(
+            self._config.broker_name,
+            self._address,
+            self._config.broker_cluster_name,
+            self._ha_address,
+            self._config.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        try:
+            answer = await self._peers.request(
+                server, codes.REGISTER_BROKER, header, body, timeout_s=TIMEOUT_S
+            )
+        except (ConnectionError, TimeoutError) as wrong:
+            if self.registered[server]:
+                log.warning("name server %s: %s; trying again", server, wrong)
+            self.registered[server] = False
+            return
+        if answer.code != codes.SUCCESS:
+            log.warning("name server %s declined: %s %s", server, answer.code, answer.remark)
+        elif not self.registered[server]:
+            log.info("registered with name server %s", server)
+        self.registered[server] = answer.code == codes.SUCCESS
+
+    def _body(self, topics: dict[str, TopicConfig]) -> bytes:
+        """The topics as they may be used here, under the version of the whole table."""
+        mask = self._config.broker_permission
+        if mask & READ_WRITE != READ_WRITE:
+            topics = {name: _restricted(config, mask) for name, config in topics.items()}
+        wrapper = TopicConfigAndMappingSerializeWrapper(topics, self._topics.version)
+        return RegisterBrokerBody(wrapper).encode()
+
+
+def _restricted(config: TopicConfig, mask: int) -> TopicConfig:
+    return TopicConfig(
+        config.topic_name,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        config.perm & mask,
+        config.topic_filter_type,
+        config.topic_sys_flag,
+        config.order,
+        config.attributes,
+    )

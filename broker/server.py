@@ -1,0 +1,183 @@
+"""The broker: makes its parts, wires them, starts and stops them in order.
+
+Nothing is decided here. The way of a request: `protocol/aio/connection` takes bytes, `table` names
+the handler, the handler works on the parts below, the answer leaves at the end of the loop turn,
+after the turn's messages are in the log (`_end_of_turn`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ..protocol.aio.connection import Connection, Row, host_bytes
+from ..protocol.aio.server import Server
+from ..store.store import MessageStore
+from .clients import Clients, ConsumerGroup, notify_members
+from .config import BrokerConfig
+from .delays import Delays
+from .groups import Groups
+from .handlers.pull import PullHandlers
+from .offsets import Offsets
+from .registration import Registration
+from .stats import Stats
+from .syncer import Syncer
+from .table import fast_table, full_table
+from .topics import Topics
+
+log = logging.getLogger(__name__)
+
+VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
+HA_PORT_DISTANCE = 1
+SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
+EXPIRE_SECONDS = 10.0
+INDEX_SECONDS = 0.2  # how long a key may wait to be found by a query
+CHECKPOINT_SECONDS = 1.0
+DELAY_SECONDS = 0.1  # how late a delayed message may be
+STATS_SECONDS = 10.0
+
+
+class Broker:
+    """One broker. `await start()` gives it its ports; `await stop()` leaves nothing behind."""
+
+    def __init__(
+        self, config: BrokerConfig, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    ) -> None:
+        self.config = config
+        self.now_ms = now_ms
+        self.started_ms = 0
+        self.port = 0
+        self.fast_port: int | None = None
+        self.stats = Stats(config.broker_cluster_name, now_ms)
+        self.root = Path(config.store_path_root_dir).expanduser()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def address(self) -> str:
+        """Where clients find this broker, as the name servers tell them."""
+        return f"{self.config.broker_ip1}:{self.port}"
+
+    async def start(self) -> None:
+        """Open the store, listen, register. StoreError or OSError with one plain sentence."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Leave the name servers, answer what waits, write everything, close the store."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        while self._closers:
+            await self._closers.pop()()
+
+    async def _start(self) -> None:
+        config, now_ms, closers = self.config, self.now_ms, self._closers
+        self.started_ms = now_ms()
+        rows: dict[int, Row] = {}
+        fast_rows: dict[int, Row] = {}
+        self.server = Server(on_lost=self._on_lost, before_write=self._end_of_turn)
+        closers.append(self.server.stop)
+        # The ports come first: the port is part of each record. Nobody gets in before the end.
+        self.port = await self._listen(config.listen_port, rows)
+        if config.listen_port > VIP_PORT_DISTANCE:
+            self.fast_port = await self._listen(config.listen_port - VIP_PORT_DISTANCE, fast_rows)
+        store_host = host_bytes((config.broker_ip1, self.port))
+        self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
+        self.store.open()
+        closers.append(self._close_store)
+        folder = self.root / "config"
+        self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
+        self.groups = Groups(
+            folder / "subscriptionGroup.json",
+            now_ms,
+            auto_create=config.auto_create_subscription_group,
+        )
+        self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
+        self.delays = Delays(folder / "delayOffset.json", self.store, config, self._mark)
+        for part in (self.topics, self.groups, self.offsets, self.delays):
+            part.load()
+        self.clients = Clients(self._on_members)
+        self.syncer = Syncer(
+            self.store,
+            interval_s=config.flush_interval_commit_log / 1000,
+            timeout_ms=config.sync_flush_timeout,
+            now_ms=now_ms,
+        )
+        self.syncer.start()
+        closers.append(self.syncer.stop)
+        pulls = PullHandlers(
+            config, self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
+            now_ms,
+        )  # fmt: skip
+        self.holds = pulls.holds
+        self.syncer.on_synced(self._on_synced)
+        table = full_table(self, pulls)
+        rows.update(table)
+        fast_rows.update(fast_table(table))
+        self._every(SWEEP_SECONDS, lambda: self.holds.sweep(now_ms()))
+        self._every(EXPIRE_SECONDS, self._expire)
+        self._every(INDEX_SECONDS, self.store.index_pending)
+        self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
+        self._every(config.flush_consumer_offset_interval / 1000, self.offsets.save)
+        self._every(config.flush_delay_offset_interval / 1000, self.delays.save)
+        self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))
+        self._every(STATS_SECONDS, lambda: self.stats.sample(now_ms()))
+        await self.server.accept()
+        ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
+        self.registration = Registration(config, self.topics, self.address, ha_address)
+        closers.append(self.registration.stop)
+        await self.registration.start()
+
+    async def _listen(self, port: int, rows: dict[int, Row]) -> int:
+        return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+
+    async def _close_store(self) -> None:
+        self.offsets.save()
+        self.delays.save()
+        self.store.close()
+
+    def _every(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do the work again and again; a failure is logged and doesn't end it."""
+        self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
+
+    def _end_of_turn(self) -> None:
+        """Messages into the log, then the pulls that waited for them, then the answers."""
+        self.store.write_staged()
+        self.holds.serve()
+
+    def _mark(self, key: tuple[str, int]) -> None:
+        """A message came in from inside the broker: wake its readers at the end of this turn."""
+        self.holds.mark(key)
+        self.server.turn.wake()
+
+    def _on_synced(self) -> None:
+        if self.store.readable_end_moves_with_sync:
+            self.holds.wake_all()
+            self.server.turn.wake()
+
+    def _on_lost(self, connection: Connection) -> None:
+        self.clients.lost(connection)
+
+    def _on_members(self, group: ConsumerGroup) -> None:
+        config = self.groups.get(group.name)
+        if config is None or config.notify_consumer_ids_changed_enable:
+            notify_members(group)
+
+    def _expire(self) -> None:
+        for connection in self.clients.expire(self.now_ms() - self.config.channel_expired_timeout):
+            connection.close()
+
+
+async def _repeat(seconds: float, work: Callable[[], object]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            work()
+        except Exception:
+            log.exception("a periodic task failed; it goes on in %g s", seconds)

@@ -1,0 +1,187 @@
+"""The topics of this broker: topics.json, the rules for making them, and the hot view of each.
+
+`targets` holds for each topic what a send needs to know, found with one look-up. Every change goes
+through `put` or `delete`, which keep the file, the version and the targets in step and tell whoever
+registers this broker with the name servers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..protocol import codes
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.bodies.topic import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    SYS_FLAG_UNIT,
+    SYS_FLAG_UNIT_SUB,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+)
+from ..protocol.errors import Refusal
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from ..store import json_file
+from .config import BrokerConfig
+from .stats import Counter, Stats
+
+TOPICS_MAX = 100_000
+QUEUES_MAX = 65_536  # of one topic
+AUTO_CREATE_TOPIC = "TBW102"
+READ_WRITE = PERM_READ | PERM_WRITE
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+@dataclass(slots=True)
+class Target:
+    """A topic as a send sees it.
+
+    `queues` is how many queue ids are taken, `special` says that more must be looked at first
+    (retry topics, forbidden ones), `keys` are the (topic, queue id) pairs of `Holds`.
+    """
+
+    name: str
+    config: TopicConfig
+    queues: int
+    special: bool
+    puts: Counter
+    keys: list[tuple[str, int]]
+
+
+class Topics:
+    """Topic configurations by name. `on_change(config)` is called after every change of one."""
+
+    def __init__(
+        self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._stats = stats
+        self._now_ms = now_ms
+        self._topics: dict[str, TopicConfig] = {}
+        self.targets: dict[str, Target] = {}
+        self.version = DataVersion()
+        self.on_change: Callable[[TopicConfig], None] = lambda _: None
+
+    def load(self) -> None:
+        """Read the file and add the system's own topics; ValueError when it can't be read."""
+        found = json_file.load(self._path, TopicConfigAndMappingSerializeWrapper.decode)
+        if found is not None:
+            self.version = found.data_version
+            self._topics = found.topic_config_table
+        for config in self._system_topics():
+            self._topics.setdefault(config.topic_name or "", config)
+        for config in self._topics.values():
+            self._aim(config)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._topics.get(name)
+
+    def all(self) -> dict[str, TopicConfig]:
+        return dict(self._topics)
+
+    def put(self, config: TopicConfig) -> None:
+        """Add or replace a topic, write the file, tell the name servers."""
+        name = config.topic_name or ""
+        if name not in self._topics and len(self._topics) >= TOPICS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"there are {len(self._topics)} topics, the limit is {TOPICS_MAX}; delete some",
+            )
+        most = max(config.read_queue_nums, config.write_queue_nums)
+        if most > QUEUES_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"topic {name} would have {most} queues, the limit is {QUEUES_MAX}",
+            )
+        self._topics[name] = config
+        self._aim(config)
+        self._save()
+        self.on_change(config)
+
+    def delete(self, name: str) -> bool:
+        """Remove a topic and write the file; False when it wasn't there."""
+        self.targets.pop(name, None)
+        if self._topics.pop(name, None) is None:
+            return False
+        self._save()
+        return True
+
+    def create_for_send(
+        self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
+    ) -> Target:
+        """The topic that a send to an unknown name makes; Refusal when it may not."""
+        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            return self.dead_letters(name)
+        model = self._topics.get(default_topic)
+        perm = 0 if model is None else model.perm
+        if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
+            perm = READ_WRITE
+        if model is None or not perm & PERM_INHERIT:
+            raise Refusal(
+                codes.TOPIC_NOT_EXIST,
+                f"topic[{name}] not exist, apply first please! Create it, or switch on "
+                f"autoCreateTopicEnable (asked by {peer} with default topic {default_topic})" + FAQ,
+            )
+        count = max(1, min(queues, model.write_queue_nums))
+        config = TopicConfig(name, count, count, perm & ~PERM_INHERIT, model.topic_filter_type)
+        config.topic_sys_flag = SYS_FLAG_UNIT if unit else 0
+        self.put(config)
+        return self.targets[name]
+
+    def dead_letters(self, name: str) -> Target:
+        """A retry or dead letter topic, made with one queue when it isn't there."""
+        return self.retries(name, 1)
+
+    def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
+        """A retry topic with this many queues, made when it isn't there."""
+        found = self.targets.get(name)
+        if found is None:
+            config = TopicConfig(name, queues, queues, READ_WRITE, order=order)
+            config.topic_sys_flag = SYS_FLAG_UNIT_SUB if unit else 0
+            self.put(config)
+            found = self.targets[name]
+        return found
+
+    def to_body(self) -> TopicConfigAndMappingSerializeWrapper:
+        """The table as topics.json, request 21 and a registration have it."""
+        return TopicConfigAndMappingSerializeWrapper(dict(self._topics), self.version)
+
+    def _aim(self, config: TopicConfig) -> None:
+        name = config.topic_name or ""
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        special = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
+        keys = [(name, queue_id) for queue_id in range(queues)]
+        self.targets[name] = Target(
+            name, config, queues, special, self._stats.puts(name), keys
+        )
+
+    def _save(self) -> None:
+        self.version = self.version.following(self._now_ms())
+        json_file.save(self._path, self.to_body().encode(standard=True))
+
+    def _system_topics(self) -> list[TopicConfig]:
+        """The topics that every RocketMQ broker makes at start."""
+        config = self._config
+        cluster, broker = config.broker_cluster_name, config.broker_name
+        inherit = READ_WRITE | PERM_INHERIT
+        table = [
+            ("SELF_TEST_TOPIC", 1, READ_WRITE),
+            ("BenchmarkTest", 1024, READ_WRITE),
+            (cluster, 16, inherit if config.cluster_topic_enable else PERM_INHERIT),
+            (broker, 1, inherit if config.broker_topic_enable else PERM_INHERIT),
+            ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
+            ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
+            (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
+            (f"rmq_sys_REVIVE_LOG_{cluster}", 8, READ_WRITE),
+            (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
+            ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
+            ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),
+            ("rmq_sys_wheel_timer", 1, READ_WRITE),
+        ]
+        if config.auto_create_topic_enable:
+            table.append((AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherit))
+        if config.trace_topic_enable:
+            table.append(("RMQ_SYS_TRACE_TOPIC", 1, READ_WRITE))
+        return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]

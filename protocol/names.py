@@ -1,0 +1,93 @@
+"""Names of topics and groups: what is legal, what belongs to the system.
+
+A name is checked before anything else is done with it: it becomes a folder of the store.
+"""
+
+import re
+
+from . import codes
+from .errors import Refusal
+
+TOPIC_CHARS_MAX = 127
+GROUP_CHARS_MAX = 120
+STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a group's name
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+SEND_FORBIDDEN_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def check_topic(name: str) -> None:
+    """Refusal (INVALID_PARAMETER) when this can't be a topic that a client names."""
+    limit = TOPIC_CHARS_MAX
+    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        limit = STORED_TOPIC_CHARS_MAX
+    _check("topic", name, limit)
+
+
+def check_group(name: str) -> None:
+    """Refusal (INVALID_PARAMETER) when this can't be the name of a group."""
+    _check("group", name, GROUP_CHARS_MAX)
+
+
+def is_system_topic(name: str) -> bool:
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(name: str) -> bool:
+    return name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _check(what: str, name: str, limit: int) -> None:
+    if not name or name.isspace():
+        raise Refusal(codes.INVALID_PARAMETER, f"The specified {what} is blank; give it a name.")
+    if len(name) > limit:
+        raise Refusal(
+            codes.INVALID_PARAMETER,
+            f"The specified {what} is longer than {what} max length: it has {len(name)} characters, "
+            f"the limit is {limit}.",
+        )
+    if _LEGAL.fullmatch(name) is None:
+        raise Refusal(
+            codes.INVALID_PARAMETER,
+            f"The specified {what}[{name[:limit]}] contains illegal characters, allowing only "
+            "^[%|a-zA-Z0-9_-]+$",
+        )

@@ -1,0 +1,296 @@
+"""Connections and servers over real sockets: both directions, bad bytes, limits, lost peers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection, Row, host_bytes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.server import Server, table
+from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
+from aerobee.protocol.errors import Refusal
+from aerobee.protocol.frame import HEAD, FrameDecoder, encode_request
+from aerobee.protocol.wire import Header
+
+ECHO, REFUSE, BREAK, SLOW, LATER, HIDE = 9001, 9002, 9003, 9004, 9005, 9006
+
+
+class Name(Header):
+    name: str
+
+
+class Desk:
+    """Handlers of every kind."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.parked: list[tuple[Command, Connection]] = []
+        self.gate = asyncio.Event()
+
+    def rows(self) -> dict[int, Row]:
+        return table(
+            [
+                Row(ECHO, Name, self.echo),
+                Row(REFUSE, None, self.refuse),
+                Row(BREAK, None, self.break_),
+                Row(SLOW, None, self.slow),
+                Row(LATER, None, self.later),
+            ]
+        )
+
+    def echo(self, header: Name, command: Command, connection: Connection) -> Reply:
+        self.seen.append(header.name)
+        return Reply(0, {"name": header.name}, body=command.body)
+
+    def refuse(self, header: None, command: Command, connection: Connection) -> Reply:
+        raise Refusal(codes.TOPIC_NOT_EXIST, "no", {"why": "because"})
+
+    def break_(self, header: None, command: Command, connection: Connection) -> Reply:
+        raise KeyError("a secret of ours")
+
+    async def slow(self, header: None, command: Command, connection: Connection) -> Reply:
+        await self.gate.wait()
+        return Reply(0, remark="slow")
+
+    def later(self, header: None, command: Command, connection: Connection) -> None:
+        self.parked.append((command, connection))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def server(desk: Desk) -> AsyncIterator[Server]:
+    server = Server()
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def peers(server: Server) -> AsyncIterator[Peers]:
+    peers = Peers()
+    yield peers
+    await peers.close()
+
+
+def address(server: Server) -> str:
+    return f"127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+
+
+async def raw(server: Server, data: bytes) -> list[Command]:
+    """Send bytes, close our half, and read commands until the server closes too."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    writer.write(data)
+    writer.write_eof()
+    commands = FrameDecoder().feed(await reader.read())
+    writer.close()
+    await writer.wait_closed()
+    return commands
+
+
+async def test_requests_are_answered_by_their_handlers(server: Server, peers: Peers) -> None:
+    names = [f"n{i}" for i in range(50)]
+    calls = [peers.request(address(server), ECHO, {"name": n}, n.encode()) for n in names]
+    answers = await asyncio.gather(*calls)
+    assert [answer.fields() for answer in answers] == [{"name": name} for name in names]
+    assert [answer.body for answer in answers] == [name.encode() for name in names]
+    assert len(server.connections) == 1
+
+
+async def test_each_kind_of_wrong_has_its_answer(
+    server: Server, peers: Peers, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = address(server)
+    refused = await peers.request(where, REFUSE)
+    assert (refused.code, refused.remark, refused.fields()) == (17, "no", {"why": "because"})
+    broken = await peers.request(where, BREAK)
+    assert broken.code == codes.SYSTEM_ERROR
+    assert "secret" not in (broken.remark or "")
+    assert "a secret of ours" in caplog.text
+    unknown = await peers.request(where, HIDE)
+    assert (unknown.code, unknown.remark) == (3, f" request type {HIDE} not supported")
+    missing = await peers.request(where, ECHO)
+    assert missing.code == codes.INVALID_PARAMETER
+    assert "name" in (missing.remark or "")
+
+
+async def test_a_handler_may_answer_later_or_wait(
+    server: Server, peers: Peers, desk: Desk
+) -> None:
+    later = asyncio.ensure_future(peers.request(address(server), LATER))
+    slow = asyncio.ensure_future(peers.request(address(server), SLOW))
+    await peers.request(address(server), ECHO, {"name": "x"})
+    assert not later.done()
+    assert not slow.done()
+    ((command, connection),) = desk.parked
+    connection.answer(command, Reply(5, remark="later"))
+    desk.gate.set()
+    assert ((await later).code, (await slow).remark) == (5, "slow")
+
+
+async def test_a_oneway_request_gets_no_answer(server: Server, desk: Desk) -> None:
+    data = b"".join(
+        [
+            encode_request(ECHO, 1, {"name": "quiet"}, oneway=True),
+            encode_request(REFUSE, 2, oneway=True),
+            encode_request(HIDE, 3, oneway=True),
+            encode_request(ECHO, 4, {"name": "loud"}),
+        ]
+    )
+    answers = await raw(server, data)
+    assert [answer.opaque for answer in answers] == [4]
+    assert desk.seen == ["quiet", "loud"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        HEAD.pack(0, 0),
+        HEAD.pack(-1, 0),
+        HEAD.pack(17 << 20, 5),
+        HEAD.pack(10, 11) + b"x" * 10,
+        HEAD.pack(6, 7 << 24 | 2) + b"{}",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_bad_bytes_close_their_connection_and_no_other(
+    server: Server, peers: Peers, bad: bytes
+) -> None:
+    before = await peers.request(address(server), ECHO, {"name": "before"})
+    good = encode_request(ECHO, 8, {"name": "good"})
+    answers = await raw(server, good + bad + good)
+    assert [answer.opaque for answer in answers] == [8]
+    after = await peers.request(address(server), ECHO, {"name": "after"})
+    assert (before.code, after.code) == (0, 0)
+    assert len(server.connections) == 1
+
+
+async def test_a_server_can_ask_its_client_over_the_same_connection(server: Server) -> None:
+    desk = Desk()
+    peers = Peers(desk.rows())
+    await peers.connect(address(server))
+    await peers.request(address(server), ECHO, {"name": "here"})
+    (theirs,) = server.connections
+    answer = await theirs.request(ECHO, {"name": "client"}, b"", 3)
+    assert answer.fields() == {"name": "client"}
+    await peers.close()
+
+
+async def test_requests_turn_to_msgpack_once_the_peer_is_known(
+    server: Server, peers: Peers
+) -> None:
+    connection = await peers.connect(address(server))
+    assert connection.codec == 0
+    await peers.request(address(server), ECHO, {"name": "é"})
+    assert connection.codec == CODEC_MSGPACK
+    answer = await peers.request(address(server), ECHO, {"name": "ü"})
+    assert (answer.codec, answer.fields()) == (CODEC_MSGPACK, {"name": "ü"})
+
+
+async def test_a_request_without_an_answer_times_out(server: Server, peers: Peers) -> None:
+    with pytest.raises(TimeoutError, match=r"no answer from .* to request 9005 within 0\.1 s"):
+        await peers.request(address(server), LATER, timeout_s=0.1)
+    assert (await peers.request(address(server), ECHO, {"name": "on"})).code == 0
+
+
+async def test_a_lost_connection_fails_what_waits_and_is_made_again(
+    server: Server, peers: Peers
+) -> None:
+    waiting = asyncio.ensure_future(peers.request(address(server), LATER))
+    await peers.request(address(server), ECHO, {"name": "x"})
+    (theirs,) = server.connections
+    theirs.abort()
+    with pytest.raises(ConnectionResetError):
+        await waiting
+    assert (await peers.request(address(server), ECHO, {"name": "again"})).code == 0
+
+
+async def test_nobody_there_is_a_plain_error() -> None:
+    peers = Peers()
+    with pytest.raises(ConnectionError, match="can't connect to 127.0.0.1:1"):
+        await peers.request("127.0.0.1:1", ECHO)
+    with pytest.raises(ConnectionError, match="host:port"):
+        await peers.request("nonsense", ECHO)
+    await peers.close()
+
+
+async def test_a_taken_port_is_one_sentence(server: Server) -> None:
+    second = Server()
+    with pytest.raises(OSError, match=r"can't listen on 127\.0\.0\.1:\d+: another program"):
+        await second.listen("127.0.0.1", server.port, {})  # type: ignore[attr-defined]
+    await second.stop()
+
+
+async def test_one_connection_too_many_is_closed(desk: Desk) -> None:
+    server = Server(connections_max=1)
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    first, second = Peers(), Peers()
+    assert (await first.request(address(server), ECHO, {"name": "in"})).code == 0
+    with pytest.raises(ConnectionError):
+        await second.request(address(server), ECHO, {"name": "out"})
+    assert (await first.request(address(server), ECHO, {"name": "still"})).code == 0
+    for part in (first, second):
+        await part.close()
+    await server.stop()
+
+
+async def test_answers_of_a_turn_that_failed_are_never_sent(desk: Desk) -> None:
+    broken = False
+
+    def before_write() -> None:
+        if broken:
+            raise OSError("the disk is gone")
+
+    server = Server(before_write=before_write)
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    peers = Peers()
+    assert (await peers.request(address(server), ECHO, {"name": "ok"})).code == 0
+    broken = True
+    with pytest.raises(ConnectionResetError):
+        await peers.request(address(server), ECHO, {"name": "lost"})
+    await peers.close()
+    await server.stop()
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from(desk: Desk, server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
+    body = b"x" * (1 << 20)
+    total = 64
+    for number in range(total):
+        writer.write(encode_request(ECHO, number, {"name": "big"}, body))
+    while len(desk.seen) < 2:
+        await asyncio.sleep(0.01)
+    settled = -1
+    while settled != len(desk.seen):
+        settled = len(desk.seen)
+        await asyncio.sleep(0.1)
+    assert settled < total, "the server took everything although no answer was read"
+    decoder, answers = FrameDecoder(), 0
+    while answers < total:
+        answers += len(decoder.feed(await reader.read(1 << 20)))
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (("127.0.0.1", 10911), "7f00000100002a9f"),
+        (("::1", 10911, 0, 0), "0" * 31 + "100002a9f"),
+        (("::ffff:10.0.0.1", 1, 0, 0), "0a00000100000001"),
+        (("fe80::1%eth0", 1, 0, 3), "fe80" + "0" * 27 + "100000001"),
+    ],
+)
+def test_hosts_are_written_as_rocketmq_stores_them(name: tuple, expected: str) -> None:
+    assert host_bytes(name).hex() == expected
+
+
+def test_two_rows_for_one_code_are_a_mistake() -> None:
+    row = Row(ECHO, None, Desk.later)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="9001 has two rows"):
+        table([row, row])
