@@ -1,0 +1,142 @@
+"""The settings of a name server, under RocketMQ's key names, each with its type and range.
+
+A frozen value: changing a setting while running makes a new one. Keys that have no meaning here
+(thread pools, buffers of the Java server) are accepted, kept and shown, so that a properties file
+of a Java name server works unchanged; `UNUSED` lists them.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..protocol import java_properties
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
+Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
+
+ALWAYS_BLACK = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+UNUSED = frozenset(
+    {
+        "rocketmqHome",
+        "productEnvName",
+        "clusterTest",
+        "clientRequestThreadPoolNums",
+        "defaultThreadPoolNums",
+        "clientRequestThreadPoolQueueCapacity",
+        "defaultThreadPoolQueueCapacity",
+        "unRegisterBrokerQueueCapacity",
+        "enableControllerInNamesrv",
+        "serverWorkerThreads",
+        "serverCallbackExecutorThreads",
+        "serverSelectorThreads",
+        "serverOnewaySemaphoreValue",
+        "serverAsyncSemaphoreValue",
+        "serverSocketSndBufSize",
+        "serverSocketRcvBufSize",
+        "writeBufferHighWaterMark",
+        "writeBufferLowWaterMark",
+        "serverSocketBacklog",
+        "serverPooledByteBufAllocatorEnable",
+        "useEpollNativeSelector",
+    }
+)
+
+
+class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All settings; the defaults are RocketMQ's, except that nothing is bound to the outside or
+    written to a disk unless a setting says so."""
+
+    listen_port: Port = 9876
+    bind_address: str = "127.0.0.1"
+    server_channel_max_idle_time_seconds: IdleSeconds = 120
+
+    kv_config_path: str = ""  # empty: the key-value config lives in memory only
+    config_store_path: str = ""  # empty: changes of settings are not stored
+    config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
+
+    scan_not_active_broker_interval: IntervalMs = 5_000
+    delete_topic_with_broker_registration: bool = False
+    support_acting_master: bool = False
+    notify_min_broker_id_changed: bool = False
+    order_message_enable: bool = False
+    return_order_topic_config_to_broker: bool = True
+    enable_all_topic_list: bool = True
+    enable_topic_list: bool = True
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: Seconds = 45
+
+    rocketmq_home: str = ""
+    product_env_name: str = "center"
+    cluster_test: bool = False
+    client_request_thread_pool_nums: Count = 8
+    default_thread_pool_nums: Count = 16
+    client_request_thread_pool_queue_capacity: Count = 50_000
+    default_thread_pool_queue_capacity: Count = 10_000
+    un_register_broker_queue_capacity: Count = 3_000
+    enable_controller_in_namesrv: bool = False
+    server_worker_threads: Count = 8
+    server_callback_executor_threads: Count = 0
+    server_selector_threads: Count = 3
+    server_oneway_semaphore_value: Count = 256
+    server_async_semaphore_value: Count = 64
+    server_socket_snd_buf_size: Count = 0
+    server_socket_rcv_buf_size: Count = 0
+    write_buffer_high_water_mark: Count = 0
+    write_buffer_low_water_mark: Count = 0
+    server_socket_backlog: Count = 1_024
+    server_pooled_byte_buf_allocator_enable: bool = True
+    use_epoll_native_selector: bool = False
+
+    def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":
+        """The settings with these keys set; ValueError naming key, value and what is allowed.
+
+        Unknown keys are passed over: ask `unknown_keys` for them.
+        """
+        found = self
+        for key, value in texts.items():
+            name = NAMES.get(key)
+            if name is None:
+                continue
+            try:
+                one = msgspec.convert({key: value}, NamesrvConfig, strict=False)
+            except msgspec.ValidationError as wrong:
+                reason = str(wrong).partition(" - at ")[0].replace("`", "")
+                raise ValueError(
+                    f"setting {key} is {value!r}: {reason[:1].lower()}{reason[1:]}"
+                ) from None
+            found = msgspec.structs.replace(found, **{name: getattr(one, name)})
+        return found
+
+    def to_properties(self) -> str:
+        """All settings as `key=value` lines."""
+        return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in NAMES})
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Keys that a request may not change."""
+        return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))
+
+
+NAMES: dict[str, str] = {
+    info.encode_name: info.name for info in msgspec.structs.fields(NamesrvConfig)
+}
+
+
+def unknown_keys(texts: Mapping[str, object]) -> dict[str, str | None]:
+    """The keys that are no settings, each with the most similar one that is."""
+    found: dict[str, str | None] = {}
+    for key in texts:
+        if key not in NAMES:
+            near = difflib.get_close_matches(key, NAMES, 1)
+            found[key] = near[0] if near else None
+    return found
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -1,0 +1,69 @@
+"""What passes between brokers and the route table: registrations, and who is gone."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.bodies.topic import TopicConfig
+
+Address = tuple[str, str]  # cluster and "ip:port"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker says about itself.
+
+    `acting_master` None marks an old broker. `filter_servers` None leaves those known as they are.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    addr: str
+    topics: dict[str, TopicConfig]
+    version: DataVersion
+    ha_addr: str | None = None
+    zone: str | None = None
+    timeout_ms: int | None = None
+    acting_master: bool | None = None
+    filter_servers: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The smallest broker id of a name changed: the brokers at `targets` should hear of it."""
+
+    min_broker_id: int
+    min_broker_addr: str
+    targets: list[str]
+    offline_addr: str | None = None
+    ha_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registration that was taken: for a slave, where its master is."""
+
+    ha_addr: str | None = None
+    master_addr: str | None = None
+    notice: Notice | None = None
+
+
+@dataclass(slots=True)
+class Live:
+    """A live address: when it was last heard of, and on which connection it registered."""
+
+    heard_ms: int
+    timeout_ms: int
+    version: DataVersion
+    connection: Hashable
+    ha_addr: str | None
+
+
+@dataclass(slots=True)
+class Gone:
+    """Addresses that were dropped, connections to be closed, and what others should hear."""
+
+    addresses: list[Address] = field(default_factory=list)
+    connections: list[Hashable] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)

@@ -1,0 +1,142 @@
+"""A name server: the wiring of routes, key-value config and requests, its port and its clock.
+
+    server = NameServer(NamesrvConfig(listen_port=0))
+    await server.start()
+    ...
+    await server.stop()
+
+Name servers don't know of each other: every broker registers with each of them.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol import codes
+from ..protocol.aio.connection import Connection
+from ..protocol.aio.peers import Peers
+from ..protocol.aio.server import Server, table
+from ..protocol.headers.namesrv import MinBrokerIdChange
+from .config import NamesrvConfig
+from .handlers import Handlers
+from .registration import Gone, Notice
+from .routes import RouteTable
+from .settings import Settings
+
+log = logging.getLogger(__name__)
+
+FIRST_SCAN_SECONDS = 0.005
+NOTICE_SECONDS = 0.3  # to reach a broker with a notice
+NOTICES_MAX = 1_000  # on their way at once; more are dropped, as oneway requests may be
+
+
+def steady_ms() -> int:
+    """A clock that only goes forward, in ms."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class NameServer:
+    """One name server. Make it anywhere; `start` and `stop` it inside a running loop.
+
+    `clock` gives ms and is a parameter so that tests can move time.
+    """
+
+    def __init__(
+        self, config: NamesrvConfig | None = None, clock: Callable[[], int] = steady_ms
+    ) -> None:
+        """ValueError when the key-value config that the settings name can't be read."""
+        config = config or NamesrvConfig()
+        self.routes = RouteTable()
+        self.settings = Settings(Path(config.kv_config_path) if config.kv_config_path else None)
+        self.port = 0
+        self._clock = clock
+        self._handlers = Handlers(self.routes, self.settings, config, clock, self._notify)
+        self._server: Server | None = None
+        self._peers: Peers | None = None
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self._notices: set[asyncio.Task[None]] = set()
+
+    @property
+    def config(self) -> NamesrvConfig:
+        """The settings as they are now; a request may have changed them."""
+        return self._handlers.config
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as "host:port"."""
+        return f"{self.config.bind_address}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. OSError with a plain sentence when the port can't be had."""
+        config = self.config
+        server = Server(
+            on_lost=self._lost, idle_seconds=config.server_channel_max_idle_time_seconds
+        )
+        rows = table(self._handlers.rows())
+        self.port = await server.listen(config.bind_address, config.listen_port, rows)
+        self._server = server
+        self._schedule_scan(FIRST_SCAN_SECONDS)
+        log.info("name server listens on %s", self.address)
+
+    async def stop(self) -> None:
+        """Close the port and all connections."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        if self._server is not None:
+            await self._server.stop()
+        for task in list(self._notices):
+            task.cancel()
+        if self._peers is not None:
+            await self._peers.close()
+
+    def scan(self) -> Gone:
+        """Forget the brokers that were silent for too long and close their connections."""
+        gone = self.routes.expire(self._clock())
+        self._tell(gone, "silent for too long")
+        for connection in gone.connections:
+            assert isinstance(connection, Connection)
+            connection.close()
+        return gone
+
+    def _schedule_scan(self, seconds: float) -> None:
+        self._scan_timer = asyncio.get_running_loop().call_later(seconds, self._scan_round)
+
+    def _scan_round(self) -> None:
+        self._schedule_scan(self.config.scan_not_active_broker_interval / 1_000)
+        self.scan()
+
+    def _lost(self, connection: Connection) -> None:
+        self._tell(self.routes.lost(connection), "its connection closed")
+
+    def _tell(self, gone: Gone, why: str) -> None:
+        for cluster, addr in gone.addresses:
+            log.warning("broker %s of cluster %s is gone: %s", addr, cluster, why)
+        for notice in gone.notices:
+            self._notify(notice)
+
+    def _notify(self, notice: Notice) -> None:
+        if not self.config.notify_min_broker_id_changed:
+            return
+        if self._peers is None:
+            self._peers = Peers(connect_seconds=NOTICE_SECONDS)
+        header = MinBrokerIdChange(
+            min_broker_id=notice.min_broker_id,
+            min_broker_addr=notice.min_broker_addr,
+            offline_broker_addr=notice.offline_addr,
+            ha_broker_addr=notice.ha_addr,
+        )
+        for addr in notice.targets:
+            if len(self._notices) >= NOTICES_MAX:
+                log.warning("not telling %s: %d notices are on their way", addr, NOTICES_MAX)
+                return
+            task = asyncio.get_running_loop().create_task(self._send(self._peers, addr, header))
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
+
+    async def _send(self, peers: Peers, addr: str, header: MinBrokerIdChange) -> None:
+        try:
+            await peers.oneway(addr, codes.NOTIFY_MIN_BROKER_ID_CHANGE, header)
+        except ConnectionError as wrong:
+            log.warning("can't tell %s of broker id %s: %s", addr, header.min_broker_id, wrong)

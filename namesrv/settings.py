@@ -1,0 +1,129 @@
+"""The key-value config: texts by namespace and key, kept in a JSON file when one is named.
+
+Every change is on the disk before it is answered. The file is written beside the old one and then
+put in its place, and the old one stays as `.bak`: whatever moment the power fails, one whole
+version is there.
+"""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from ..protocol import codes
+from ..protocol.bodies.body import Body
+from ..protocol.errors import Refusal
+
+log = logging.getLogger(__name__)
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+ITEMS_MAX = 100_000  # items of all namespaces together
+ITEM_BYTES_MAX = 64 << 10  # namespace, key and value of one item
+
+
+class KVConfigFile(Body):
+    """The file's content."""
+
+    config_table: dict[str, dict[str, str]] = {}
+
+
+class Settings:
+    """The key-value config, in memory and in `path` (None: in memory only)."""
+
+    def __init__(self, path: Path | None = None, items_max: int = ITEMS_MAX) -> None:
+        """Reads `path`, or else its `.bak`. ValueError when neither of two files can be read."""
+        self._path = path
+        self._items_max = items_max
+        self._table: dict[str, dict[str, str]] = {} if path is None else _load(path)
+
+    def get(self, namespace: str | None, key: str | None) -> str | None:
+        """The value of a key, or None."""
+        return self._table.get(namespace or "", {}).get(key or "")
+
+    def namespace(self, namespace: str | None) -> dict[str, str] | None:
+        """All items of a namespace; None when there never was one."""
+        found = self._table.get(namespace or "")
+        return None if found is None else dict(found)
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a value. Refusal over a limit or when it can't be stored; nothing is changed then."""
+        self._check_room(namespace, key, value)
+        table = {name: dict(items) for name, items in self._table.items()}
+        table.setdefault(namespace, {})[key] = value
+        self._take(table)
+
+    def delete(self, namespace: str | None, key: str | None) -> None:
+        """Remove a key, if it is there; its namespace stays. Refusal when it can't be stored."""
+        table = {name: dict(items) for name, items in self._table.items()}
+        table.get(namespace or "", {}).pop(key or "", None)
+        self._take(table)
+
+    def _take(self, table: dict[str, dict[str, str]]) -> None:
+        if self._path is not None:
+            store(self._path, KVConfigFile(table).encode())
+        self._table = table
+
+    def _check_room(self, namespace: str, key: str, value: str) -> None:
+        size = len(namespace.encode()) + len(key.encode()) + len(value.encode())
+        if size > ITEM_BYTES_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"config item {namespace[:80]}/{key[:80]} has {size} bytes, the limit is "
+                f"{ITEM_BYTES_MAX}",
+            )
+        items = sum(map(len, self._table.values()))
+        if key not in self._table.get(namespace, {}) and items >= self._items_max:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"{items} config items are stored, the limit is {self._items_max}; delete some",
+            )
+
+
+def store(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the file, whose content goes to `.bak`. Refusal when it fails."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copyfile(path, _backup(path))
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as wrong:
+        reason = wrong.strerror or str(wrong)
+        raise Refusal(codes.SYSTEM_ERROR, f"{path.name} can't be stored: {reason}") from None
+
+
+def _load(path: Path) -> dict[str, dict[str, str]]:
+    faults: list[str] = []
+    for candidate in (path, _backup(path)):
+        try:
+            data = candidate.read_bytes()
+            if data.strip():
+                found = KVConfigFile.decode(data).config_table
+                if faults:
+                    log.warning("%s; going on with %s", faults[0], candidate)
+                return found
+            faults.append(f"{candidate} is empty")
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as wrong:
+            faults.append(f"{candidate} can't be read: {wrong}")
+    if faults:
+        raise ValueError("; ".join(faults) + "; repair it or move it away")
+    return {}
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
