@@ -1,0 +1,86 @@
+"""The key-value config on the disk: whole after every change, readable after every failure."""
+
+from pathlib import Path
+
+import pytest
+from aerobee.namesrv import settings as module
+from aerobee.namesrv.settings import Settings
+from aerobee.protocol.errors import Refusal
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file will be; its folder is not there yet."""
+    return tmp_path / "store" / "kvConfig.json"
+
+
+def test_each_change_is_in_the_file_and_the_one_before_in_its_backup(path: Path) -> None:
+    settings = Settings(path)
+    settings.put("N", "k", "v")
+    assert path.read_text() == '{"configTable":{"N":{"k":"v"}}}'
+    settings.put("N", "k2", "中")
+    settings.delete("N", "k")
+    assert path.read_text("utf-8") == '{"configTable":{"N":{"k2":"中"}}}'
+    backup = path.with_name("kvConfig.json.bak")
+    assert backup.read_text("utf-8") == '{"configTable":{"N":{"k":"v","k2":"中"}}}'
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, backup.name]
+    assert Settings(path).namespace("N") == {"k2": "中"}
+
+
+def test_a_torn_file_gives_way_to_its_backup(path: Path) -> None:
+    settings = Settings(path)
+    settings.put("N", "k", "first")
+    settings.put("N", "k", "second")
+    for torn in ("", '{"configTable":{"N":'):
+        path.write_text(torn)
+        assert Settings(path).get("N", "k") == "first"
+    path.unlink()
+    assert Settings(path).get("N", "k") == "first"
+
+
+def test_a_file_and_a_backup_that_are_both_torn_stop_the_start(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"kvConfig.json can't be read: .*repair it or move it"):
+        Settings(path)
+    path.with_name(path.name + ".bak").write_text("[]")
+    with pytest.raises(ValueError, match=r"kvConfig.json.bak can't be read: KVConfigFile"):
+        Settings(path)
+
+
+def test_a_change_that_can_not_be_stored_is_refused_and_not_made(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "kvConfig.json")
+    settings.put("N", "k", "v")
+    (tmp_path / "kvConfig.json.tmp").mkdir()
+    with pytest.raises(Refusal, match=r"kvConfig.json can't be stored: Is a directory"):
+        settings.put("N", "k", "w")
+    assert settings.get("N", "k") == "v"
+
+
+def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings()
+    settings.put("N", "k", "v")
+    assert settings.get("N", "k") == "v"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_of_items_and_of_their_size() -> None:
+    settings = Settings(items_max=1)
+    settings.put("N", "k", "v")
+    settings.put("N", "k", "w")
+    with pytest.raises(Refusal, match="1 config items are stored, the limit is 1"):
+        settings.put("M", "k", "v")
+    with pytest.raises(Refusal, match=f"has 65537 bytes, the limit is {module.ITEM_BYTES_MAX}"):
+        settings.put("N", "k", "v" * 65_535)
+    settings.put("N", "k", "v" * 65_534)
+
+
+def test_a_namespace_that_was_emptied_is_still_there() -> None:
+    settings = Settings()
+    assert settings.namespace("N") is None
+    settings.put("N", "k", "v")
+    settings.delete("N", "k")
+    settings.delete("M", "k")
+    assert settings.namespace("N") == {}
+    assert settings.namespace("M") is None
