@@ -42,6 +42,10 @@ class JavaMissing(RuntimeError):
     """What the machine lacks, in one sentence."""
 
 
+class NotCompiled(RuntimeError):
+    """The Java programs have an error: what javac said."""
+
+
 def missing() -> str | None:
     """What is missing to run the Java side, or None."""
     for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):
@@ -143,19 +147,21 @@ def _fetch(jars: Path) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
         goal = "dependency:copy-dependencies"
         where = [f"-Drocketmq.version={ROCKETMQ_VERSION}", f"-DoutputDirectory={scratch}/lib"]
-        _run(["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where])
+        argv = ["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where]
+        _run(argv, JavaMissing)
         os.rename(f"{scratch}/lib", jars)
 
 
 def _compile(jars: Path, classes: Path) -> None:
     sources = sorted(str(path) for path in (INTEROP / "java").glob("*.java"))
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
-        _run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", f"{scratch}/classes", *sources])
+        argv = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", f"{scratch}/classes", *sources]
+        _run(argv, NotCompiled)
         os.rename(f"{scratch}/classes", classes)
 
 
-def _run(argv: list[str]) -> None:
+def _run(argv: list[str], failure: type[RuntimeError]) -> None:
     done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode != 0:
         output = (done.stdout + done.stderr)[-2_000:]
-        raise JavaMissing(f"{argv[0]} failed with exit code {done.returncode}: {output}")
+        raise failure(f"{argv[0]} failed with exit code {done.returncode}: {output}")

@@ -1,0 +1,218 @@
+"""The real mqadmin on our servers and on the real ones: the same commands, the same output.
+
+Both clusters are walked through the same story at the same time; then each command's output is
+compared after addresses, times and ids are replaced by words, so that what is left is every
+column, key, name, number of messages and offset.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
+
+from .programs import SECONDS, Java, Mqadmin, wait_until
+
+Outputs = dict[str, str]
+
+WORDS_FOR = (
+    (r"\b\S+@\d+#\d+", "CLIENT"),
+    (r"\b127\.0\.0\.1:\d+", "ADDRESS"),
+    (r"\b[0-9A-F]{32,}\b", "ID"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d([.,]\d+)?", "TIME"),
+    (r'(?<="subVersion":)\d+', "VERSION"),
+    (r"(?<=physicOffset=)\d+", "PLACE"),
+    (r"(?<=Consume TPS: )[\d.]+", "RATE"),
+    (r"/\S+", "PATH"),
+)
+# What a cluster is made of: the two stand in different folders on different ports.
+OWN_SETTINGS = {"listenPort", "haListenPort", "namesrvAddr", "brokerConfigPath"}
+
+
+def in_words(output: str) -> list[str]:
+    """The lines of an output with all that differs from run to run replaced."""
+    for pattern, word in WORDS_FOR:
+        output = re.sub(pattern, word, output)
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+    # Of an exception only its cause is the server's doing.
+    # mqadmin's own consumer comes to be known at no certain time.
+    noise = ("at org.", "at Admin", "... ", "TOOLS_CONSUMER", "%RETRY%TOOLS_CONSUMER")
+    return [line for line in lines if not line.startswith(noise)]
+
+
+def walk(cluster: Cluster, java: Java) -> Outputs:
+    """The story: topics, a producer, a consumer, and every command asked about them."""
+    admin = Mqadmin(java.start("Admin"))
+    name, address = ("-n", cluster.namesrv), ("-b", cluster.broker)
+    topic = ("-t", "Story")
+    outputs: Outputs = {}
+
+    def note(title: str, *words: str) -> None:
+        outputs[title] = admin(*words)
+
+    note("updateTopic", "updateTopic", *name, *address, *topic, "-r", "4", "-w", "4")
+    ordered = ("-c", CLUSTER_NAME, "-t", "Ordered", "-r", "2", "-w", "2", "-o", "true")
+    note("updateTopic of a cluster", "updateTopic", *name, *ordered)
+    for one in ("Story", "Ordered"):
+        admin.until(lambda text: "readQueueNums" in text, "topicRoute", *name, "-t", one)
+    note("topicRoute", "topicRoute", *name, *topic)
+    note("topicRoute as a list", "topicRoute", *name, *topic, "-l")
+    note("topicRoute of an ordered topic", "topicRoute", *name, "-t", "Ordered")
+    note("topicStatus of an empty topic", "topicStatus", *name, *topic)
+
+    words = ("sendMessage", *name, *topic, "-p", "a body", "-k", "a-key", "-c", "a")
+    note("sendMessage", *words, "-b", BROKER_NAME, "-i", "2")
+    where = ("-b", BROKER_NAME, "-i", "2")
+    note("topicStatus", "topicStatus", *name, *topic)
+    look = ("queryMsgByOffset", *name, *topic, *where, "-o", "0")
+    outputs["queryMsgByOffset"] = admin.until(lambda text: "OffsetID" in text, *look)
+    entry = ("queryCq", *name, *topic, *address, "-q", "2", "-i", "0")
+    note("queryCq", *entry)
+    note("queryCq of an unknown queue", "queryCq", *name, *topic, *address, "-q", "77", "-i", "0")
+
+    note("updateSubGroup", "updateSubGroup", *name, *address, "-g", "StoryGroup")
+    note("updateSubGroup of a cluster", "updateSubGroup", *name, "-c", CLUSTER_NAME, "-g", "Other")
+    at_work = {"namesrv": cluster.namesrv, "topic": "Story"}
+    producer = java.start("Produce", **at_work, group="StoryMakers", count=4, tags="a", hold=True)
+    consumer = java.consume(**at_work, group="StoryGroup", tags="a||b")
+    producer.wait_event("done", SECONDS)
+    wait_until(lambda: len(consumer.events("message")) == 5, consumer.tail)
+    progress = ("consumerProgress", *name, "-g", "StoryGroup")
+    # The group's own retry topic is a row too, as soon as its consumer has seen the route.
+    admin.until(lambda text: text.count(BROKER_NAME) == 5 and "Total: 0\n" in text, *progress)
+    note("producerConnection", "producerConnection", *name, "-g", "StoryMakers", *topic)
+    note("consumerConnection", "consumerConnection", *name, "-g", "StoryGroup")
+    note("consumerProgress", *progress)
+    note("consumerProgress with clients", *progress, "-s", "true")
+    note("consumerProgress of all", "consumerProgress", *name)
+    note("queryCq for a group", *entry, "-c", "5", "-g", "StoryGroup")
+    note("topicList", "topicList", *name)
+    note("topicList of clusters", "topicList", *name, "-c")
+
+    note("clusterList", "clusterList", *name)
+    note("clusterList with more", "clusterList", *name, "-m")
+    note("brokerStatus", "brokerStatus", *name, *address)
+    note("brokerStatus of a cluster", "brokerStatus", *name, "-c", CLUSTER_NAME)
+    note("getBrokerConfig", "getBrokerConfig", *name, *address)
+    note("getBrokerConfig of a cluster", "getBrokerConfig", *name, "-c", CLUSTER_NAME)
+
+    note("deleteTopic", "deleteTopic", *name, "-c", CLUSTER_NAME, "-t", "Ordered")
+    note("topicRoute of a deleted topic", "topicRoute", *name, "-t", "Ordered")
+    note("topicStatus of a deleted topic", "topicStatus", *name, "-t", "Ordered")
+    note("consumerConnection of nobody", "consumerConnection", *name, *address, "-g", "nobody")
+    note("producerConnection of nobody", "producerConnection", *name, *topic, "-g", "nobody")
+    note("updateTopic of a bad name", "updateTopic", *name, *address, "-t", "no/topic")
+    note("updateTopic of a system topic", "updateTopic", *name, *address, "-t", "TBW102")
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def outputs(
+    server: Cluster, java_cluster: JavaCluster, java: Java
+) -> Iterator[tuple[Outputs, Outputs]]:
+    """What mqadmin printed about ours and about the real one."""
+    with ThreadPoolExecutor(2) as pool:
+        ours, real = (pool.submit(walk, cluster, java) for cluster in (server, java_cluster))
+        yield ours.result(), real.result()
+
+
+ALIKE = [
+    "updateTopic",
+    "updateTopic of a cluster",
+    "topicRoute",
+    "topicRoute as a list",
+    "topicRoute of an ordered topic",
+    "topicStatus of an empty topic",
+    "sendMessage",
+    "topicStatus",
+    "queryMsgByOffset",
+    "queryCq",
+    "queryCq of an unknown queue",
+    "updateSubGroup",
+    "updateSubGroup of a cluster",
+    "producerConnection",
+    "consumerConnection",
+    "consumerProgress",
+    "consumerProgress with clients",
+    "consumerProgress of all",
+    "queryCq for a group",
+    "clusterList with more",
+    "deleteTopic",
+    "topicRoute of a deleted topic",
+    "topicStatus of a deleted topic",
+    "consumerConnection of nobody",
+    "producerConnection of nobody",
+    "updateTopic of a bad name",
+    "updateTopic of a system topic",
+]
+
+
+@pytest.mark.parametrize("title", ALIKE)
+def test_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
+    title: str, outputs: tuple[Outputs, Outputs]
+) -> None:
+    ours, real = outputs
+    assert in_words(ours[title]) == in_words(real[title])
+
+
+@pytest.mark.parametrize("title", ["topicList", "topicList of clusters"])
+def test_the_lists_hold_the_same_lines_in_any_order(
+    title: str, outputs: tuple[Outputs, Outputs]
+) -> None:
+    ours, real = outputs
+    assert sorted(in_words(ours[title])) == sorted(in_words(real[title]))
+
+
+def test_the_cluster_list_has_the_same_columns_with_the_same_kind_of_values(
+    outputs: tuple[Outputs, Outputs],
+) -> None:
+    ours, real = (numbers_out(in_words(each["clusterList"])) for each in outputs)
+    assert ours == real
+
+
+@pytest.mark.parametrize("title", ["brokerStatus", "brokerStatus of a cluster"])
+def test_the_broker_status_has_the_same_keys_with_the_same_kind_of_values(
+    title: str, outputs: tuple[Outputs, Outputs]
+) -> None:
+    ours, real = (pairs(each[title], ":") for each in outputs)
+    assert len(real) > 50
+    assert ours.keys() == real.keys()
+    for key in sorted(real):
+        kinds = numbers_out([ours[key]]), numbers_out([real[key]])
+        assert kinds[0] == kinds[1], key
+    assert ours["brokerVersionDesc"] == real["brokerVersionDesc"]
+
+
+@pytest.mark.parametrize("title", ["getBrokerConfig", "getBrokerConfig of a cluster"])
+def test_the_broker_config_has_the_same_keys_and_what_was_set_has_the_same_values(
+    title: str, outputs: tuple[Outputs, Outputs]
+) -> None:
+    ours, real = (pairs(each[title], "=") for each in outputs)
+    assert len(real) > 400
+    assert ours.keys() == real.keys()
+    set_by_us = {"brokerName", "brokerClusterName", "brokerId", "flushDiskType", "brokerIP1"}
+    defaults = {
+        "defaultTopicQueueNums",
+        "maxMessageSize",
+        "fileReservedTime",
+        "autoCreateTopicEnable",
+    }
+    for key in set_by_us | defaults:
+        assert ours[key] == real[key], key
+
+
+def numbers_out(lines: list[str]) -> list[str]:
+    """Lines with each number replaced by one word, and repeated words by one."""
+    plain = [re.sub(r"-?\d+(\.\d+)?(E-?\d+)?", "N", line) for line in lines]
+    return [re.sub(r"N( N)+", "N", line) for line in plain]
+
+
+def pairs(output: str, divider: str) -> dict[str, str]:
+    """The `key divider value` lines of an output."""
+    # With -c each line begins with the broker's address; one key ends with the store's folder.
+    line_form = re.compile(rf"(?:127\.0\.0\.1:\d+ +)?([^\s/]+)(?:/\S+)?\s*{divider}(.*)")
+    found = (line_form.fullmatch(line) for line in output.splitlines() if line[:3] != "===")
+    return {each[1]: each[2].strip() for each in found if each}
