@@ -1,0 +1,126 @@
+"""The properties of a message: `name \\x01 value \\x02 …`, and the names that RocketMQ reserves.
+
+Writing skips None and keeps empty values. Reading drops pairs without a name, a separator or a
+value, splits at the first \\x01, and the last of equal names wins: exactly as the Java classes do.
+A value may hold \\x01 but never \\x02, so `\\x02NAME\\x01` can only be the start of a pair.
+"""
+
+from collections.abc import Mapping
+
+NAME_VALUE_SEPARATOR = "\x01"
+PAIR_SEPARATOR = "\x02"
+PROPERTIES_BYTES_MAX = 32_767  # their length is a signed 16-bit number in the record
+KEY_SEPARATOR = " "  # between the keys in KEYS
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+TRANSFER_FLAG = "TRANSFER_FLAG"
+CORRECTION_FLAG = "CORRECTION_FLAG"
+MQ2_FLAG = "MQ2_FLAG"
+RECONSUME_TIME = "RECONSUME_TIME"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+UNIQ_KEY = "UNIQ_KEY"
+EXTEND_UNIQ_INFO = "EXTEND_UNIQ_INFO"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+DUP_INFO = "DUP_INFO"
+CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_ID = "__transactionId__"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+INSTANCE_ID = "INSTANCE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+ARRIVE_TIME = "ARRIVE_TIME"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+CLUSTER = "CLUSTER"
+MSG_TYPE = "MSG_TYPE"
+POP_CK = "POP_CK"
+POP_CK_OFFSET = "POP_CK_OFFSET"
+FIRST_POP_TIME = "1ST_POP_TIME"
+SHARDING_KEY = "__SHARDINGKEY"
+FORWARD_QUEUE_ID = "PROPERTY_FORWARD_QUEUE_ID"
+REDIRECT = "REDIRECT"
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+TRACE_CONTEXT = "TRACE_CONTEXT"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TIMER_DELAY_LEVEL = "TIMER_DELAY_LEVEL"
+CRC32 = "__CRC32#"
+BORN_HOST = "__BORNHOST"
+BORN_TIMESTAMP = "BORN_TIMESTAMP"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+TRANSIENT_PREFIX = "__RMQ.TRANSIENT."  # never stored
+
+# What an application may not set by itself (MessageConst.STRING_HASH_SET).
+RESERVED = frozenset(
+    {
+        KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, MIN_OFFSET,
+        MAX_OFFSET, BUYER_ID, ORIGIN_MESSAGE_ID, TRANSFER_FLAG, CORRECTION_FLAG, MQ2_FLAG,
+        RECONSUME_TIME, MSG_REGION, TRACE_ON, UNIQ_KEY, EXTEND_UNIQ_INFO, MAX_RECONSUME_TIMES,
+        CONSUME_START_TIME, DUP_INFO, TRAN_PREPARED_QUEUE_OFFSET, INSTANCE_ID, CORRELATION_ID,
+        REPLY_TO_CLIENT, TTL, ARRIVE_TIME, PUSH_REPLY_TIME, CLUSTER, MSG_TYPE, POP_CK,
+        POP_CK_OFFSET, FIRST_POP_TIME, INNER_MULTI_QUEUE_OFFSET, TIMER_DELAY_SEC, TIMER_DELAY_MS,
+        TIMER_DELIVER_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES, TIMER_OUT_MS,
+        TIMER_DEL_UNIQKEY, TIMER_DELAY_LEVEL, CRC32, BORN_HOST, BORN_TIMESTAMP, DLQ_ORIGIN_TOPIC,
+        DLQ_ORIGIN_MESSAGE_ID,
+    }
+)  # fmt: skip
+
+
+def encode(pairs: Mapping[str, str | None]) -> bytes:
+    """The stored form of these properties, in their order; a None value is left out."""
+    return "".join(
+        f"{name}\x01{value}\x02" for name, value in pairs.items() if value is not None
+    ).encode(errors="replace")
+
+
+def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
+    """The properties that a stored form or text stands for; what is no whole pair is dropped."""
+    text = raw if isinstance(raw, str) else bytes(raw).decode(errors="replace")
+    pairs = {}
+    for pair in text.split(PAIR_SEPARATOR):
+        name, _, value = pair.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            pairs[name] = value
+    return pairs
+
+
+def find(raw: bytes, name: bytes) -> bytes | None:
+    """The value of one property in a stored form, without reading the others; None if absent."""
+    needle = b"\x02%b\x01" % name
+    at = raw.rfind(needle)
+    while at >= 0:
+        start = at + len(needle)
+        end = raw.find(b"\x02", start)
+        if end != start and start != len(raw):
+            return raw[start:] if end < 0 else raw[start:end]
+        at = raw.rfind(needle, 0, start - 1)
+    if not raw.startswith(needle[1:]):
+        return None
+    start = len(needle) - 1
+    end = raw.find(b"\x02", start)
+    return (raw[start:] if end < 0 else raw[start:end]) or None

@@ -1,0 +1,260 @@
+"""The record of a message: as it lies in the commit log, and as a pull answers it.
+
+Everything is big-endian. Version 1 has a one-byte topic length, version 2 (topics over 127
+characters) a two-byte one. Hosts are ip and port, 8 bytes with IPv4, 20 with IPv6; two bits of the
+system flag say which. `total size` counts the whole record, and a reader that gets to another
+length has a damaged one before it.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from zlib import crc32 as zlib_crc32
+
+from . import properties as props
+from .errors import Malformed
+from .message_id import offset_message_id
+
+try:
+    from isal.isal_zlib import crc32
+except ImportError:
+    crc32 = zlib_crc32
+
+Data = bytes | bytearray | memoryview
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194  # the end of a commit log file
+
+COMPRESSED = 0x1
+MULTI_TAGS = 0x2
+TRANSACTION_MASK = 0xC
+TRANSACTION_PREPARED = 0x4
+TRANSACTION_COMMIT = 0x8
+TRANSACTION_ROLLBACK = 0xC
+BORN_HOST_V6 = 0x10
+STORE_HOST_V6 = 0x20
+NEED_UNWRAP = 0x40
+INNER_BATCH = 0x80
+COMPRESSION_MASK = 0x700
+COMPRESSION_LZ4 = 0x100
+COMPRESSION_ZSTD = 0x200
+COMPRESSION_ZLIB = 0x300
+
+CRC_MASK = 0x7FFFFFFF  # the Java side keeps a crc as a signed int and masks the sign away
+V1_TOPIC_CHARS_MAX = 127
+
+START = Struct(
+    ">"
+    "i"  # total size
+    "I"  # magic
+    "i"  # body crc
+    "i"  # queue id
+    "i"  # flag
+    "q"  # queue offset
+    "q"  # commit log offset
+    "i"  # system flag
+    "q"  # born time, ms; the born host follows
+)
+MIDDLE = Struct(
+    ">q"  # store time, ms; the store host follows
+)
+END = Struct(
+    ">"
+    "i"  # reconsume times
+    "q"  # prepared transaction offset
+    "i"  # body length; body, topic and properties follow
+)
+# The same fields in one piece, where both hosts are IPv4.
+HEAD = Struct(">iIiiiqqiq8sq8siqi")
+TOPIC_LENGTH_V2 = Struct(">H")
+PROPERTIES_LENGTH = Struct(">h")
+QUEUE_OFFSET_AT = 20
+LOG_OFFSET_AT = 28
+SYS_FLAG_AT = 36
+BORN_HOST_AT = START.size
+assert BORN_HOST_AT == 48
+assert HEAD.size == START.size + 8 + MIDDLE.size + 8 + END.size == 88
+
+RECORD_BYTES_MIN = HEAD.size + 1 + PROPERTIES_LENGTH.size  # v1, IPv4, nothing inside
+HOST_V6_EXTRA_BYTES = 12
+RESERVED_CRC_BYTES = 20  # "__CRC32#", a separator, ten digits, a separator
+CRC_DIGITS = 10
+
+
+@dataclass(slots=True)
+class Record:
+    """One stored message. Times in ms, hosts as 8 or 20 bytes, `body` as stored (compressed)."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    log_offset: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    store_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_offset: int
+    body: bytes
+    topic: str
+    raw_properties: bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties, parsed anew at each look."""
+        return props.decode(self.raw_properties)
+
+    @property
+    def offset_id(self) -> str:
+        """The offset message id."""
+        return offset_message_id(self.store_host, self.log_offset)
+
+    @property
+    def is_body_intact(self) -> bool:
+        """Whether the body has the crc that was stored with it."""
+        return self.body_crc == body_crc(self.body)
+
+
+def body_crc(body: Data) -> int:
+    """The crc of a stored body: 31 bits, 0 for an empty one."""
+    return crc32(body) & CRC_MASK
+
+
+def topic_field(topic: str) -> tuple[int, bytes]:
+    """Magic, and the topic with its length before it, of records of this topic."""
+    name = topic.encode()
+    # RocketMQ chooses the version by characters and writes the length in bytes.
+    if len(topic) > V1_TOPIC_CHARS_MAX:
+        return MAGIC_V2, TOPIC_LENGTH_V2.pack(len(name)) + name
+    return MAGIC_V1, bytes([len(name)]) + name
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of a record. `size`, `magic`, `body_crc` and the host bits are worked out here."""
+    magic, topic = topic_field(record.topic)
+    flags = record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
+    if len(record.born_host) > 8:
+        flags |= BORN_HOST_V6
+    if len(record.store_host) > 8:
+        flags |= STORE_HOST_V6
+    rest = b"".join(
+        (
+            record.born_host,
+            MIDDLE.pack(record.store_ms),
+            record.store_host,
+            END.pack(record.reconsume_times, record.prepared_offset, len(record.body)),
+            record.body,
+            topic,
+            PROPERTIES_LENGTH.pack(len(record.raw_properties)),
+            record.raw_properties,
+        )
+    )
+    return (
+        START.pack(
+            START.size + len(rest),
+            magic,
+            body_crc(record.body),
+            record.queue_id,
+            record.flag,
+            record.queue_offset,
+            record.log_offset,
+            flags,
+            record.born_ms,
+        )
+        + rest
+    )
+
+
+def decode_record(data: Data, at: int = 0) -> Record:
+    """The record that begins at `at`; bytes behind it are left alone.
+
+    Malformed when it is cut off, has an unknown magic, or its lengths contradict each other. The
+    body's crc is not looked at: ask `is_body_intact`.
+    """
+    available = len(data) - at
+    if available < RECORD_BYTES_MIN:
+        raise Malformed(
+            f"a record has at least {RECORD_BYTES_MIN} bytes, only {available} are left at {at}"
+        )
+    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms = (
+        START.unpack_from(data, at)
+    )
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise Malformed(f"the record at {at} has the unknown magic {magic:08X}")
+    if not RECORD_BYTES_MIN <= size <= available:
+        raise Malformed(f"the record at {at} says that it has {size} bytes, {available} are left")
+    end = at + size
+    place = at + BORN_HOST_AT
+    born_bytes = 20 if sys_flag & BORN_HOST_V6 else 8
+    store_bytes = 20 if sys_flag & STORE_HOST_V6 else 8
+    smallest = RECORD_BYTES_MIN + born_bytes + store_bytes - 16 + (magic == MAGIC_V2)
+    if size < smallest:
+        raise Malformed(f"the record at {at} has {size} bytes, its kind has at least {smallest}")
+    born_host = bytes(data[place : place + born_bytes])
+    place += born_bytes
+    (store_ms,) = MIDDLE.unpack_from(data, place)
+    place += MIDDLE.size
+    store_host = bytes(data[place : place + store_bytes])
+    place += store_bytes
+    reconsume_times, prepared_offset, body_bytes = END.unpack_from(data, place)
+    place += END.size
+    if not 0 <= body_bytes <= size - smallest:
+        raise Malformed(f"the record at {at} has a body of {body_bytes} bytes in {size}")
+    body = bytes(data[place : place + body_bytes])
+    place += body_bytes
+    if magic == MAGIC_V1:
+        topic_bytes = data[place]
+        place += 1
+    else:
+        (topic_bytes,) = TOPIC_LENGTH_V2.unpack_from(data, place)
+        place += TOPIC_LENGTH_V2.size
+    if place + topic_bytes + PROPERTIES_LENGTH.size > end:
+        raise Malformed(f"the record at {at} has a topic of {topic_bytes} bytes beyond its end")
+    topic = bytes(data[place : place + topic_bytes]).decode(errors="replace")
+    place += topic_bytes
+    (properties_bytes,) = PROPERTIES_LENGTH.unpack_from(data, place)
+    place += PROPERTIES_LENGTH.size
+    if place + properties_bytes != end or properties_bytes < 0:
+        raise Malformed(
+            f"the record at {at} has {size} bytes, its fields add up to "
+            f"{place + properties_bytes - at}"
+        )
+    return Record(
+        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
+        store_ms, store_host, reconsume_times, prepared_offset, body, topic,
+        bytes(data[place:end]),
+    )  # fmt: skip
+
+
+def decode_all(data: Data) -> list[Record]:
+    """The records that lie one after the other in the body of a pull's answer."""
+    records = []
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        record = decode_record(view, at)
+        records.append(record)
+        at += record.size
+    return records
+
+
+def crc_property(record: Data) -> bytes:
+    """The property that option enabledAppendPropCRC puts last, for the record bytes before it.
+
+    Its digits are the decimal crc with the least significant one first.
+    """
+    digits = f"{crc32(record) & CRC_MASK:0{CRC_DIGITS}d}"[::-1]
+    return f"{props.CRC32}\x01{digits}\x02".encode()
+
+
+def is_crc_property_right(record: bytes) -> bool | None:
+    """Whether a whole record agrees with the crc property at its end; None when it has none."""
+    end = len(record) - RESERVED_CRC_BYTES
+    found = record[end:]
+    if end < RECORD_BYTES_MIN or not found.startswith(props.CRC32.encode() + b"\x01"):
+        return None
+    return found == crc_property(record[:end])
