@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 VERSION_WITH_REGISTER_BODY = 37  # V3_0_11: older brokers send the topics alone
 VERSION_WITH_STANDARD_JSON = 401  # V4_9_4: older clients get numeric keys without quotes
 CRC_MASK = 0x7FFFFFFF
+ZLIB_FIRST_BYTE = 0x78  # of a stream with the usual window
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -333,7 +334,8 @@ def _register_body(compressed: bool, command: Command) -> RegisterBrokerBody:
         return body
     if not command.body:
         return body
-    if not compressed:
+    # Java brokers set to compress say compressed=false all the same; no JSON begins with an x.
+    if not compressed and command.body[0] != ZLIB_FIRST_BYTE:
         return _read(RegisterBrokerBody, command)
     try:
         return RegisterBrokerBody.decode_compressed(command.body, command.version)

@@ -131,9 +131,12 @@ async def test_a_registration_of_java_with_its_crc_is_taken(asker: Asker) -> Non
     assert (await route(asker, "T1")).code == 0
 
 
-async def test_a_compressed_registration_is_taken(asker: Asker) -> None:
+@pytest.mark.parametrize("said", ["true", "false"])
+async def test_a_compressed_registration_is_taken_whatever_its_header_says(
+    asker: Asker, said: str
+) -> None:
     body = topics("T1", "T2").encode_compressed()
-    ext = {**BX, "compressed": "true", "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}
+    ext = {**BX, "compressed": said, "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}
     assert (await asker.ask(codes.REGISTER_BROKER, ext, body)) == Answer(0, None, {}, b"")
     assert (await route(asker, "T2")).code == 0
 
