@@ -95,7 +95,7 @@ class JavaCluster(_Folder):
         self._apart = apart
         self._flags = flags
         self._namesrv_process: Reporter | None = None
-        self._broker_process: Reporter | None = None
+        self.broker_process: Reporter | None = None
 
     def start(self) -> None:
         """Starts both and returns when they serve."""
@@ -109,27 +109,27 @@ class JavaCluster(_Folder):
         orders = ["--broker", str(self.broker_file)]
         if not self._apart:
             orders += ["--namesrv", str(self.namesrv_file)]
-        self._broker_process = self._run("broker", *orders)
-        self._broker_process.wait_event("ready", READY_SECONDS)
+        self.broker_process = self._run("broker", *orders)
+        self.broker_process.wait_event("ready", READY_SECONDS)
 
     def stop_broker(self, *, kill: bool) -> None:
         """Ends the broker by SIGTERM (its own shutdown hook), or by kill -9."""
-        assert self._broker_process is not None
+        assert self.broker_process is not None
         if kill:
-            self._broker_process.kill()
+            self.broker_process.kill()
         else:
-            self._broker_process.stop(READY_SECONDS)
+            self.broker_process.stop(READY_SECONDS)
 
     def stop(self) -> None:
         """Ends both at once: a clean end of the real broker takes a quarter of a minute."""
-        for process in (self._broker_process, self._namesrv_process):
+        for process in (self.broker_process, self._namesrv_process):
             if process is not None:
                 process.kill()
 
     def broker_pid(self) -> int:
         """The process id of the JVM that holds the broker."""
-        assert self._broker_process is not None
-        return self._broker_process.pid
+        assert self.broker_process is not None
+        return self.broker_process.pid
 
     def _run(self, role: str, *orders: str) -> Reporter:
         home = self.folder / f"{role}-home"
@@ -141,10 +141,17 @@ class AerobeeCluster(_Folder):
 
     kind = "aerobee"
 
-    def __init__(self, folder: Path, settings: dict[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str | int] | None = None,
+        *,
+        under: tuple[str, ...] = ("-m", "aerobee.scripts.cli"),
+    ) -> None:
         super().__init__(folder, settings)
+        self._under = under  # what Python runs the command with
         self._namesrv_process: Child | None = None
-        self._broker_process: Child | None = None
+        self.broker_process: Child | None = None
 
     def start(self) -> None:
         """Starts both and returns when they serve."""
@@ -153,30 +160,30 @@ class AerobeeCluster(_Folder):
 
     def start_broker(self) -> None:
         """Starts the broker on its store."""
-        self._broker_process = self._run("broker", "-c", str(self.broker_file))
+        self.broker_process = self._run("broker", "-c", str(self.broker_file))
 
     def stop_broker(self, *, kill: bool) -> None:
         """Ends the broker by SIGTERM, or by kill -9."""
-        assert self._broker_process is not None
+        assert self.broker_process is not None
         if kill:
-            self._broker_process.kill()
+            self.broker_process.kill()
         else:
-            code = self._broker_process.stop()
-            assert code == 0, f"the broker ended with {code}; {self._broker_process.tail()}"
+            code = self.broker_process.stop()
+            assert code == 0, f"the broker ended with {code}; {self.broker_process.tail()}"
 
     def stop(self) -> None:
         """Ends both by SIGTERM."""
-        for process in (self._broker_process, self._namesrv_process):
+        for process in (self.broker_process, self._namesrv_process):
             if process is not None:
                 process.stop()
 
     def broker_pid(self) -> int:
         """The process id of the broker."""
-        assert self._broker_process is not None
-        return self._broker_process.pid
+        assert self.broker_process is not None
+        return self.broker_process.pid
 
     def _run(self, role: str, *orders: str) -> Child:
-        argv = [sys.executable, "-m", "aerobee.scripts.cli", role, *orders]
+        argv = [sys.executable, *self._under, role, *orders]
         child = Child(argv, self.folder / f"{role}.stderr", cwd=self.folder)
         child.wait_line(lambda line: "ready" in line, READY_SECONDS)
         return child

@@ -1,0 +1,188 @@
+"""The benchmark: ours beside the real Java broker, in one run, in turns, as one table.
+
+Every number is a median of rounds on both sides; what counts is the ratio, for it moves less than
+the numbers do with the machine and what else it is doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import java_side, loadgen, measures
+from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
+from .measures import Compared, Growth
+
+PARTS = ("rates", "start", "memory", "calls", "growth")
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+CALLS_MAX = 12.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures what was asked for; 0 if all of it reached its mark, 1 if not, 2 if it could not."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = _options(words)
+    folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
+    try:
+        report = _measure(options, folder, words)
+    except (java_side.JavaMissing, java_side.NotCompiled, loadgen.LoadFailed) as why:
+        print(f"bench: {why}", file=sys.stderr)
+        return 2
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(report)
+    if options.write:
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text(report)
+    return 0 if "**no**" not in report else 1
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Measures aerobee beside the real RocketMQ broker."
+    )
+    parser.add_argument("--loadgen", type=Path, default=loadgen.DEFAULT_SOURCE, metavar="PATH")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the load, one round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument(
+        "--stored", type=int, default=0, metavar="N", help="growth: also with N stored messages"
+    )
+    parser.add_argument("--messages", type=int, default=measures.MILLION, help="for the memory")
+    parser.add_argument("--java-flags", default=" ".join(JAVA_BROKER_FLAGS))
+    parser.add_argument("--scratch", type=Path, help="a folder on the disk to measure")
+    parser.add_argument("--write", action="store_true", help=f"writes docs/{REPORT.name}")
+    return parser.parse_args(words)
+
+
+def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str:
+    program = loadgen.build(options.loadgen, folder)
+    flags = tuple(shlex.split(options.java_flags))
+    rounds, scale = (1, 0.1) if options.quick else (options.rounds, 1.0)
+    compared: list[Compared] = []
+    grown: list[Growth] = []
+    calls: dict[str, float] = {}
+    if "rates" in options.only:
+        java, ours = JavaCluster(folder / "java", flags=flags), AerobeeCluster(folder / "ours")
+        try:
+            java.start()
+            ours.start()
+            compared += measures.rates(java, ours, program, rounds, scale, _say)
+        finally:
+            java.stop()
+            ours.stop()
+        _clear(folder)
+    if "start" in options.only:
+        compared.append(measures.starts(folder, rounds, flags, _say))
+        _clear(folder)
+    if "memory" in options.only:
+        compared += measures.memory(folder, program, options.messages, flags, _say)
+        _clear(folder)
+    if "calls" in options.only:
+        calls = measures.calls_per_send(folder, program, 20_000, _say)
+        _clear(folder)
+    if "growth" in options.only:
+        grown = measures.growth(folder, program, rounds, scale, options.stored, _say)
+    return _report(words, options, compared, calls, grown)
+
+
+def _report(
+    words: list[str],
+    options: argparse.Namespace,
+    compared: list[Compared],
+    calls: dict[str, float],
+    grown: list[Growth],
+) -> str:
+    command = shlex.join(["scripts/bench", *words])
+    lines = [
+        "# Performance",
+        "",
+        f"Written by `{command}` on {time.strftime('%Y-%m-%d')}: {_machine()}.",
+        f"RocketMQ {java_side.ROCKETMQ_VERSION} ran with `{options.java_flags}`, ours with its"
+        " defaults; both flush in the background. One of them at a time was under load, in turns;"
+        f" each number is the median of {1 if options.quick else options.rounds}, after a run to"
+        " warm up. Bodies have 128 bytes unless a line says otherwise. Read the ratios: the"
+        " numbers move with the machine.",
+        "",
+    ]
+    if compared:
+        lines += [
+            "| what | RocketMQ | aerobee | ratio | wanted | reached | |",
+            "| --- | ---: | ---: | ---: | --- | --- | --- |",
+            *map(_compared, compared),
+            "",
+        ]
+    if calls:
+        lines += [
+            "Python-level calls of the broker for each SEND, counted by the interpreter"
+            " (`scripts/call_count.py`):",
+            "",
+            "| load | calls | wanted | reached |",
+            "| --- | ---: | --- | --- |",
+            *(
+                f"| {name} | {number:.2f} | <= {CALLS_MAX:g} | {_mark(number <= CALLS_MAX)} |"
+                for name, number in calls.items()
+            ),
+            "",
+        ]
+    if grown:
+        lines += [
+            "What growing changes, messages a second, a small broker and a grown one in turns:",
+            "",
+            "| what | small | grown | change | wanted | reached |",
+            "| --- | ---: | ---: | ---: | --- | --- |",
+            *(
+                f"| {row.name} | {row.small:,.0f} | {row.grown:,.0f}"
+                f" | {row.grown / row.small - 1:+.1%} | > -10 % | {_mark(row.holds)} |"
+                for row in grown
+            ),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _compared(row: Compared) -> str:
+    digits = 2 if row.unit == "s" else 0
+    mark = _mark(row.holds) if row.wanted else ""
+    return (
+        f"| {row.name}, {row.unit} | {row.java:,.{digits}f} | {row.ours:,.{digits}f}"
+        f" | {row.ratio:.2f} | {row.wanted} | {mark} | {row.note} |"
+    )
+
+
+def _mark(holds: bool) -> str:
+    return "yes" if holds else "**no**"
+
+
+def _machine() -> str:
+    java = subprocess.run(
+        ["java", "-version"],  # noqa: S607 - the java that the run used
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr.splitlines()
+    version = java[0].split('"')[1] if java and '"' in java[0] else "none"
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, Java {version}"
+
+
+def _clear(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The load generator: built once, run against a broker, its one line read back.
+
+It is a small C program that costs little CPU, so that a broker and its load can share a small
+machine. What it sends is fixed by its options; see the head of its source.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_SOURCE = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "loadgen.c"
+RUN_SECONDS_MAX = 600
+UPDATE_AND_CREATE_TOPIC = 17
+
+
+class LoadFailed(RuntimeError):
+    """The generator could not be built, or a run had errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One way of loading a broker. `count` is in requests, `per` in messages a request."""
+
+    name: str
+    mode: str
+    count: int
+    conns: int = 1
+    inflight: int = 1
+    size: int = 128
+    per: int = 1
+    batch: int = 32
+
+    def words(self) -> list[str]:
+        """The options of the generator."""
+        if self.mode == "pull":
+            return ["--queues", "4", "--batch", str(self.batch), "--count", str(self.count)]
+        named = {
+            "conns": self.conns,
+            "inflight": self.inflight,
+            "size": self.size,
+            "count": self.count,
+            "queues": 4,
+            "per": self.per,
+        }
+        return [word for name, value in named.items() for word in (f"--{name}", str(value))]
+
+
+def build(source: Path, folder: Path) -> Path:
+    """Compiles the generator into a folder; the path of the program."""
+    if not source.is_file():
+        raise LoadFailed(f"{source} does not exist: name the load generator with --loadgen PATH")
+    program = folder / "loadgen"
+    argv = ["gcc", "-O2", "-o", str(program), str(source)]
+    done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode != 0:
+        raise LoadFailed(f"gcc could not build {source}: {done.stderr[-2_000:]}")
+    return program
+
+
+def run(program: Path, address: str, topic: str, load: Load) -> dict[str, float]:
+    """Runs a load to its end; msgs_per_s, p50_us, p99_us and the rest of its line."""
+    host, _, port = address.partition(":")
+    argv = [str(program), load.mode, host, port, topic, *load.words()]
+    done = subprocess.run(  # noqa: S603 - no shell
+        argv, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
+    )
+    if done.returncode != 0:
+        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout[-500:]}")
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def create_topic(address: str, topic: str, queues: int = 4) -> None:
+    """Creates a topic on a broker, as mqadmin does."""
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        create_topics(connection, [topic], queues)
+
+
+def create_topics(connection: socket.socket, topics: list[str], queues: int) -> None:
+    """Creates topics one after the other on an open connection."""
+    for opaque, topic in enumerate(topics):
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
+        answer = _ask(connection, UPDATE_AND_CREATE_TOPIC, opaque, fields)
+        if answer["code"] != 0:
+            raise LoadFailed(f"topic {topic} was refused: {answer.get('remark')}")
+
+
+def _ask(
+    connection: socket.socket, code: int, opaque: int, fields: dict[str, str]
+) -> dict[str, object]:
+    header = json.dumps(
+        {"code": code, "language": "JAVA", "version": 479, "opaque": opaque, "flag": 0}
+        | {"serializeTypeCurrentRPC": "JSON", "extFields": fields}
+    ).encode()
+    connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
+    (length,) = struct.unpack(">i", _exactly(connection, 4))
+    frame = _exactly(connection, length)
+    answer: dict[str, object] = json.loads(frame[4 : 4 + (int.from_bytes(frame[1:4], "big"))])
+    return answer
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        got = connection.recv(length - len(data))
+        if not got:
+            raise LoadFailed("the broker closed the connection")
+        data += got
+    return bytes(data)
