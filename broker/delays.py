@@ -32,7 +32,7 @@ class DelayOffsets(Body):
     """delayOffset.json: delay level to the next queue offset."""
 
     offset_table: dict[Int32, Int64] = {}
-    data_version: DataVersion = DataVersion()
+    data_version: DataVersion | None = None
 
 
 def parse_levels(text: str) -> list[int]:
@@ -75,7 +75,7 @@ class Delays:
         found = json_file.load(self._path, DelayOffsets.decode)
         if found is not None:
             self.offsets = dict(found.offset_table)
-            self._version = found.data_version
+            self._version = found.data_version or DataVersion()
 
     def save(self) -> None:
         """Write the file when something changed."""
@@ -85,11 +85,11 @@ class Delays:
             body = DelayOffsets(self.offsets, self._version)
             json_file.save(self._path, body.encode(standard=True))
 
-    def level(self, text: str | None) -> int:
+    def level(self, text: bytes | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more."""
-        if not text or not text.lstrip("-").isdigit():
+        if not text or not text.isdigit():
             return 0
-        return min(max(0, int(text)), len(self.levels_ms))
+        return min(int(text), len(self.levels_ms))
 
     def deliver(self, now_ms: int) -> None:
         """Move every message that is due to its topic."""
@@ -101,9 +101,7 @@ class Delays:
 
     def _deliver_level(self, level: int, now_ms: int) -> None:
         store, queue_id = self._store, level - 1
-        offset = max(
-            self.offsets.get(level, 0), store.min_offset(SCHEDULE_TOPIC, queue_id)
-        )
+        offset = max(self.offsets.get(level, 0), store.min_offset(SCHEDULE_TOPIC, queue_id))
         done = 0
         while done < DELIVERIES_PER_ROUND:
             entries = store.entries(SCHEDULE_TOPIC, queue_id, offset, ENTRIES_PER_LOOK)
@@ -142,13 +140,13 @@ class Delays:
             message.born_host,
             message.body,
             raw,
-            tag_hash(tags.decode() if tags else None),
+            tag_hash(tags),
             message.reconsume_times,
         )
         self._mark((name, number))
 
 
-def delayed(text: str, topic: str, queue_id: int) -> str:
+def delayed(raw: bytes, topic: str, queue_id: int) -> bytes:
     """The properties of a message that is to wait, with the place where it goes afterwards."""
-    joined = text if not text or text[-1] == "\x02" else text + "\x02"
-    return f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+    joined = raw if not raw or raw[-1:] == b"\x02" else raw + b"\x02"
+    return joined + properties.encode({"REAL_TOPIC": topic, "REAL_QID": str(queue_id)})

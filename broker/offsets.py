@@ -1,8 +1,8 @@
 """How far each group has come in each queue: consumerOffset.json.
 
-An offset is the next one to consume. What a group reports is taken as it is, also backwards, because
-that is how a reset works. The table is written every few seconds and at stop; after a crash a group
-sees the last seconds again, which at-least-once allows.
+An offset is the next one to consume. What a group reports is taken as it is, also backwards,
+because that is how a reset works. The table is written every few seconds and at stop; after a crash
+a group sees the last seconds again, which at-least-once allows.
 """
 
 from collections.abc import Callable

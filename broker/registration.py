@@ -13,7 +13,7 @@ from ..protocol import codes
 from ..protocol.aio.peers import Peers
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
-from ..protocol.headers.namesrv import RegisterBroker, UnregisterBroker
+from ..protocol.headers.namesrv import BrokerIdentity, RegisterBroker
 from .config import BrokerConfig
 from .topics import READ_WRITE, Topics
 
@@ -27,9 +27,7 @@ UNREGISTER_TIMEOUT_S = 3.0
 class Registration:
     """Registers one broker with all its name servers."""
 
-    def __init__(
-        self, config: BrokerConfig, topics: Topics, address: str, ha_address: str
-    ) -> None:
+    def __init__(self, config: BrokerConfig, topics: Topics, address: str, ha_address: str) -> None:
         self._config = config
         self._topics = topics
         self._address = address
@@ -52,7 +50,7 @@ class Registration:
         self._topics.on_change = lambda _: None
         for task in [*self._tasks, *([self._timer] if self._timer else [])]:
             task.cancel()
-        header = UnregisterBroker(
+        header = BrokerIdentity(
             self._config.broker_name,
             self._address,
             self._config.broker_cluster_name,
@@ -98,8 +96,8 @@ class Registration:
             self._config.broker_name,
             self._address,
             self._config.broker_cluster_name,
-            self._ha_address,
             self._config.broker_id,
+            self._ha_address,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         try:

@@ -16,7 +16,7 @@ from ..protocol.aio.server import Server
 from ..store.store import MessageStore
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
-from .delays import Delays
+from .delays import Delays, parse_levels
 from .groups import Groups
 from .handlers.pull import PullHandlers
 from .offsets import Offsets
@@ -42,7 +42,10 @@ class Broker:
     """One broker. `await start()` gives it its ports; `await stop()` leaves nothing behind."""
 
     def __init__(
-        self, config: BrokerConfig, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        self,
+        config: BrokerConfig,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.config = config
         self.now_ms = now_ms
@@ -99,7 +102,13 @@ class Broker:
             auto_create=config.auto_create_subscription_group,
         )
         self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
-        self.delays = Delays(folder / "delayOffset.json", self.store, config, self._mark)
+        self.delays = Delays(
+            folder / "delayOffset.json",
+            self.store,
+            parse_levels(config.message_delay_level),
+            now_ms,
+            self._mark,
+        )
         for part in (self.topics, self.groups, self.offsets, self.delays):
             part.load()
         self.clients = Clients(self._on_members)

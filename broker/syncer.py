@@ -8,6 +8,7 @@ never repeated as if nothing had happened: the store takes no more writes.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -34,9 +35,9 @@ class Syncer:
         self._interval_s = interval_s
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
-        self._waiting: deque[
-            tuple[int, int, Connection, Command, Reply | bytes, LateAnswer]
-        ] = deque()
+        self._waiting: deque[tuple[int, int, Connection, Command, Reply | bytes, LateAnswer]] = (
+            deque()
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-syncer")
         self._needed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -77,10 +78,8 @@ class Syncer:
 
     async def _run(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._needed.wait(), self._interval_s)
-            except TimeoutError:
-                pass
             self._needed.clear()
             if self.failure is None:
                 await self._sync()

@@ -36,13 +36,11 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     b = broker
     syncer = b.syncer if b.config.flush_disk_type == "SYNC_FLUSH" else None
     ids = UniqueIds(b.store.host, b.now_ms)
-    sends = SendHandlers(
-        b.config, b.store, b.topics, b.groups, b.delays, b.holds, b.stats, syncer, ids
-    )
+    sends = SendHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.holds, syncer, ids)
     families = (
         sends,
         pulls,
-        RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
+        RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
     )

@@ -153,9 +153,7 @@ class Topics:
         queues = max(config.read_queue_nums, config.write_queue_nums)
         special = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
         keys = [(name, queue_id) for queue_id in range(queues)]
-        self.targets[name] = Target(
-            name, config, queues, special, self._stats.puts(name), keys
-        )
+        self.targets[name] = Target(name, config, queues, special, self._stats.puts(name), keys)
 
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())

@@ -25,18 +25,19 @@ VERSION = 479  # MQVersion ordinal of 5.3.3, whose protocol we speak
 LANGUAGE = "PYTHON"  # Java servers always say JAVA, so this also tells our client who answered
 
 Kind = TypeVar("Kind", bound=Header)
-Ext = msgspec.Raw | dict[str, Any] | None
+NO_EXT = msgspec.Raw(b"null")
 
 
 class Command(msgspec.Struct, gc=False):
-    """One decoded command.
+    """One decoded command; the JSON codec reads its header text straight into this.
 
-    `ext` is the custom header as raw JSON, as a dict (other codecs), or None. `body` is None when
-    there were no bytes, as in RocketMQ. `codec` is the header codec it came in; answers mirror it.
+    `ext` is the custom header as raw JSON, or as a dict when it came in another codec. `body` is
+    None when there were no bytes, as in RocketMQ. `codec` is the header codec it came in; answers
+    mirror it. Decoders always set these two, so a header text can't.
     """
 
     code: int = 0
-    ext: Ext = None
+    ext: msgspec.Raw = msgspec.field(name="extFields", default=NO_EXT)
     flag: int = 0
     opaque: int = 0
     version: int = 0
@@ -55,7 +56,7 @@ class Command(msgspec.Struct, gc=False):
 
     def header(self, kind: type[Kind]) -> Kind:
         """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a wrong field."""
-        ext = self.ext
+        ext: Any = self.ext
         try:
             if type(ext) is msgspec.Raw:
                 return kind.json_decoder.decode(ext)  # type: ignore[no-any-return]
@@ -65,7 +66,7 @@ class Command(msgspec.Struct, gc=False):
 
     def fields(self) -> dict[str, str]:
         """The custom header as wire names to text; empty when there is none."""
-        ext = self.ext
+        ext: Any = self.ext
         if type(ext) is msgspec.Raw:
             ext = msgspec.json.decode(ext)
         if not isinstance(ext, dict):

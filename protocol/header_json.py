@@ -14,21 +14,8 @@ from .command import Command
 from .errors import Malformed
 
 
-class _Envelope(msgspec.Struct, gc=False):
-    """The read side's fast form of a header; custom fields stay raw until their kind is known."""
-
-    code: int
-    ext: msgspec.Raw = msgspec.field(name="extFields", default=msgspec.Raw(b"null"))
-    flag: int = 0
-    opaque: int = 0
-    version: int = 0
-    language: str | int = "JAVA"
-    remark: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Envelope, strict=False).decode
+_decode = msgspec.json.Decoder(Command, strict=False).decode
 _encode = msgspec.json.Encoder().encode
-_NO_EXT = msgspec.Raw(b"null")
 
 
 def decode(header: bytes, body: bytes | None) -> Command:
@@ -39,17 +26,9 @@ def decode(header: bytes, body: bytes | None) -> Command:
         return _decode_lenient(header, body)
     except RecursionError:
         raise Malformed("the header nests objects too deeply") from None
-    return Command(
-        found.code,
-        found.ext,
-        found.flag,
-        found.opaque,
-        found.version,
-        found.language,
-        found.remark,
-        body,
-        0,
-    )
+    found.body = body
+    found.codec = 0
+    return found
 
 
 def encode(

@@ -2,7 +2,7 @@
 
 TAG_HASHES_MAX = 100_000  # remembered tags
 
-_known: dict[str, int] = {}
+_known: dict[bytes | str, int] = {}
 
 
 def string_hash(text: str) -> int:
@@ -14,13 +14,14 @@ def string_hash(text: str) -> int:
     return found - (1 << 32) if found >= 1 << 31 else found
 
 
-def tag_hash(tags: str | None) -> int:
-    """The tags code of a message with these tags; 0 without any."""
+def tag_hash(tags: bytes | str | None) -> int:
+    """The tags code of a message with these tags (UTF-8 when bytes); 0 without any."""
     if not tags:
         return 0
     found = _known.get(tags)
     if found is None:
         if len(_known) >= TAG_HASHES_MAX:
             _known.clear()
-        found = _known[tags] = string_hash(tags)
+        text = tags if isinstance(tags, str) else tags.decode(errors="replace")
+        found = _known[tags] = string_hash(text)
     return found

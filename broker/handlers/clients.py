@@ -87,7 +87,5 @@ class ClientHandlers:
         if name not in self.topics.targets and group.retry_queue_nums > 0:
             topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
             order = any(topic is not None and topic.order for topic in topics)
-            self.topics.retries(
-                name, group.retry_queue_nums, unit=consumer.unit_mode, order=order
-            )
+            self.topics.retries(name, group.retry_queue_nums, unit=consumer.unit_mode, order=order)
         return True

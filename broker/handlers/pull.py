@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.clients import SubscriptionData
+from ...protocol.bodies.subscription import SubscriptionData, subscription
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
@@ -19,7 +19,6 @@ from ...protocol.headers.pull import (
     PullMessageAnswer,
     found_answer,
 )
-from ...protocol.subscription import subscription
 from ...store import status
 from ...store.store import Found, MessageStore
 from ..clients import Clients
@@ -178,7 +177,8 @@ class PullHandlers:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
-                codes.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist; send a heartbeat"
+                codes.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's group info not exist; send a heartbeat",
             )
         if not broadcast_allowed and group.message_model == "BROADCASTING":
             raise self._forbidden(

@@ -65,9 +65,7 @@ class RetryHandlers:
             return OK
         data = self.store.message_at(header.offset)
         if data is None:
-            raise Refusal(
-                codes.SYSTEM_ERROR, f"look message by offset failed, {header.offset}"
-            )
+            raise Refusal(codes.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         message = decode_record(data)
         limit = group.retry_max_times
         if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
@@ -81,7 +79,9 @@ class RetryHandlers:
             target = self.topics.retries(
                 RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
             )
-            level = self.delays.level(str(level or FIRST_RETRY_LEVEL + message.reconsume_times))
+            level = min(
+                level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
+            )
         if not target.config.perm & PERM_WRITE:
             raise Refusal(codes.NO_PERMISSION, f"the topic[{target.name}] is not writable")
         pairs = properties.decode(message.raw_properties)
@@ -94,18 +94,16 @@ class RetryHandlers:
         pairs[properties.WAIT] = "false"
         if dead:
             pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
-            pairs.setdefault(
-                properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID]
-            )
+            pairs.setdefault(properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID])
         for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID):
             pairs.pop(name, None)
         if level > 0:
             pairs[properties.DELAY] = str(level)
         queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
-        text = properties.encode(pairs).decode()
+        raw = properties.encode(pairs)
         name = target.name
         if level > 0:
-            text = delayed(text, name, queue_id)
+            raw = delayed(raw, name, queue_id)
             name, queue_id = SCHEDULE_TOPIC, level - 1
         try:
             self.store.put(
@@ -116,7 +114,7 @@ class RetryHandlers:
                 message.born_ms,
                 message.born_host,
                 message.body,
-                text.encode(),
+                raw,
                 tag_hash(tags),
                 message.reconsume_times + 1,
             )

@@ -26,12 +26,13 @@ from ...protocol.tags import tag_hash
 from ...store.errors import MessageTooLarge, StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
+from ..delays import SCHEDULE_TOPIC, Delays, delayed
 from ..groups import Groups
 from ..holds import Holds
-from ..stats import Counter, Stats
 from ..syncer import Syncer
 from ..topics import Target, Topics
 
+PAIR_END = 2  # the byte between two properties
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 
@@ -44,8 +45,8 @@ class SendHandlers:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
+        delays: Delays,
         holds: Holds,
-        stats: Stats,
         syncer: Syncer | None,
         ids: UniqueIds,
     ) -> None:
@@ -53,10 +54,15 @@ class SendHandlers:
         self.store = store
         self.topics = topics
         self.groups = groups
+        self.delays = delays
         self.holds = holds
-        self.stats = stats
         self.syncer = syncer
         self.ids = ids
+        # Bound once: these are looked up for every message.
+        self._targets = topics.targets
+        self._put = store.put
+        self._parked = holds.parked
+        self._host_hex = store.host_hex
         self._region = config.region_id.encode()
         self._suffix = properties.encode(
             {
@@ -77,7 +83,7 @@ class SendHandlers:
     def on_send(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> Reply | bytes | None:
-        target = self.topics.targets.get(header.topic)
+        target = self._targets.get(header.topic)
         queue_id = header.queue_id
         if target is None or not 0 <= queue_id < target.queues or target.special:
             try:
@@ -85,51 +91,52 @@ class SendHandlers:
             except Refusal as refusal:
                 refusal.fields = self._error_fields
                 raise
-        text = header.properties or ""
-        body = command.body
+        raw = (header.properties or "").encode()
         if header.batch:
-            return self._on_batch(header, command, connection, target, queue_id, text)
-        # POP_CK would let a client pass a message off as one that it popped.
-        if "POP_CK\x01" in text:
-            text = _without(text, "POP_CK")
-        unique = _value(text, "UNIQ_KEY\x01")
-        if unique is None:
-            unique = self.ids.next()
-            text = _joined(text) + f"UNIQ_KEY\x01{unique}\x02"
-        elif text[-1] != "\x02":
-            text += "\x02"
+            return self._on_batch(header, command, connection, target, queue_id, raw)
+        body = command.body
         if body is None:
             raise self._refused("the message body is empty; send at least one byte")
+        # POP_CK would let a client pass a message off as one that it popped.
+        if b"POP_CK\x01" in raw:
+            raw = _without(raw, b"POP_CK")
+        if raw[-1:] != b"\x02" and raw:
+            raw += b"\x02"
+        unique = _value(raw, b"UNIQ_KEY\x01")
+        if unique is None:
+            unique = self.ids.next().encode()
+            raw += b"UNIQ_KEY\x01%b\x02" % unique
+        tags = _value(raw, b"TAGS\x01")
+        topic, stored_queue_id = target.name, queue_id
+        if b"DELAY\x01" in raw:
+            level = self.delays.level(_value(raw, b"DELAY\x01"))
+            if level > 0:
+                raw = delayed(raw, topic, queue_id)
+                topic, stored_queue_id = SCHEDULE_TOPIC, level - 1
         try:
-            log_offset, queue_offset, end = self.store.put(
-                target.name,
-                queue_id,
+            log_offset, queue_offset, end = self._put(
+                topic,
+                stored_queue_id,
                 header.flag,
                 header.sys_flag,
                 header.born_ms,
                 connection.host,
                 body,
-                text.encode() + self._suffix,
-                tag_hash(_value(text, "TAGS\x01")),
+                raw + self._suffix,
+                tag_hash(tags),
                 header.reconsume_times or 0,
             )
         except StoreError as wrong:
             raise self._declined(wrong) from None
-        counter: Counter = target.puts
-        counter.messages += 1
-        counter.bytes += end - log_offset
-        key = target.keys[queue_id]
-        if key in self.holds.parked:
-            self.holds.mark(key)
+        puts = target.puts
+        puts.messages += 1
+        puts.bytes += end - log_offset
+        if stored_queue_id == queue_id and target.keys[queue_id] in self._parked:
+            self.holds.mark(target.keys[queue_id])
         reply = send_answer(
-            command,
-            b"%b%016X" % (self.store.host_hex, log_offset),
-            queue_id,
-            queue_offset,
-            unique.encode(),
-            self._region,
+            command, queue_id, unique, self._host_hex, log_offset, self._region, queue_offset
         )
-        if self.syncer is not None and "WAIT\x01false" not in text:
+        if self.syncer is not None and b"WAIT\x01false" not in raw:
             self._after_sync(end, connection, command, reply)
             return None
         return reply
@@ -141,7 +148,7 @@ class SendHandlers:
         connection: Connection,
         target: Target,
         queue_id: int,
-        text: str,
+        raw: bytes,
     ) -> Reply | bytes | None:
         """One request with many messages: stored as neighbours, all of them or none."""
         if len(header.topic) > TOPIC_CHARS_MAX:
@@ -172,16 +179,18 @@ class SendHandlers:
         key = target.keys[queue_id]
         if key in self.holds.parked:
             self.holds.mark(key)
-        host = self.store.host_hex
+        host = self._host_hex
+        ids = b",".join([b"%b%016X" % (host, offset) for offset in offsets[:-1]])
         reply = send_answer(
             command,
-            b",".join([b"%b%016X" % (host, offset) for offset in offsets]),
             queue_id,
-            first,
-            (_value(text, "UNIQ_KEY\x01") or "").encode(),
+            _value(raw, b"UNIQ_KEY\x01") or b"",
+            b"%b,%b" % (ids, host) if ids else host,
+            offsets[-1],
             self._region,
+            first,
         )
-        if self.syncer is not None and "WAIT\x01false" not in text:
+        if self.syncer is not None and b"WAIT\x01false" not in raw:
             self._after_sync(end, connection, command, reply)
             return None
         return reply
@@ -266,22 +275,18 @@ def _fields_of(frame: bytes) -> dict[str, str]:
     return answer.fields()
 
 
-def _value(text: str, name: str) -> str | None:
-    """The value of a property in a properties text; `name` ends with the name separator."""
-    at = text.find(name)
-    while at > 0 and text[at - 1] != "\x02":
-        at = text.find(name, at + 1)
+def _value(raw: bytes, name: bytes) -> bytes | None:
+    """The value of a property in its stored form; `name` ends with the name separator."""
+    at = raw.find(name)
     if at < 0:
         return None
+    if at and raw[at - 1] != PAIR_END:
+        return properties.find(raw, name[:-1])
     start = at + len(name)
-    end = text.find("\x02", start)
-    return text[start:] if end < 0 else text[start:end]
+    return raw[start : raw.find(b"\x02", start)] or None
 
 
-def _joined(text: str) -> str:
-    return text if not text or text[-1] == "\x02" else text + "\x02"
-
-
-def _without(text: str, name: str) -> str:
-    start = name + "\x01"
-    return "".join(f"{part}\x02" for part in text.split("\x02") if part and not part.startswith(start))
+def _without(raw: bytes, name: bytes) -> bytes:
+    start = name + b"\x01"
+    pairs = [pair for pair in raw.split(b"\x02") if pair and not pair.startswith(start)]
+    return b"".join(pair + b"\x02" for pair in pairs)

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import codes
 from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
@@ -111,8 +111,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")
         if peer is not None:

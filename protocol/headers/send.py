@@ -74,7 +74,7 @@ class ConsumerSendMsgBack(Header):
 
 # MSG_REGION and TRACE_ON are always there: Java's client reads them without a null check.
 _TEMPLATE = (
-    b'{"code":0,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%%b",'
+    b'{"code":0,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%%b%%016X",'
     b'"TRACE_ON":"true","MSG_REGION":"%%b","queueOffset":"%%d"},"flag":1,"language":"%b",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 ) % (LANGUAGE.encode(), VERSION)
@@ -82,21 +82,24 @@ _TEMPLATE = (
 
 def send_answer(
     request: Command,
-    msg_id: bytes,
     queue_id: int,
-    queue_offset: int,
     transaction_id: bytes,
+    host_hex: bytes,
+    log_offset: int,
     region: bytes,
+    queue_offset: int,
 ) -> Reply | bytes:
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
-    `msg_id` and `region` must be plain ASCII; `transaction_id` may be any UTF-8.
+    The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
+    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, the rest is plain ASCII.
     """
-    if request.codec == CODEC_JSON and transaction_id.isalnum():
+    if request.codec == CODEC_JSON and (transaction_id.isalnum() or not transaction_id):
         header = _TEMPLATE % (
             queue_id,
             transaction_id,
-            msg_id,
+            host_hex,
+            log_offset,
             region,
             queue_offset,
             request.opaque,
@@ -104,7 +107,7 @@ def send_answer(
         size = len(header)
         return HEAD.pack(LENGTH_BYTES + size, size) + header
     answer = SendMessageAnswer(
-        msg_id.decode(),
+        f"{host_hex.decode()}{log_offset:016X}",
         queue_id,
         queue_offset,
         transaction_id.decode(errors="replace"),

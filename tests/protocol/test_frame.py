@@ -147,12 +147,16 @@ def test_an_answer_comes_back_in_the_codec_of_its_request(codec: int) -> None:
 @pytest.mark.parametrize("codec", [0, 1, CODEC_MSGPACK])
 def test_a_send_answer_says_the_same_in_every_codec(codec: int) -> None:
     request = Command(code=310, opaque=3, codec=codec)
-    for unique in (b"0A0102030001", "é\"\\".encode()):
-        made = send_answer(request, b"C0A8", 2, 77, unique, b"DefaultRegion")
+    for unique in (b"0A0102030001", 'é"\\'.encode()):
+        made = send_answer(request, 2, unique, b"C0A8", 26, b"DefaultRegion", 77)
         data = made if isinstance(made, bytes) else b"".join(encode_answer(request, made))
         (answer,) = FrameDecoder().feed(data)
         header = answer.header(SendMessageAnswer)
-        assert (header.msg_id, header.queue_id, header.queue_offset) == ("C0A8", 2, 77)
+        assert (header.msg_id, header.queue_id, header.queue_offset) == (
+            "C0A8000000000000001A",
+            2,
+            77,
+        )
         assert (header.transaction_id, header.region) == (unique.decode(), "DefaultRegion")
         assert (answer.opaque, answer.code, answer.is_answer) == (3, 0, True)
 

@@ -119,9 +119,7 @@ async def test_each_kind_of_wrong_has_its_answer(
     assert "name" in (missing.remark or "")
 
 
-async def test_a_handler_may_answer_later_or_wait(
-    server: Server, peers: Peers, desk: Desk
-) -> None:
+async def test_a_handler_may_answer_later_or_wait(server: Server, peers: Peers, desk: Desk) -> None:
     later = asyncio.ensure_future(peers.request(address(server), LATER))
     slow = asyncio.ensure_future(peers.request(address(server), SLOW))
     await peers.request(address(server), ECHO, {"name": "x"})
