@@ -266,8 +266,11 @@ def test_an_address_whose_id_another_one_took_just_vanishes(routes: RouteTable) 
     assert list(routes.live) == [("C", "10.0.0.9:1")]
 
 
-def test_a_slave_that_leaves_takes_nothing_but_its_address(routes: RouteTable) -> None:
-    register(routes, said(id_=1, addr="10.0.0.2:1"))
+@pytest.mark.parametrize("acting", [True, False, None])
+def test_a_slave_that_leaves_takes_nothing_but_its_address(acting: bool | None) -> None:
+    routes = RouteTable()
+    register(routes, said("T1", "T2", acting_master=acting))
+    register(routes, said(id_=1, addr="10.0.0.2:1", acting_master=acting))
     routes.unregister("C", "10.0.0.2:1", "a", 1)
     assert addresses(routes) == {0: "10.0.0.1:1"}
     assert perms(routes, "T1") == {"a": 6}
