@@ -5,6 +5,8 @@ broker or name server answered, and its answer was no. `retriable` says whether 
 succeed when it is made again. A message says the cause, the value, the limit and what to do.
 """
 
+from collections.abc import Sequence
+
 from ..protocol import codes
 
 # What another broker, or the same one later, may take (DefaultMQProducer's retryResponseCodes).
@@ -82,7 +84,9 @@ class BatchError(AerobeeError):
     first failure is the `__cause__`.
     """
 
-    def __init__(self, receipts: list[object], unsent: list[object], cause: Exception) -> None:
+    def __init__(
+        self, receipts: Sequence[object], unsent: Sequence[object], cause: Exception
+    ) -> None:
         self.receipts = receipts
         self.unsent = unsent
         self.retriable = bool(getattr(cause, "retriable", False))

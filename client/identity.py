@@ -1,13 +1,10 @@
-"""Who we are to brokers: the ip that others see, client ids, and message ids that nobody repeats.
+"""Who we are to brokers: the ip that others see, client ids, message ids, and what time it is."""
 
-These are the only places in the client that look at the clock, the pid and randomness for a name.
-"""
-
-import itertools
 import os
-import secrets
 import socket
 import time
+
+from ..protocol.message_id import PORT_BYTES, UniqueIds
 
 OUTSIDE = ("192.0.2.1", 9)  # an address kept for documentation; nothing is ever sent to it
 LOOPBACK = "127.0.0.1"
@@ -28,34 +25,11 @@ def new_client_id(ip: str | None = None) -> str:
     return f"{ip or own_ip()}@{os.getpid()}#{time.time_ns()}"
 
 
-class UniqueIds:
-    """Makes UNIQ_KEYs as Java does: 16 bytes in hex.
-
-    ip, pid (2 bytes), a number drawn at random (4), ms since the month began in local time (4), a
-    counter (2). The random number keeps two makers in one process apart.
-    """
-
-    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix")
-
-    def __init__(self, ip: str | None = None) -> None:
-        packed = socket.inet_aton(ip or own_ip())
-        pid = (os.getpid() & 0xFFFF).to_bytes(2, "big")
-        self._prefix = (packed + pid + secrets.token_bytes(4)).hex().upper()
-        self._counter = itertools.count(secrets.randbelow(1 << 16)).__next__
-        self._month_start_ms = self._month_end_ms = 0
-
-    def make(self, now_ms: int) -> str:
-        """The next id; `now_ms` since the epoch."""
-        if now_ms >= self._month_end_ms or now_ms < self._month_start_ms:
-            self._month_start_ms, self._month_end_ms = _month(now_ms)
-        passed = now_ms - self._month_start_ms
-        return f"{self._prefix}{passed & 0xFFFFFFFF:08X}{self._counter() & 0xFFFF:04X}"
+def new_unique_ids(ip: str | None = None) -> UniqueIds:
+    """A maker of UNIQ_KEYs with our ip, this process and the wall clock."""
+    return UniqueIds(socket.inet_aton(ip or own_ip()) + bytes(PORT_BYTES), now_ms)
 
 
-def _month(now_ms: int) -> tuple[int, int]:
-    now = time.localtime(now_ms / 1000)
-    bounds = [
-        int(time.mktime((now.tm_year, now.tm_mon + step, 1, 0, 0, 0, 0, 0, -1))) * 1000
-        for step in (0, 1)
-    ]
-    return bounds[0], bounds[1]
+def now_ms() -> int:
+    """The wall clock, in ms since the epoch."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,114 @@
+"""A message to be sent, and what makes one illegal. Sending never changes it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+
+from ..protocol import properties as props
+from ..protocol.errors import Refusal
+from ..protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
+from .errors import IllegalMessageError
+
+BODY_BYTES_MAX = 4 << 20  # maxMessageSize of Java's client and broker
+SEPARATORS = (props.NAME_VALUE_SEPARATOR, props.PAIR_SEPARATOR)
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to be sent.
+
+    `tags` is one tag, `keys` one key or several (they can't hold a blank), `properties` any further
+    names and texts. `delay_level` 1 to 18 delivers it later (1 s to 2 h with the broker's
+    defaults). `wait_store` False lets the broker answer before its disk or slave has the message,
+    even when it is set to wait for them. `flag` is a number for the application.
+    """
+
+    topic: str
+    body: bytes
+    _: KW_ONLY
+    tags: str | None = None
+    keys: str | Iterable[str] = ()
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
+    delay_level: int = 0
+    wait_store: bool = True
+
+    def check(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+        """IllegalMessageError, with the reason, when no broker would take it."""
+        try:
+            check_topic(self.topic)
+        except Refusal as refusal:
+            raise IllegalMessageError(refusal.remark) from None
+        if self.topic in SEND_FORBIDDEN_TOPICS:
+            raise IllegalMessageError(
+                f"topic {self.topic} belongs to the broker; send to a topic of your own"
+            )
+        body = self.body
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise IllegalMessageError(
+                f"the body for topic {self.topic} is a {type(body).__name__}; give bytes "
+                "(text.encode() makes them from a text)"
+            )
+        if not body:
+            raise IllegalMessageError(
+                f"the body for topic {self.topic} is empty; brokers refuse that, send at least a "
+                "byte"
+            )
+        if len(body) > body_bytes_max:
+            raise IllegalMessageError(
+                f"the body for topic {self.topic} has {len(body)} bytes, the limit is "
+                f"{body_bytes_max}; send less, or raise maxMessageSize of the broker and "
+                "message_bytes_max of the producer"
+            )
+        if not self.delay_level >= 0:
+            raise IllegalMessageError(f"delay_level is {self.delay_level}; give 1 to 18, or 0")
+
+    def all_properties(self) -> dict[str, str]:
+        """The properties as they are sent, those that stand for other fields among them.
+
+        IllegalMessageError for a reserved name, an empty name or text, or a separator inside.
+        """
+        pairs: dict[str, str] = {}
+        for name, text in (self.properties or {}).items():
+            if name in props.RESERVED:
+                raise IllegalMessageError(
+                    f"property {name} is reserved for the protocol; use another name"
+                )
+            _check_pair(name, text)
+            pairs[name] = text
+        keys = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+        if keys:
+            _check_pair(props.KEYS, keys)
+            pairs[props.KEYS] = keys
+        if self.tags:
+            _check_pair(props.TAGS, self.tags)
+            pairs[props.TAGS] = self.tags
+        if self.delay_level:
+            pairs[props.DELAY] = str(self.delay_level)
+        if not self.wait_store:
+            pairs[props.WAIT] = "false"
+        return pairs
+
+
+def _check_pair(name: str, text: str) -> None:
+    if not isinstance(name, str) or not isinstance(text, str):
+        raise IllegalMessageError(f"property {name!r} is {text!r}; names and values are texts")
+    if not name.strip() or not text.strip():
+        raise IllegalMessageError(
+            f"property {name!r} is {text!r}; readers drop blank ones, leave it out"
+        )
+    for separator in SEPARATORS:
+        if separator in text or separator in name:
+            raise IllegalMessageError(
+                f"property {name!r} holds the character {separator!r}, which separates properties"
+            )
+
+
+def encode_properties(pairs: dict[str, str]) -> bytes:
+    """The stored form of properties; IllegalMessageError when it is too long."""
+    encoded = props.encode(pairs)
+    if len(encoded) > props.PROPERTIES_BYTES_MAX:
+        raise IllegalMessageError(
+            f"the properties have {len(encoded)} bytes together, the limit is "
+            f"{props.PROPERTIES_BYTES_MAX}; put some of it into the body"
+        )
+    return encoded

@@ -1,0 +1,388 @@
+"""The producer on asyncio: sends messages, tries another broker when one fails.
+
+Sends that are under way at the same time share a connection and its writes; none of them has a task
+or a timer. Order of sends to one queue is kept as long as they are started in that order and none
+is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self, TypeVar
+
+from ..protocol import codes
+from ..protocol import properties as props
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.compression import compress
+from ..protocol.errors import Refusal
+from ..protocol.headers.send import SendMessage, SendMessageAnswer
+from ..protocol.names import check_group
+from ..protocol.record import COMPRESSED, COMPRESSION_ZLIB
+from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
+from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, Cluster
+from .errors import (
+    AerobeeError,
+    BatchError,
+    BrokerError,
+    ClientError,
+    ClosedError,
+    NoAnswerError,
+    NoRouteError,
+    UnreachableError,
+)
+from .identity import new_unique_ids, now_ms
+from .message import BODY_BYTES_MAX, Message, encode_properties
+from .route import Route
+from .select_queue import RoundRobin, Selector, by_hash
+from .window import Window
+
+log = logging.getLogger(__name__)
+
+SEND_SECONDS = 3.0  # sendMsgTimeout, for all tries together
+UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait their turn
+TRIES = 3  # 1 + retryTimesWhenSendFailed
+COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch
+PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
+DEFAULT_GROUP = "DEFAULT_PRODUCER"
+
+Sent = TypeVar("Sent")
+
+
+class SendStatus(StrEnum):
+    """What the broker did. All of them mean that it has the message."""
+
+    OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+STATUS_OF_CODE = {
+    codes.SUCCESS: SendStatus.OK,
+    codes.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    codes.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    codes.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """Where a message went.
+
+    `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
+    lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with
+    commas, and the offset is that of the first message.
+    """
+
+    msg_id: str
+    offset_msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    status: SendStatus
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReceipt:
+    """Where a batch went: the receipts of its parts, in the order of the messages."""
+
+    receipts: list[SendReceipt]
+
+    @property
+    def msg_ids(self) -> list[str]:
+        """The id of each message."""
+        return [each for receipt in self.receipts for each in receipt.msg_id.split(",")]
+
+    @property
+    def status(self) -> SendStatus:
+        """OK when all parts are, else that of the first which isn't."""
+        odd = (receipt.status for receipt in self.receipts if receipt.status is not SendStatus.OK)
+        return next(odd, SendStatus.OK)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A request that still lacks its queue."""
+
+    topic: str
+    code: int
+    body: bytes
+    properties: str
+    flag: int
+    sys_flag: int
+    msg_id: str
+    batch: bool
+
+
+class Producer:
+    """Sends messages.
+
+        async with Producer("127.0.0.1:9876", group="shop") as producer:
+            receipt = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
+
+    A failed send is tried again with another broker, `tries` in all, within the timeout. Any number
+    of tasks may send through one producer at the same time; beyond `under_way_max` they wait, and
+    their timeouts begin when it is their turn.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        tries: int = TRIES,
+        compress_bytes_min: int = COMPRESS_BYTES_MIN,
+        message_bytes_max: int = BODY_BYTES_MAX,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        under_way_max: int = UNDER_WAY_MAX,
+        client_id: str | None = None,
+    ) -> None:
+        try:
+            check_group(group)
+        except Refusal as refusal:
+            raise ClientError(refusal.remark) from None
+        if tries < 1:
+            raise ClientError(f"tries is {tries}; a send takes at least 1")
+        self.group = group
+        self._name_server = name_server
+        self._client_id = client_id
+        self._tries = tries
+        self._compress_bytes_min = compress_bytes_min
+        self._message_bytes_max = message_bytes_max
+        self._batch_bytes_max = batch_bytes_max
+        self._ids = new_unique_ids()
+        self._turn = RoundRobin()
+        self._window = Window(under_way_max)
+        self._cluster: Cluster | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Make the client; connections are made when the first message needs them."""
+        if self._closed:
+            raise ClosedError("this producer is closed; make a new one")
+        if self._cluster is None:
+            self._cluster = Cluster(self._name_server, client_id=self._client_id)
+            self._cluster.join_producer(self.group)
+            self._cluster.start()
+
+    async def close(self) -> None:
+        """Leave the group and close the connections. Sends still under way fail."""
+        self._closed = True
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        selector_arg: Any = None,
+        sharding_key: str | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> SendReceipt:
+        """Send and wait until a broker has it.
+
+        Goes to `queue`; or to the one that `selector` chooses, a function of (queues, message,
+        `selector_arg`); or to the one that `sharding_key` always goes to; or to the next in turn.
+        Only the last kind is tried with other queues. Raises IllegalMessageError, NoRouteError,
+        UnreachableError, NoAnswerError (the broker may have the message all the same) and
+        BrokerError.
+        """
+        outgoing = self._prepare(message, sharding_key)
+        if queue is None and selector is None and sharding_key is not None:
+            selector, selector_arg = by_hash, sharding_key
+        if queue is None and selector is not None:
+            queues = (await self._route(message.topic)).publish
+            queue = selector(queues, message, selector_arg)
+        window = self._window
+        if window.is_full:
+            await window.room()
+        else:
+            window.enter()
+        try:
+            if queue is not None:
+                return await self._send_to(queue, outgoing, timeout)
+            return await self._send_in_turn(outgoing, timeout)
+        finally:
+            window.leave()
+
+    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send and don't wait: whether a broker took it stays unknown."""
+        outgoing = self._prepare(message, None)
+        cluster = self._open()
+        if queue is None:
+            queue = self._turn.next((await self._route(message.topic)).publish)
+        header = self._header(queue, outgoing).to_fields()
+        address = await self._address(cluster, queue)
+        await cluster.oneway(address, outgoing.code, header, outgoing.body)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> BatchReceipt:
+        """Send many messages of one topic in few requests; `timeout` is for each request.
+
+        With `queue` the parts go there one after the other, so their order is kept. BatchError
+        when some parts were sent and others not: it says which.
+        """
+        self._open()
+        parts = list(
+            split(
+                messages,
+                self._ids.next,
+                self._message_bytes_max,
+                self._batch_bytes_max,
+                BATCH_MESSAGES_MAX,
+            )
+        )
+
+        async def send(part: Part) -> SendReceipt:
+            outgoing = self._prepare_part(part)
+            if queue is not None:
+                return await self._send_to(queue, outgoing, timeout)
+            return await self._send_in_turn(outgoing, timeout)
+
+        width = 1 if queue is not None else PARTS_UNDER_WAY_MAX
+        results = await _each(parts, send, width)
+        receipts = [each for each in results if isinstance(each, SendReceipt)]
+        failures = [each for each in results if isinstance(each, AerobeeError)]
+        if failures and not receipts:
+            raise failures[0]
+        if failures:
+            sent = zip(parts, results, strict=False)
+            done = {id(part) for part, each in sent if isinstance(each, SendReceipt)}
+            unsent = [each for part in parts if id(part) not in done for each in part.messages]
+            raise BatchError(receipts, unsent, failures[0])
+        return BatchReceipt(receipts)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that `topic` can be sent to, in their order."""
+        return list((await self._route(topic)).publish)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _prepare(self, message: Message, sharding_key: str | None) -> _Outgoing:
+        message.check(self._message_bytes_max)
+        pairs = message.all_properties()
+        if sharding_key is not None:
+            pairs[props.SHARDING_KEY] = sharding_key
+        unique = pairs[props.UNIQ_KEY] = self._ids.next()
+        body, sys_flag = bytes(message.body), 0
+        if len(body) >= self._compress_bytes_min:
+            smaller = compress(body)
+            if len(smaller) < len(body):
+                body, sys_flag = smaller, COMPRESSED | COMPRESSION_ZLIB
+        text = encode_properties(pairs).decode()
+        code = codes.SEND_MESSAGE_V2
+        return _Outgoing(
+            message.topic, code, body, text, message.flag, sys_flag, unique, batch=False
+        )
+
+    def _prepare_part(self, part: Part) -> _Outgoing:
+        first = part.messages[0]
+        pairs = {props.WAIT: "true" if first.wait_store else "false"}
+        text = encode_properties(pairs).decode()
+        code = codes.SEND_BATCH_MESSAGE
+        return _Outgoing(first.topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)
+
+    def _header(self, queue: MessageQueue, outgoing: _Outgoing) -> SendMessage:
+        return SendMessage(
+            self.group,
+            outgoing.topic,
+            TEMPLATE_TOPIC,
+            TEMPLATE_QUEUES_MAX,
+            queue.queue_id,
+            outgoing.sys_flag,
+            now_ms(),
+            outgoing.flag,
+            outgoing.properties,
+            reconsume_times=0,
+            unit_mode=False,
+            batch=outgoing.batch,
+            broker_name=queue.broker_name,
+        )
+
+    async def _send_in_turn(self, outgoing: _Outgoing, timeout_s: float) -> SendReceipt:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        failure: AerobeeError | None = None
+        tried: list[str] = []
+        for _ in range(self._tries):
+            left = deadline - clock()
+            if failure is not None and left <= 0:
+                break
+            route = await self._route(outgoing.topic)
+            queue = self._turn.next(route.publish, avoid=tried[-1] if tried else None)
+            tried.append(queue.broker_name)
+            try:
+                return await self._send_to(queue, outgoing, left)
+            except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
+                if not wrong.retriable:
+                    raise
+                log.debug("sending to %s failed: %s", queue.broker_name, wrong)
+                failure = wrong
+        assert failure is not None
+        failure.add_note(f"{len(tried)} tries within {timeout_s:g} s, at {', '.join(tried)}")
+        raise failure
+
+    async def _send_to(
+        self, queue: MessageQueue, outgoing: _Outgoing, timeout_s: float
+    ) -> SendReceipt:
+        cluster = self._open()
+        address = await self._address(cluster, queue)
+        header = self._header(queue, outgoing)
+        answer = await cluster.request(address, outgoing.code, header, outgoing.body, timeout_s)
+        status = STATUS_OF_CODE.get(answer.code)
+        if status is None:
+            raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
+        found = answer.header(SendMessageAnswer)
+        if found.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
+        return SendReceipt(outgoing.msg_id, found.msg_id, queue, found.queue_offset, status)
+
+    async def _route(self, topic: str) -> Route:
+        cluster = self._open()
+        route = cluster.known_route(topic) or await cluster.publish_route(topic)
+        if not route.publish:
+            raise NoRouteError(
+                f"topic {topic} has no queue that can be written now: its permission forbids it, "
+                "or its brokers have no master; check the topic's perm and the brokers"
+            )
+        return route
+
+    async def _address(self, cluster: Cluster, queue: MessageQueue) -> str:
+        try:
+            return cluster.address_of(queue.broker_name)
+        except NoRouteError:
+            await cluster.publish_route(queue.topic)
+            return cluster.address_of(queue.broker_name)
+
+    def _open(self) -> Cluster:
+        if self._cluster is None:
+            raise ClosedError("this producer is not started; use `async with` or start()")
+        return self._cluster
+
+
+async def _each(
+    parts: list[Part], send: Callable[[Part], Awaitable[Sent]], width: int
+) -> list[Sent | BaseException]:
+    """What `send` gave or raised for each part, `width` at a time; stops after a failure."""
+    results: list[Sent | BaseException] = []
+    for at in range(0, len(parts), width):
+        work = (send(part) for part in parts[at : at + width])
+        results += await asyncio.gather(*work, return_exceptions=True)
+        if any(isinstance(each, BaseException) for each in results[at:]):
+            break
+    return results

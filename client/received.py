@@ -1,0 +1,204 @@
+"""A message that a consumer received, open until it is settled, once.
+
+Settled means acknowledged or given back to its broker. Until then the group doesn't move past it.
+Properties and body are decoded when they are first looked at, because many are never.
+"""
+
+import logging
+from types import TracebackType
+from typing import Protocol
+
+from ..protocol import properties as props
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.compression import CompressionMissing, decompress
+from ..protocol.errors import Malformed
+from ..protocol.names import RETRY_PREFIX
+from ..protocol.record import Record
+from .errors import ClientError
+from .process_queue import ProcessQueue
+
+log = logging.getLogger(__name__)
+
+
+class Settler(Protocol):
+    """Where a message goes when it is settled: the consumer it came from."""
+
+    def acknowledge(self, message: "ReceivedMessage") -> None:
+        """It is done."""
+
+    async def send_back(self, message: "ReceivedMessage", delay_level: int) -> None:
+        """It is to come again later."""
+
+    def again(self, message: "ReceivedMessage") -> None:
+        """It was let go unsettled and may be taken by somebody else."""
+
+
+class ReceivedMessage:
+    """A message and what may be done with it: `process()`, `ack()`, `nack()`.
+
+    `topic` is the one it was sent to, also when it comes from the group's retry topic.
+    `reconsume_times` says how often it was given back before. `record` is the message as stored.
+    """
+
+    __slots__ = (
+        "_body",
+        "_open",
+        "_properties",
+        "_settler",
+        "held",
+        "reconsume_times",
+        "record",
+        "topic",
+    )
+
+    def __init__(self, record: Record, held: ProcessQueue, settler: Settler) -> None:
+        self.record = record
+        self.held = held
+        self.reconsume_times = record.reconsume_times
+        self._settler = settler
+        self._open = True
+        self._properties: dict[str, str] | None = None
+        self._body: bytes | None = None
+        self.topic = record.topic
+        if self.topic.startswith(RETRY_PREFIX):
+            self.topic = self.properties.get(props.RETRY_TOPIC, self.topic)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReceivedMessage {self.msg_id} of {self.topic}, offset {self.offset} of queue "
+            f"{self.queue_id} on {self.held.queue.broker_name}>"
+        )
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent; ClientError when it can't be unpacked."""
+        if self._body is None:
+            record = self.record
+            try:
+                self._body = decompress(record.body, record.sys_flag)
+            except (Malformed, CompressionMissing) as wrong:
+                raise ClientError(f"message {self.msg_id}: {wrong}") from wrong
+        return self._body
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, those of the protocol among them."""
+        if self._properties is None:
+            self._properties = props.decode(self.record.raw_properties)
+        return self._properties
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(props.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(props.KEYS, "").split()
+
+    @property
+    def msg_id(self) -> str:
+        """The id that the sender gave it (UNIQ_KEY), without one the offset message id."""
+        return self.properties.get(props.UNIQ_KEY) or self.record.offset_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id that says where it lies: the broker's address and its place in the log."""
+        return self.record.offset_id
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Where it was received: topic (the retry topic for a retry), broker, queue id."""
+        return self.held.queue
+
+    @property
+    def queue_id(self) -> int:
+        return self.record.queue_id
+
+    @property
+    def offset(self) -> int:
+        """Its offset in the queue."""
+        return self.record.queue_offset
+
+    @property
+    def flag(self) -> int:
+        return self.record.flag
+
+    @property
+    def born_ms(self) -> int:
+        """When it was sent, by the sender's clock."""
+        return self.record.born_ms
+
+    @property
+    def store_ms(self) -> int:
+        """When it was stored, by the broker's clock."""
+        return self.record.store_ms
+
+    @property
+    def is_void(self) -> bool:
+        """Its queue belongs to somebody else now, who receives it too; settling does nothing."""
+        return self.held.dropped
+
+    def process(self) -> "Processing":
+        """A context for the work on it: leaving it acknowledges.
+
+        Raising an Exception inside logs it and sends the message back for a later try; the loop
+        around goes on. A cancelled task leaves the message to be received again.
+        """
+        return Processing(self)
+
+    async def ack(self) -> None:
+        """It is done: the group may move past it. Nothing when it was settled before."""
+        self.settle()
+
+    async def nack(self, delay_level: int = 0) -> None:
+        """Send it back for a later try, by default after a time that grows with each one.
+
+        `delay_level` is 1 to 18, or -1 for the dead letter topic at once. Nothing when it was
+        settled before.
+        """
+        if self._open:
+            self._open = False
+            await self._settler.send_back(self, delay_level)
+
+    def settle(self) -> None:
+        """What `ack` does, for callers that can't await."""
+        if self._open:
+            self._open = False
+            self._settler.acknowledge(self)
+
+    def release(self) -> None:
+        """Let go of it unsettled: it may be received again at once, here."""
+        if self._open:
+            self._settler.again(self)
+
+    def reopen(self) -> None:
+        """It could not be sent back and is received here again."""
+        self._open = True
+
+
+class Processing:
+    """The work on one message, as `async with`; see `ReceivedMessage.process`."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        self._message = message
+
+    async def __aenter__(self) -> ReceivedMessage:
+        return self._message
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._message.settle()
+        elif isinstance(error, Exception):
+            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            await self._message.nack()
+            return True
+        else:
+            self._message.release()
+        return False
