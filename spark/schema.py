@@ -1,0 +1,96 @@
+"""The columns that a row of the source can have, in Spark's words and in Arrow's.
+
+The first ones are those of Spark's Kafka source, so that a job moves over by its options. `key` is
+the message's keys (RocketMQ's KEYS property) as one text, `partition` the queue's id, `timestamp`
+the time at which the broker stored the message, `timestampType` therefore always 1 (log append
+time). Queue ids repeat on every broker: where a topic lives on several, `brokerName` of the full
+schema tells their rows apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+# The inner names are those that Spark gives to the same types; it compares them.
+HEADERS = pa.list_(pa.field("element", HEADER))
+TEXTS = pa.list_(pa.field("element", pa.string()))
+TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
+
+STORED_AT = 1  # timestampType as Kafka numbers it: 0 create time, 1 log append time
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its type as Spark's DDL spells it, its type in Arrow."""
+
+    name: str
+    ddl: str
+    arrow: pa.DataType
+
+
+BASE = (
+    Column("key", "string", pa.string()),
+    Column("value", "binary", pa.binary()),
+    Column("topic", "string", pa.string()),
+    Column("partition", "int", pa.int32()),
+    Column("offset", "bigint", pa.int64()),
+    Column("timestamp", "timestamp", TIMESTAMP),
+    Column("timestampType", "int", pa.int32()),
+    Column("tags", "string", pa.string()),
+)
+WITH_HEADERS = (Column("headers", "array<struct<key:string,value:binary>>", HEADERS),)
+WITH_FULL = (
+    Column("brokerName", "string", pa.string()),
+    Column("queueId", "int", pa.int32()),
+    Column("keys", "array<string>", TEXTS),
+    Column("msgId", "string", pa.string()),
+    Column("bornTimestamp", "timestamp", TIMESTAMP),
+    Column("bornHost", "string", pa.string()),
+    Column("flag", "int", pa.int32()),
+    Column("sysFlag", "int", pa.int32()),
+    Column("reconsumeTimes", "int", pa.int32()),
+    Column("properties", "map<string,string>", TEXT_MAP),
+)
+BY_NAME = {column.name: column for column in BASE + WITH_HEADERS + WITH_FULL}
+
+
+def row_columns(*, headers: bool = False, full: bool = False) -> tuple[Column, ...]:
+    """The columns of a row with these options."""
+    return BASE + (WITH_HEADERS if headers else ()) + (WITH_FULL if full else ())
+
+
+def ddl(columns: Sequence[Column]) -> str:
+    """The columns as Spark's DDL, for `DataSource.schema`."""
+    return ", ".join(f"`{column.name}` {column.ddl}" for column in columns)
+
+
+def chosen_columns(fields: Sequence[tuple[str, str, bool]]) -> tuple[Column, ...]:
+    """The columns that a schema asks for, in its order.
+
+    A field is its name, its type as Spark's `simpleString` has it, and whether it may be null.
+    ValueError naming the field when the source has no such column or not of this type.
+    """
+    columns = []
+    for name, kind, nullable in fields:
+        column = BY_NAME.get(name)
+        if column is None:
+            raise ValueError(
+                f"the schema asks for a column {name!r}; the source has {', '.join(BY_NAME)}"
+            )
+        if kind != column.ddl:
+            raise ValueError(
+                f"the schema asks for column {name} as {kind}; it is {column.ddl}, "
+                "cast it in the query"
+            )
+        if not nullable:
+            raise ValueError(
+                f"the schema says NOT NULL for column {name}; leave it out, "
+                "a message may have no such value"
+            )
+        columns.append(column)
+    if not columns:
+        raise ValueError(f"the schema has no column; the source has {', '.join(BY_NAME)}")
+    return tuple(columns)
