@@ -1,0 +1,232 @@
+"""The settings of a broker: RocketMQ's keys where it has one, with types, ranges and defaults.
+
+A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
+empty and follows from other settings or the machine is filled in when the value is made. Every key
+here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
+so that a `broker.conf` works as it is. conf/broker.yaml explains each key to a user.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+from msgspec.structs import force_setattr
+
+from ..conf.java_keys import JAVA_KEYS
+from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
+from ..conf.sources import ConfigError
+from ..protocol import java_properties
+from ..store.store import StoreSettings
+
+NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
+NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
+Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
+Percent = Annotated[int, Meta(ge=1, le=100)]
+Queues = Annotated[int, Meta(ge=1, le=65_536)]
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+HTTP_PORT_DISTANCE = 10
+HTTP_PORT_OFF = -1
+
+# Ours alone: a Java broker would not know them, so its config request doesn't show them.
+OWN_KEYS = frozenset({"httpPort", "httpBindAddress"})
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All settings that have an effect. ConfigError (a ValueError) when two don't fit together."""
+
+    # Who it is
+    broker_cluster_name: Name = "DefaultCluster"
+    broker_name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""  # the host's name
+    broker_id: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
+    region_id: Annotated[str, Meta(min_length=1, max_length=255)] = "DefaultRegion"
+
+    # Where it is
+    namesrv_addr: str = ""
+    bind_address: str = "127.0.0.1"
+    listen_port: Port = 10_911
+    broker_ip1: str = field(name="brokerIP1", default="")
+    http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
+    http_bind_address: str = "127.0.0.1"
+    server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
+    register_name_server_period: PeriodMs = 30_000
+    channel_expired_timeout: PeriodMs = 120_000
+
+    # What it lets people do
+    broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    default_topic_queue_nums: Queues = 8
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: Name = "RMQ_SYS_TRACE_TOPIC"
+    validate_system_topic_when_update_topic: bool = True
+    enable_mixed_message_type: bool = False
+    max_message_size: Annotated[int, Meta(ge=1, le=15 << 20)] = 4 << 20
+    message_delay_level: Annotated[
+        str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
+    ] = DELAY_LEVELS
+
+    # How it hands out
+    long_polling_enable: bool = True
+    short_polling_time_mills: Ms = 1_000
+    notify_consumer_ids_changed_enable: bool = True
+    default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
+
+    # How it stores
+    store_path_root_dir: str = "~/store"
+    store_path_commit_log: str = ""
+    mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
+    mapped_file_size_consume_queue: Annotated[int, Meta(ge=20, le=(1 << 31) - 1)] = 6_000_000
+    message_index_enable: bool = True
+    max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
+    max_index_num: Annotated[int, Meta(ge=2, le=100_000_000)] = 20_000_000
+    flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
+    flush_interval_commit_log: PeriodMs = 500
+    sync_flush_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 5_000
+    flush_consumer_offset_interval: PeriodMs = 5_000
+    flush_delay_offset_interval: PeriodMs = 10_000
+
+    # How long it keeps
+    file_reserved_time: Annotated[int, Meta(ge=1, le=1_000_000)] = 72
+    delete_when: Annotated[str, Meta(pattern=r"^\d{1,2}(;\d{1,2})*$")] = "04"
+    clean_resource_interval: PeriodMs = 10_000
+    disk_max_used_space_ratio: Percent = 75
+    disk_space_clean_forcibly_ratio: Percent = 85
+    disk_space_warning_level_ratio: Percent = 90
+    clean_file_forcibly_enable: bool = True
+
+    # Keys of other kinds of broker, or of nobody, as they were given
+    others: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.broker_role != "ASYNC_MASTER":
+            raise ConfigError(
+                f"brokerRole is {self.broker_role}, but only ASYNC_MASTER is served; set it so or "
+                "leave it out"
+            )
+        force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+        if not self.broker_name:
+            force_setattr(self, "broker_name", _host_name())
+        elif re.search(NAME_PATTERN, self.broker_name) is None:
+            raise ConfigError(
+                f"brokerName is {self.broker_name!r}, but becomes a topic's name and must match "
+                f"{NAME_PATTERN}; correct it"
+            )
+        if not self.broker_ip1:
+            force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+        if self.http_port is None:
+            near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
+            force_setattr(self, "http_port", near if near <= 65_535 else 0)
+        hours = self.delete_when.split(";")
+        if max(map(int, hours)) > 23:
+            raise ConfigError(
+                f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
+                "them; correct it"
+            )
+
+    @property
+    def commit_log_dir(self) -> Path:
+        """Where the commit log is."""
+        return Path(self.store_path_commit_log or self.store_dir / "commitlog").expanduser()
+
+    @property
+    def store_dir(self) -> Path:
+        """Where everything else of the store is."""
+        return Path(self.store_path_root_dir).expanduser()
+
+    def store_settings(self) -> StoreSettings:
+        """The part that the store needs."""
+        return StoreSettings(max_message_bytes=self.max_message_size)
+
+    def as_properties(self) -> dict[str, str]:
+        """Every key of a Java broker with its value here, or what Java would have."""
+        found = {key: default for key, (_, default) in JAVA_KEYS.items() if default is not None}
+        found |= {
+            "rocketmqHome": os.environ.get("ROCKETMQ_HOME", ""),
+            "configName": self.broker_name,
+            "clusterName": self.broker_cluster_name,
+            "authConfigPath": str(self.store_dir / "config"),
+            "brokerIP2": self.broker_ip1,
+            "haListenPort": str(self.listen_port + 1),
+        }
+        found |= self.others
+        found |= {
+            key: text_of(getattr(self, info.name))
+            for key, info in KEYS.fields.items()
+            if key not in OWN_KEYS
+        }
+        for key in ("namesrvAddr", "storePathCommitLog"):
+            if not found[key]:
+                del found[key]  # null in Java
+        return found
+
+
+KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()})
+
+
+def load_broker(
+    *,
+    file: Path | None = None,
+    options: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> tuple[BrokerConfig, list[str]]:
+    """The settings from all sources, and warnings. ConfigError with one sentence."""
+    return load(KEYS, file=file, options=options, environ=environ)
+
+
+def to_text(config: BrokerConfig) -> str:
+    """The body of GET_BROKER_CONFIG (26)."""
+    return java_properties.dump(config.as_properties())
+
+
+def describe(config: BrokerConfig) -> list[str]:
+    """One line a key: its state, the key, its value; the ones that were given and are unknown
+    last, so that they are seen."""
+    values = config.as_properties()
+    values |= {key: text_of(getattr(config, info.name)) for key, info in KEYS.fields.items()}
+    lines = {state: [] for state in (ACCEPTED, USED, UNKNOWN)}  # type: dict[str, list[str]]
+    for key in sorted({*values, *KEYS.accepted}):
+        state = KEYS.state(key)
+        lines[state].append(f"{state:<24}{key}={values.get(key, '')}")
+    return [line for state in lines.values() for line in state]
+
+
+def reachable_address(bind_address: str) -> str:
+    """The address to tell clients for a server bound here.
+
+    On loopback only this host can connect. Bound to everything, it is the address that this
+    machine uses towards others, which works from the host itself and from a container alike.
+    """
+    if bind_address not in ("", "0.0.0.0", "::"):  # noqa: S104
+        return "127.0.0.1" if bind_address == "localhost" else bind_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # for documentation only; UDP sends nothing here
+            found = str(probe.getsockname()[0])
+        except OSError:
+            found = ""
+    if found and not found.startswith("127.") and found != "0.0.0.0":  # noqa: S104
+        return found
+    try:
+        entries = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except OSError:
+        entries = []
+    addresses = [str(entry[4][0]) for entry in entries]
+    return next((one for one in addresses if not one.startswith("127.")), "127.0.0.1")
+
+
+def _host_name() -> str:
+    legal = re.sub(r"[^%|a-zA-Z0-9_.-]", "-", socket.gethostname())[:NAME_CHARS_MAX]
+    return legal.lstrip(".") or "DEFAULT_BROKER"
