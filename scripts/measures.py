@@ -216,10 +216,11 @@ def calls_per_send(folder: Path, program: Path, requests: int, say: Say) -> dict
 
 
 def fill(program: Path, side: Cluster, topic: str, messages: int) -> None:
-    """Fills a topic with messages of 128 bytes, by batches, over its four queues."""
+    """Fills an empty topic with messages of 128 bytes, by batches, over its four queues."""
     requests = -(-messages // BATCH)
     load = Load("fill", "send", requests, conns=4, inflight=8, per=BATCH)
     loadgen.run(program, side.broker, topic, load)
+    loadgen.wait_stored(side.broker, topic, messages)
 
 
 def resident_mib(pid: int) -> dict[str, float]:
