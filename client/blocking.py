@@ -1,37 +1,71 @@
 """The client for callers without an event loop; safe to use from several threads.
 
 Each object runs its asyncio twin on a loop in a thread of its own (`LoopThread`) and waits for it.
+Every method may raise the errors of `client.errors`.
 """
 
-from collections.abc import Iterable
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
+from . import consumer as _consumer
+from . import producer as _producer
 from . import reader as _reader
+from .assign import Strategy
+from .consumer import RECONSUME_TIMES_MAX
+from .errors import ClosedError
 from .loop_thread import LoopThread
+from .message import Message
+from .process_queue import Limits
+from .producer import DEFAULT_GROUP, SEND_SECONDS, BatchReceipt, SendReceipt, SendStatus
+from .pull import PullSettings
 from .reader import Pulled
+from .received import MessageView
+from .received import ReceivedMessage as _ReceivedMessage
 from .route import MessageQueue
+from .select_queue import Selector
+from .start_from import Start
 
-__all__ = ["MessageQueue", "Pulled", "Reader"]
+__all__ = [
+    "BatchReceipt",
+    "Consumer",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "Pulled",
+    "Reader",
+    "ReceivedMessage",
+    "SendReceipt",
+    "SendStatus",
+]
+
+log = logging.getLogger(__name__)
+
+FETCH_MAX = 32  # messages brought over from the loop's thread at once
+
+Result = TypeVar("Result")
 
 
-class Reader:
-    """Reads queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
+class _Startable(Protocol):
+    async def start(self) -> None: ...
 
-        with Reader("127.0.0.1:9876", group="spark") as reader:
-            for queue in reader.queues("orders"):
-                pulled = reader.pull(queue, reader.min_offset(queue))
+    async def close(self) -> None: ...
 
-    It joins no group and commits nothing. Every method may raise the errors of `client.errors`.
-    """
 
-    def __init__(
-        self, name_server: str | Iterable[str] | None = None, *, group: str = "TOOLS_CONSUMER"
-    ) -> None:
-        self._thread = LoopThread("aerobee-reader")
-        self._twin = _reader.Reader(name_server, group=group)
+Twin = TypeVar("Twin", bound=_Startable)
+
+
+class _Blocking(Generic[Twin]):
+    """A twin on a loop of its own, started when it is made and closed by `close` or `with`."""
+
+    def __init__(self, name: str, twin: Callable[[], Twin]) -> None:
+        self._closing = threading.Lock()
+        self._thread = LoopThread(name)
         try:
-            self._thread.run(self._twin.start())
+            self._twin = self._thread.run(_started(twin))
         except BaseException:
             self._thread.close()
             raise
@@ -48,29 +82,258 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the thread. May be called twice."""
-        try:
-            if not self._thread.is_closed:
-                self._thread.run(self._twin.close())
-        finally:
-            self._thread.close()
+        """Close the connections and end the thread. May be called twice, and by any thread."""
+        with self._closing:
+            try:
+                if not self._thread.is_closed:
+                    self._thread.run(self._twin.close())
+            finally:
+                self._thread.close()
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._thread.run(work)
+
+
+async def _value(read: Callable[[], Result]) -> Result:
+    return read()
+
+
+async def _started(make: Callable[[], Twin]) -> Twin:
+    twin = make()
+    try:
+        await twin.start()
+    except BaseException:
+        await twin.close()
+        raise
+    return twin
+
+
+class Producer(_Blocking[_producer.Producer]):
+    """Sends messages.
+
+        with Producer("127.0.0.1:9876", group="shop") as producer:
+            receipt = producer.send(Message("orders", b"...", tags="paid"))
+
+    The arguments are those of `client.Producer`. Threads that send at the same time share a
+    connection and don't wait for each other.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            "aerobee-producer",
+            lambda: _producer.Producer(name_server, group=group, **options),
+        )
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        selector_arg: Any = None,
+        sharding_key: str | None = None,
+        timeout: float = SEND_SECONDS,
+    ) -> SendReceipt:
+        """Send and wait until a broker has it; see `client.Producer.send`."""
+        return self._run(
+            self._twin.send(
+                message,
+                queue=queue,
+                selector=selector,
+                selector_arg=selector_arg,
+                sharding_key=sharding_key,
+                timeout=timeout,
+            )
+        )
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send and don't wait: whether a broker took it stays unknown."""
+        self._run(self._twin.send_oneway(message, queue=queue))
+
+    def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float = SEND_SECONDS,
+    ) -> BatchReceipt:
+        """Send many messages of one topic in few requests; see `client.Producer.send_batch`."""
+        return self._run(self._twin.send_batch(list(messages), queue=queue, timeout=timeout))
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that `topic` can be sent to, in their order."""
+        return self._run(self._twin.queues(topic))
+
+
+class Consumer(_Blocking[_consumer.Consumer]):
+    """Consumes topics as a member of a group.
+
+        with Consumer("127.0.0.1:9876", group="billing", topics=["orders"]) as consumer:
+            for message in consumer:
+                with message.process():
+                    ...
+
+    The arguments are those of `client.Consumer`. Several threads may iterate over one consumer.
+    The work between two messages may take as long as it likes: heartbeats go on meanwhile.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        topics: Iterable[str] | Mapping[str, str],
+        start: Start = "latest",
+        strategy: str | Strategy = "AVG",
+        max_reconsume_times: int = RECONSUME_TIMES_MAX,
+        limits: Limits | None = None,
+        pull: PullSettings | None = None,
+        client_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            "aerobee-consumer",
+            lambda: _consumer.Consumer(
+                name_server,
+                group=group,
+                topics=topics,
+                start=start,
+                strategy=strategy,
+                max_reconsume_times=max_reconsume_times,
+                limits=limits,
+                pull=pull,
+                client_id=client_id,
+            ),
+        )
+        self._fetched: deque[_ReceivedMessage] = deque()
+
+    def __iter__(self) -> Iterator["ReceivedMessage"]:
+        while not self._thread.is_closed:
+            try:
+                message = self.receive()
+            except ClosedError:
+                return  # by another thread, or by the work on the message before
+            if message is None:
+                return
+            yield message
+
+    def receive(self, timeout: float | None = None) -> "ReceivedMessage | None":
+        """The next message; None after `timeout` seconds without one, or once closed."""
+        while True:
+            try:
+                message = self._fetched.popleft()
+            except IndexError:
+                # A hop between threads costs as much as a dozen messages: fetch several at once.
+                batch = self._run(self._twin.receive_batch(FETCH_MAX, timeout))
+                if not batch:
+                    return None
+                message = batch[0]
+                self._fetched.extend(batch[1:])
+            if not message.is_void:
+                return ReceivedMessage(message, self._thread)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues this member holds now, sorted, without those of its retry topic."""
+        return self._run(_value(lambda: self._twin.queues))
+
+
+class ReceivedMessage(MessageView):
+    """A message and what may be done with it: `process()`, `ack()`, `nack()`."""
+
+    __slots__ = ("_message", "_thread")
+
+    def __init__(self, message: _ReceivedMessage, thread: LoopThread) -> None:
+        super().__init__(message.record, message.held)
+        self.reconsume_times = message.reconsume_times
+        self._message = message
+        self._thread = thread
+
+    def ack(self) -> None:
+        """It is done: the group may move past it. Nothing when it was settled before."""
+        self._thread.call(self._message.settle)
+
+    def nack(self, delay_level: int = 0) -> None:
+        """Send it back for a later try; see `client.ReceivedMessage.nack`."""
+        self._thread.run(self._message.nack(delay_level))
+
+    def release(self) -> None:
+        """Let go of it unsettled: it may be received again at once, here."""
+        self._thread.call(self._message.release)
+
+    def process(self) -> "Processing":
+        """A context for the work on it: leaving it acknowledges.
+
+        Raising an Exception inside logs it and sends the message back for a later try; the loop
+        around goes on.
+        """
+        return Processing(self)
+
+
+class Processing:
+    """The work on one message, as `with`."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        self._message = message
+
+    def __enter__(self) -> ReceivedMessage:
+        return self._message
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._message.ack()
+        elif isinstance(error, Exception):
+            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            self._message.nack()
+            return True
+        else:
+            self._message.release()
+        return False
+
+
+class Reader(_Blocking[_reader.Reader]):
+    """Reads queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
+
+        with Reader("127.0.0.1:9876", group="spark") as reader:
+            for queue in reader.queues("orders"):
+                pulled = reader.pull(queue, reader.min_offset(queue))
+
+    It joins no group and commits nothing.
+    """
+
+    def __init__(
+        self, name_server: str | Iterable[str] | None = None, *, group: str = "TOOLS_CONSUMER"
+    ) -> None:
+        super().__init__("aerobee-reader", lambda: _reader.Reader(name_server, group=group))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
-        return self._thread.run(self._twin.queues(topic))
+        return self._run(self._twin.queues(topic))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
-        return self._thread.run(self._twin.min_offset(queue))
+        return self._run(self._twin.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return self._thread.run(self._twin.max_offset(queue))
+        return self._run(self._twin.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The offset of the first message stored at `ms` (since the epoch) or later."""
-        return self._thread.run(self._twin.offset_at(queue, ms))
+        return self._run(self._twin.offset_at(queue, ms))
 
     def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
         """The messages from `offset` on, at once also when there are none; see `Pulled`."""
-        return self._thread.run(self._twin.pull(queue, offset, max_messages))
+        return self._run(self._twin.pull(queue, offset, max_messages))

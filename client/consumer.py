@@ -193,6 +193,21 @@ class Consumer:
         except TimeoutError:
             return None
 
+    async def receive_batch(
+        self,
+        messages_max: int = 32,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> list[ReceivedMessage]:
+        """The next messages, at least one and at most so many; none as `receive` gives None."""
+        first = await self.receive(timeout)
+        found = [] if first is None else [first]
+        while found and len(found) < messages_max:
+            message = self._inbox.take_now()
+            if message is None:
+                break
+            found.append(message)
+        return found
+
     def _deliver(self, held: ProcessQueue, records: list[Record]) -> None:
         self._inbox.put([ReceivedMessage(record, held, self) for record in records])
 

@@ -7,7 +7,7 @@ program that forgets to close still ends.
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
-        self._closing = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -48,15 +47,21 @@ class LoopThread:
             future.cancel()
             raise
 
+    def call(self, work: Callable[[], None]) -> None:
+        """Have `work` called on the loop, in the order of these calls; not waited for."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            raise ClosedError("this client is closed; make a new one") from None
+
     def close(self) -> None:
-        """Cancel what still runs, end the loop and its thread. May be called twice."""
-        with self._closing:
-            if self._loop.is_closed() or os.getpid() != self._pid:
-                return
-            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        """Cancel what still runs, end the loop and its thread. By one thread at a time."""
+        if self._loop.is_closed() or os.getpid() != self._pid:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)

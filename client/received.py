@@ -33,30 +33,19 @@ class Settler(Protocol):
         """It was let go unsettled and may be taken by somebody else."""
 
 
-class ReceivedMessage:
-    """A message and what may be done with it: `process()`, `ack()`, `nack()`.
+class MessageView:
+    """A received message to look at.
 
     `topic` is the one it was sent to, also when it comes from the group's retry topic.
     `reconsume_times` says how often it was given back before. `record` is the message as stored.
     """
 
-    __slots__ = (
-        "_body",
-        "_open",
-        "_properties",
-        "_settler",
-        "held",
-        "reconsume_times",
-        "record",
-        "topic",
-    )
+    __slots__ = ("_body", "_properties", "held", "reconsume_times", "record", "topic")
 
-    def __init__(self, record: Record, held: ProcessQueue, settler: Settler) -> None:
+    def __init__(self, record: Record, held: ProcessQueue) -> None:
         self.record = record
         self.held = held
         self.reconsume_times = record.reconsume_times
-        self._settler = settler
-        self._open = True
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
         self.topic = record.topic
@@ -65,7 +54,7 @@ class ReceivedMessage:
 
     def __repr__(self) -> str:
         return (
-            f"<ReceivedMessage {self.msg_id} of {self.topic}, offset {self.offset} of queue "
+            f"<{type(self).__name__} {self.msg_id} of {self.topic}, offset {self.offset} of queue "
             f"{self.queue_id} on {self.held.queue.broker_name}>"
         )
 
@@ -137,6 +126,17 @@ class ReceivedMessage:
     def is_void(self) -> bool:
         """Its queue belongs to somebody else now, who receives it too; settling does nothing."""
         return self.held.dropped
+
+
+class ReceivedMessage(MessageView):
+    """A message and what may be done with it: `process()`, `ack()`, `nack()`."""
+
+    __slots__ = ("_open", "_settler")
+
+    def __init__(self, record: Record, held: ProcessQueue, settler: Settler) -> None:
+        super().__init__(record, held)
+        self._settler = settler
+        self._open = True
 
     def process(self) -> "Processing":
         """A context for the work on it: leaving it acknowledges.
