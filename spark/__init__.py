@@ -1,1 +1,21 @@
-"""RocketMQ topics as a PySpark data source."""
+"""RocketMQ topics as a PySpark data source.
+
+    spark.read.format("rocketmq").option("subscribe", "orders").load()
+
+PySpark finds the source by itself where aerobee is installed; `register` is for where it doesn't,
+as in an editable install.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("rocketmq")` known to this session."""
+    from .source import RocketmqSource
+
+    spark.dataSource.register(RocketmqSource)
