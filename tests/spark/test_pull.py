@@ -1,0 +1,95 @@
+"""Pulling a range: whole, in bounded pieces, and what happens when messages are gone."""
+
+import pytest
+from aerobee.client.blocking import MessageQueue, Pulled
+from aerobee.protocol import codes
+from aerobee.protocol.record import decode_all
+from aerobee.spark import pull
+from aerobee.spark.plan import QueueRange
+from aerobee.spark.pull import DataLossError, pull_pieces
+
+from .fakes import FakeReader
+
+QUEUE = ("a", "x", 0)
+
+
+def pieces(
+    reader: FakeReader, start: int, end: int, *, fail_on_data_loss: bool = True
+) -> list[list[int]]:
+    found = pull_pieces(
+        reader,
+        QueueRange(*QUEUE, start, end),
+        messages_per_pull=32,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    return [[record.queue_offset for record in decode_all(piece)] for piece in found]
+
+
+def test_many_answers_make_one_piece() -> None:
+    reader = FakeReader({QUEUE: range(1000)})
+    assert pieces(reader, 10, 1000) == [list(range(10, 1000))]
+    assert len(reader.pulls) == 31
+    assert reader.pulls[-1] == (970, 30)  # no more than the range holds
+
+
+def test_a_broker_that_gives_less_than_asked_for_is_asked_on() -> None:
+    reader = FakeReader({QUEUE: range(100)}, given_max=7)
+    assert pieces(reader, 0, 100) == [list(range(100))]
+
+
+def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "PIECE_MESSAGES", 64)
+    found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
+    assert [len(piece) for piece in found] == [64, 64, 22]
+    assert [offset for piece in found for offset in piece] == list(range(150))
+
+
+def test_pieces_end_at_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "PIECE_BYTES", 1)
+    found = pieces(FakeReader({QUEUE: range(70)}), 0, 70)
+    assert [len(piece) for piece in found] == [32, 32, 6]
+
+
+def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
+    words = (
+        "nothing is at offset 10 while reading offsets 10 to 60 of queue 0 of topic a on x: "
+        "the broker now holds 50 to 60"
+    )
+    with pytest.raises(DataLossError, match=words):
+        pieces(FakeReader({QUEUE: range(50, 60)}), 10, 60)
+
+
+def test_a_queue_that_became_shorter_fails_the_read() -> None:
+    with pytest.raises(DataLossError, match="nothing is at offset 60"):
+        pieces(FakeReader({QUEUE: range(60)}), 0, 100)
+
+
+def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
+    reader = FakeReader({QUEUE: range(50, 60)})
+    assert pieces(reader, 10, 100, fail_on_data_loss=False) == [list(range(50, 60))]
+    assert pieces(reader, 10, 40, fail_on_data_loss=False) == []
+
+
+class Filtering(FakeReader):
+    """Says at each second pull that nothing matched and where to go on."""
+
+    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+        if len(self.pulls) % 2 == 0:
+            self.pulls.append((offset, max_messages))
+            return Pulled(codes.PULL_RETRY_IMMEDIATELY, offset + 5, 0, 100, b"")
+        return super().pull(queue, offset, max_messages)
+
+
+def test_a_broker_that_says_go_on_is_followed() -> None:
+    found = pieces(Filtering({QUEUE: range(100)}), 0, 74)
+    assert found == [[*range(5, 37), *range(42, 74)]]
+
+
+def test_an_answer_that_leads_nowhere_ends_the_read() -> None:
+    class Standing(FakeReader):
+        def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+            found = super().pull(queue, offset, max_messages)
+            return Pulled(found.code, offset, found.min_offset, found.max_offset, found.body)
+
+    with pytest.raises(DataLossError, match="would not get on"):
+        pieces(Standing({QUEUE: range(100)}), 0, 100)
