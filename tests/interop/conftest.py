@@ -54,12 +54,25 @@ def java_cluster(
 
 
 @pytest.fixture(scope="module")
-def server(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Ours, unless AEROBEE_INTEROP_SERVER says java."""
-    folder = tmp_path_factory.mktemp("server")
-    cluster: Cluster = AerobeeCluster(folder)
-    if os.environ.get("AEROBEE_INTEROP_SERVER") == "java":
-        cluster = JavaCluster(folder, apart=True, flags=("-Xmx1g",))
+def aerobee_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AerobeeCluster]:
+    """Ours: `aerobee namesrv` and `aerobee broker`."""
+    cluster = AerobeeCluster(tmp_path_factory.mktemp("aerobee-cluster"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """What Java programs talk to: ours, unless AEROBEE_INTEROP_SERVER says java."""
+    if os.environ.get("AEROBEE_INTEROP_SERVER") != "java":
+        yield request.getfixturevalue("aerobee_cluster")
+        return
+    cluster = JavaCluster(tmp_path_factory.mktemp("server"), apart=True, flags=("-Xmx1g",))
     try:
         cluster.start()
         yield cluster

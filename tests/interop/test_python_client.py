@@ -1,0 +1,257 @@
+"""Our client against the real Java name server and broker, and beside Java clients in one group.
+
+The same tests run on ours, so that what is judged is the same face on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aerobee.client import Consumer, Message, Producer, blocking
+from aerobee.client.received import ReceivedMessage
+from aerobee.scripts.clusters import Cluster
+
+from .programs import Java, Mqadmin
+
+SECONDS = 60
+
+
+@pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The real one, then ours."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@asynccontextmanager
+async def received(
+    consumer: Consumer, settle: Callable[[ReceivedMessage], bool] = lambda _: True
+) -> AsyncIterator[list[ReceivedMessage]]:
+    """What a consumer receives while the block runs, each acknowledged if `settle` says so."""
+    found: list[ReceivedMessage] = []
+
+    async def receive() -> None:
+        async for message in consumer:
+            found.append(message)
+            if settle(message):
+                await message.ack()
+            else:
+                await message.nack()
+
+    task = asyncio.create_task(receive())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Waits for a foreign process without holding up the loop."""
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, f"after {SECONDS} s: {what()}"
+        await asyncio.sleep(0.05)
+
+
+def keys_of(messages: list[ReceivedMessage]) -> list[str]:
+    return sorted(message.keys[0] for message in messages)
+
+
+async def test_java_consumers_receive_all_that_a_python_producer_sends(
+    cluster: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    topic = "FromPython"
+    await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
+    member = java.start(
+        "Consume", namesrv=cluster.namesrv, topic=topic, group="OfPython", tags="a||b"
+    )
+
+    def message(key: str, tags: str = "a", body: str = "") -> Message:
+        return Message(
+            topic, (body or key).encode(), tags=tags, keys=[key], properties={"number": "ü"}
+        )
+
+    long_body = "a long body is compressed on its way. " * 400
+    async with Producer(cluster.namesrv, group="PythonMakers") as producer:
+        one = await producer.send(message("one"))
+        together = await asyncio.gather(
+            *(producer.send(message(f"task-{number}", "b")) for number in range(200))
+        )
+        keyed = [
+            await producer.send(message(f"keyed-{n}"), sharding_key="always here") for n in range(5)
+        ]
+        batch = await producer.send_batch(message(f"batch-{number}") for number in range(100))
+        for number in range(20):
+            await producer.send_oneway(message(f"oneway-{number}"))
+        await producer.send(message("long", body=long_body))
+        await producer.send(message("not-asked-for", "c"))
+        every = len(await producer.queues(topic))
+
+    wanted = {"one", "long"}
+    wanted |= {f"task-{number}" for number in range(200)}
+    wanted |= {f"keyed-{number}" for number in range(5)}
+    wanted |= {f"batch-{number}" for number in range(100)}
+    wanted |= {f"oneway-{number}" for number in range(20)}
+    await until(
+        lambda: {each["key"] for each in member.events("message")} >= wanted,
+        lambda: member.events("message")[-3:],
+    )
+    got = {each["key"]: each for each in member.events("message")}
+    assert got.keys() == wanted
+    assert len(member.events("message")) == len(wanted)
+    assert every == 4
+    for key, receipt in {"one": one, "task-7": together[7], "keyed-0": keyed[0]}.items():
+        place = (receipt.queue.broker_name, receipt.queue.queue_id, receipt.queue_offset)
+        assert (got[key]["broker"], got[key]["queue"], got[key]["offset"]) == place
+        assert got[key]["msgId"] == receipt.msg_id
+    assert {got[f"keyed-{n}"]["queue"] for n in range(5)} == {keyed[0].queue.queue_id}
+    assert [got[f"batch-{n}"]["msgId"] for n in range(100)] == batch.msg_ids
+    assert got["long"]["body"] == long_body
+    assert got["one"]["number"] == "ü"
+    assert got["task-7"]["tag"] == "b"
+
+
+async def test_a_python_consumer_receives_the_tags_it_asked_for_of_all_that_java_sends(
+    cluster: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    topic = "FromJava"
+    await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
+    modes = "sync,async,oneway,batch,select"
+    producer = java.start(
+        "Produce", namesrv=cluster.namesrv, topic=topic, mode=modes, count=60, tags="Aa,BB,other"
+    )
+    # Aa and BB have the same Java hash code: only the client can tell them apart.
+    async with (
+        Consumer(
+            cluster.namesrv, group="OfJava", topics={topic: "Aa || other"}, start="earliest"
+        ) as consumer,
+        received(consumer) as messages,
+    ):
+        wanted = sorted(
+            f"m-{mode}-{number}"
+            for mode in modes.split(",")
+            for number in range(60)
+            if number % 3 != 1
+        )
+        await until(lambda: len(messages) >= len(wanted), lambda: keys_of(messages))
+        await asyncio.to_thread(producer.wait_event, "done", SECONDS)
+    assert keys_of(messages) == wanted
+    assert {message.tags for message in messages} == {"Aa", "other"}
+    assert all(message.body.decode() == message.keys[0] for message in messages)
+    sent = {each["key"]: each for each in producer.events("sent")}
+    for message in messages:
+        receipt = sent.get(message.keys[0], {})
+        if "offset" in receipt:
+            assert (message.queue_id, message.offset) == (receipt["queue"], receipt["offset"])
+            assert message.msg_id == receipt["msgId"]
+
+
+async def test_java_and_python_members_of_one_group_share_its_queues(
+    cluster: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    topic, group = "Shared", "SharedGroup"
+    await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 8)
+    joined = {"namesrv": cluster.namesrv, "topic": topic}
+    other = await asyncio.to_thread(java.consume, **joined, group=group)
+
+    async def wait_for_shares(*members: Consumer) -> None:
+        def shares() -> list[list[int]]:
+            held = other.events("queues")[-1]["queues"]
+            in_java = [int(queue.rpartition(":")[2]) for queue in held]
+            return [in_java, *([each.queue_id for each in one.queues] for one in members)]
+
+        async def look() -> bool:
+            await asyncio.to_thread(other.ask, "queues", "queues")
+            found = shares()
+            flat = sorted(queue for share in found for queue in share)
+            fair = max(map(len, found)) - min(map(len, found)) <= 1
+            return flat == list(range(8)) and fair
+
+        async with asyncio.timeout(SECONDS):
+            while not await look():
+                await asyncio.sleep(0.05)
+
+    def make() -> Consumer:
+        return Consumer(cluster.namesrv, group=group, topics=[topic], start="earliest")
+
+    async with make() as first, received(first) as by_first:
+        await wait_for_shares(first)
+        sent = {each["key"] for each in await asyncio.to_thread(java.produce, **joined, count=80)}
+        async with make() as second, received(second) as by_second:
+            # Which member gets the third queue depends on the order of their names.
+            await wait_for_shares(first, second)
+            more = await asyncio.to_thread(java.produce, **joined, count=80, prefix="more")
+            sent |= {each["key"] for each in more}
+            await until(lambda: bool(by_second), lambda: second.queues)
+        await wait_for_shares(first)
+
+        def got() -> set[str]:
+            ours = {message.keys[0] for message in [*by_first, *by_second]}
+            return ours | {each["key"] for each in other.events("message")}
+
+        await until(lambda: got() >= sent, lambda: sorted(sent - got()))
+    assert got() == sent
+    assert len(sent) == 160
+    assert by_first
+    assert other.events("message")
+
+
+async def test_a_python_group_goes_on_where_it_was(cluster: Cluster, mqadmin: Mqadmin) -> None:
+    topic = "GoesOn"
+    await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
+    async with Producer(cluster.namesrv) as producer:
+        for turn in range(2):
+            keys = sorted(f"turn-{turn}-{number:02}" for number in range(20))
+            await producer.send_batch(Message(topic, b"body", keys=[key]) for key in keys)
+            async with (
+                Consumer(
+                    cluster.namesrv, group="GoesOnGroup", topics=[topic], start="earliest"
+                ) as consumer,
+                received(consumer) as messages,
+            ):
+                await until(lambda: len(messages) >= 20, lambda: keys_of(messages))
+            assert keys_of(messages) == keys
+
+
+async def test_a_message_that_python_gives_back_comes_again(
+    cluster: Cluster, mqadmin: Mqadmin
+) -> None:
+    topic = "GivenBack"
+    await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
+    async with (
+        Consumer(
+            cluster.namesrv, group="GivenBackGroup", topics=[topic], start="earliest"
+        ) as consumer,
+        received(consumer, lambda message: message.reconsume_times > 0) as messages,
+        Producer(cluster.namesrv) as producer,
+    ):
+        receipt = await producer.send(Message(topic, b"body", keys=["again"]))
+        # The first later try comes after ten seconds: delay level 3.
+        await until(lambda: len(messages) == 2, lambda: messages)
+    first, second = messages
+    assert (first.reconsume_times, second.reconsume_times) == (0, 1)
+    assert first.msg_id == second.msg_id == receipt.msg_id
+    assert second.topic == topic
+    assert second.body == b"body"
+
+
+def test_the_blocking_client_sends_and_receives(cluster: Cluster, mqadmin: Mqadmin) -> None:
+    topic = "Blocking"
+    mqadmin.create_topic(cluster, topic, 4)
+    with blocking.Producer(cluster.namesrv) as producer:
+        sent = {producer.send(Message(topic, b"%d" % number)).msg_id for number in range(50)}
+    found: list[str] = []
+    with blocking.Consumer(
+        cluster.namesrv, group="BlockingGroup", topics=[topic], start="earliest"
+    ) as consumer:
+        while len(found) < 50:
+            message = consumer.receive(SECONDS)
+            assert message is not None, f"only {len(found)} messages after {SECONDS} s"
+            found.append(message.msg_id)
+            message.ack()
+    assert sorted(found) == sorted(sent)
