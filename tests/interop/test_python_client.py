@@ -173,7 +173,9 @@ async def test_java_and_python_members_of_one_group_share_its_queues(
             return flat == list(range(8)) and fair
 
         async with asyncio.timeout(SECONDS):
-            while not await look():
+            while True:
+                if await look():
+                    return
                 await asyncio.sleep(0.05)
 
     def make() -> Consumer:
