@@ -132,7 +132,7 @@ class Cluster:
             return await self.route(topic)
         except NoRouteError as unknown:
             try:
-                answer = await self._ask_route(TEMPLATE_TOPIC)
+                answer = await self.route_data(TEMPLATE_TOPIC)
             except NoRouteError:
                 raise unknown from None  # no broker makes topics by itself
         borrowed = read_route(topic, answer, TEMPLATE_QUEUES_MAX)
@@ -141,6 +141,18 @@ class Cluster:
         self._borrowed[topic] = borrowed
         self._learn_brokers()
         return borrowed
+
+    async def route_data(self, topic: str) -> TopicRouteData:
+        """A name server's answer about `topic`, not kept; NoRouteError when it knows nothing."""
+        try:
+            answer = await self.name_servers.ask(codes.GET_ROUTEINFO_BY_TOPIC, TopicName(topic))
+            return TopicRouteData.decode(answer.body)
+        except BrokerError as wrong:
+            if wrong.code == codes.TOPIC_NOT_EXIST:
+                raise _no_route(topic) from wrong
+            raise
+        except ValueError as wrong:
+            raise NoRouteError(f"the route of topic {topic} can't be read: {wrong}") from wrong
 
     async def refresh(self) -> None:
         """Ask for every route in use again. One that can't be had stays as it was."""
@@ -317,7 +329,7 @@ class Cluster:
         return connection
 
     async def _look_up(self, topic: str) -> Route:
-        answer = await self._ask_route(topic)
+        answer = await self.route_data(topic)
         try:
             found = read_route(topic, answer)
         except ValueError as wrong:
@@ -328,17 +340,6 @@ class Cluster:
         self._borrowed.pop(topic, None)
         self._learn_brokers()
         return found
-
-    async def _ask_route(self, topic: str) -> TopicRouteData:
-        try:
-            answer = await self.name_servers.ask(codes.GET_ROUTEINFO_BY_TOPIC, TopicName(topic))
-            return TopicRouteData.decode(answer.body)
-        except BrokerError as wrong:
-            if wrong.code == codes.TOPIC_NOT_EXIST:
-                raise _no_route(topic) from wrong
-            raise
-        except ValueError as wrong:
-            raise NoRouteError(f"the route of topic {topic} can't be read: {wrong}") from wrong
 
     def _learn_brokers(self) -> None:
         # Made anew from all routes, so that a broker that is in none any more is forgotten.

@@ -33,3 +33,10 @@ def new_unique_ids(ip: str | None = None) -> UniqueIds:
 def now_ms() -> int:
     """The wall clock, in ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def host_text(ip: bytes, port: int) -> str:
+    """An address as "ip:port"; `ip` is packed, 4 or 16 bytes."""
+    if len(ip) == 4:
+        return f"{socket.inet_ntop(socket.AF_INET, ip)}:{port}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, ip)}]:{port}"
