@@ -1,0 +1,285 @@
+"""What the broker has done: counters by topic and group, and their rates over time.
+
+A handler holds a `Counter` and adds to its plain attributes; nothing else happens on the hot path.
+`sample`, called every ten seconds with the time, remembers what changed; a rate is the difference
+of two remembered values, as in RocketMQ's BrokerStatsManager: over the last minute (from every
+sample), hour (from every ten minutes) and day (from every hour). A counter that stood still costs
+nothing but a comparison.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from ..protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
+from ..protocol.names import is_system_topic
+
+KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
+SAMPLE_MS = 10_000
+SEPARATOR = "@"  # between topic and group
+
+MESSAGES, BYTES, CALLS = 0, 1, 2  # the fields of a remembered value
+
+
+class Window(NamedTuple):
+    """A span of time that a rate is over: `samples` times `period_ms`."""
+
+    period_ms: int
+    samples: int
+
+
+TEN_SECONDS = Window(SAMPLE_MS, 1)
+MINUTE = Window(SAMPLE_MS, 6)
+TEN_MINUTES = Window(SAMPLE_MS, 60)
+HOUR = Window(600_000, 6)
+DAY = Window(3_600_000, 24)
+
+
+class Counter:
+    """Messages and bytes since the start. `calls` counts the requests, where one carries many."""
+
+    __slots__ = ("_histories", "_seen", "bytes", "calls", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.calls = 0
+        self._seen = 0
+        self._histories: dict[Window, _History] = {}
+
+    def sample(self, windows: Iterable[Window], now_ms: int) -> None:
+        """Remember the values of now for these windows."""
+        self._seen = self.messages
+        values = (self.messages, self.bytes, self.calls or self.messages)
+        for window in windows:
+            history = self._histories.get(window)
+            if history is None:
+                history = self._histories[window] = _History(window, now_ms)
+            history.add(now_ms, values)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are messages since the last sample."""
+        return self.messages != self._seen
+
+    def rate(self, window: Window, field: int, now_ms: int) -> BrokerStatsItem:
+        """The sum over the window that ends at `now_ms`, and that a second and a call."""
+        history = self._histories.get(window)
+        return BrokerStatsItem() if history is None else history.rate(field, now_ms)
+
+    def add(self, other: "Counter") -> None:
+        """Take over what another one has counted."""
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.calls += other.calls
+
+
+class _History:
+    """The values of a counter where they changed, no older than its window needs."""
+
+    __slots__ = ("_points", "_span_ms")
+
+    def __init__(self, window: Window, now_ms: int) -> None:
+        self._span_ms = window.period_ms * window.samples
+        # A counter is taken to have begun at nothing, one period before its first sample.
+        self._points = [(now_ms - window.period_ms, (0, 0, 0))]
+
+    def add(self, now_ms: int, values: tuple[int, int, int]) -> None:
+        points = self._points
+        if points[-1][1] == values:
+            return
+        points.append((now_ms, values))
+        while len(points) > 2 and points[1][0] <= now_ms - self._span_ms:
+            del points[0]
+
+    def rate(self, field: int, now_ms: int) -> BrokerStatsItem:
+        start_ms = now_ms - self._span_ms
+        first_ms, first = self._points[0]
+        for at_ms, values in self._points:
+            if at_ms <= start_ms:
+                first_ms, first = start_ms, values
+        last = self._points[-1][1]
+        total, calls = last[field] - first[field], last[CALLS] - first[CALLS]
+        seconds = (now_ms - first_ms) / 1000
+        tps = total / seconds if seconds > 0 else 0.0
+        return BrokerStatsItem(total, tps, total / calls if calls else 0.0)
+
+
+class Mornings(NamedTuple):
+    """What the users' topics had put and got until the last two midnights, in messages."""
+
+    put_yesterday: int = 0
+    put_today: int = 0
+    got_yesterday: int = 0
+    got_today: int = 0
+
+
+Key = TypeVar("Key")
+
+
+class Stats:
+    """All counters of a broker. `misses` are pulls that found nothing (its `messages` are pulls),
+    `failures` are messages that the store declined."""
+
+    def __init__(self, cluster: str, now_ms: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._puts: dict[str, Counter] = {}
+        self._gets: dict[tuple[str, str], Counter] = {}
+        self._send_backs: dict[tuple[str, str], Counter] = {}
+        self._other_puts = Counter()  # of deleted topics and of those beyond the limit
+        self._other_gets = Counter()
+        self._broker_puts = Counter()
+        self._broker_gets = Counter()
+        self.misses = Counter()
+        self.failures = Counter()
+        self.mornings = Mornings()
+        self._day = _local_day(now_ms())
+        self._sampled_ms: dict[Window, int] = {}
+
+    # --- counting -------------------------------------------------------------------------------
+
+    def puts(self, topic: str) -> Counter:
+        """Messages that came in for a topic."""
+        return self._puts.get(topic) or _new(self._puts, topic, self._other_puts)
+
+    def gets(self, topic: str, group: str) -> Counter:
+        """Messages that a group pulled from a topic."""
+        key = (topic, group)
+        return self._gets.get(key) or _new(self._gets, key, self._other_gets)
+
+    def send_backs(self, topic: str, group: str) -> Counter:
+        """Messages of a topic that a group gave back."""
+        key = (topic, group)
+        return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic's counters. The broker's totals keep what they had."""
+        counter = self._puts.pop(topic, None)
+        if counter is not None:
+            self._other_puts.add(counter)
+        self._drop_pairs(0, topic)
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group's counters. The broker's totals keep what they had."""
+        self._drop_pairs(1, group)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def item(self, name: str, key: str) -> BrokerStatsData | None:
+        """The item that RocketMQ has under this name and key; None when nothing was counted."""
+        counter, field = self._find(name, key)
+        if counter is None or not counter.messages:
+            return None
+        minute, hour, day = (self._rate(counter, window, field) for window in (MINUTE, HOUR, DAY))
+        return BrokerStatsData(minute, hour, day)
+
+    def put_tps(self, topic: str) -> float:
+        """Messages a second into a topic, over the last minute."""
+        counter = self._puts.get(topic)
+        return 0.0 if counter is None else self._rate(counter, MINUTE, MESSAGES).tps
+
+    def get_tps(self, topic: str, group: str) -> float:
+        """Messages a second out of a topic to a group, over the last minute."""
+        counter = self._gets.get((topic, group))
+        return 0.0 if counter is None else self._rate(counter, MINUTE, MESSAGES).tps
+
+    def total_tps(self, counter: Counter, field: int = MESSAGES) -> list[float]:
+        """The rates over ten seconds, a minute and ten minutes of `broker_puts()`,
+        `broker_gets()` or `misses`."""
+        windows = (TEN_SECONDS, MINUTE, TEN_MINUTES)
+        return [self._rate(counter, window, field).tps for window in windows]
+
+    def all_puts(self) -> Iterator[tuple[str, Counter]]:
+        """The topics that got messages."""
+        return ((topic, counter) for topic, counter in self._puts.items() if counter.messages)
+
+    def all_gets(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """The pairs of topic and group that pulled messages."""
+        return ((key, counter) for key, counter in self._gets.items() if counter.messages)
+
+    def broker_puts(self) -> Counter:
+        """All that came in."""
+        return _total(self._broker_puts, (self._other_puts, *self._puts.values()))
+
+    def broker_gets(self) -> Counter:
+        """All that went out."""
+        return _total(self._broker_gets, (self._other_gets, *self._gets.values()))
+
+    def users_puts(self) -> int:
+        """Messages that came in for topics other than the system's."""
+        system = sum(c.messages for topic, c in self._puts.items() if is_system_topic(topic))
+        return self.broker_puts().messages - system
+
+    def users_gets(self) -> int:
+        """Messages that went out of topics other than the system's."""
+        system = sum(c.messages for (topic, _), c in self._gets.items() if is_system_topic(topic))
+        return self.broker_gets().messages - system
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def sample(self, now_ms: int) -> None:
+        """Remember the values of now; called every ten seconds."""
+        due = [window for window in (MINUTE, HOUR, DAY) if self._is_due(window, now_ms)]
+        for window in (*due, TEN_SECONDS, TEN_MINUTES):
+            self._sampled_ms[window] = now_ms
+        only_minute = due == [MINUTE]
+        for table in (self._puts, self._gets, self._send_backs):
+            for counter in table.values():
+                if counter.changed or (counter.messages and not only_minute):
+                    counter.sample(due, now_ms)
+        for counter in (self.broker_puts(), self.broker_gets(), self.misses):
+            counter.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+        today = _local_day(now_ms)
+        if today != self._day:
+            self._day = today
+            _, put, _, got = self.mornings
+            self.mornings = Mornings(put, self.users_puts(), got, self.users_gets())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_due(self, window: Window, now_ms: int) -> bool:
+        last_ms = self._sampled_ms.get(window)
+        # A sample of ten seconds that comes a little early is one all the same.
+        return last_ms is None or now_ms - last_ms >= window.period_ms - SAMPLE_MS // 2
+
+    def _rate(self, counter: Counter, window: Window, field: int) -> BrokerStatsItem:
+        return counter.rate(window, field, self._sampled_ms.get(window, 0))
+
+    def _find(self, name: str, key: str) -> tuple[Counter | None, int]:
+        topic, _, group = key.partition(SEPARATOR)
+        of_broker = key == self._cluster
+        table: dict[str, tuple[Counter | None, int]] = {
+            "TOPIC_PUT_NUMS": (self._puts.get(key), MESSAGES),
+            "TOPIC_PUT_SIZE": (self._puts.get(key), BYTES),
+            "GROUP_GET_NUMS": (self._gets.get((topic, group)), MESSAGES),
+            "GROUP_GET_SIZE": (self._gets.get((topic, group)), BYTES),
+            "SNDBCK_PUT_NUMS": (self._send_backs.get((topic, group)), MESSAGES),
+            "BROKER_PUT_NUMS": (self.broker_puts() if of_broker else None, MESSAGES),
+            "BROKER_GET_NUMS": (self.broker_gets() if of_broker else None, MESSAGES),
+        }
+        return table.get(name, (None, MESSAGES))
+
+    def _drop_pairs(self, place: int, name: str) -> None:
+        for key in [key for key in self._gets if key[place] == name]:
+            self._other_gets.add(self._gets.pop(key))
+        for key in [key for key in self._send_backs if key[place] == name]:
+            del self._send_backs[key]
+
+
+def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
+    if len(table) >= KEYS_MAX:
+        return beyond
+    counter = table[key] = Counter()
+    return counter
+
+
+def _total(into: Counter, parts: Iterable[Counter]) -> Counter:
+    into.messages = into.bytes = into.calls = 0
+    for part in parts:
+        into.add(part)
+    return into
+
+
+def _local_day(now_ms: int) -> int:
+    day = time.localtime(now_ms / 1000)
+    return day.tm_year * 366 + day.tm_yday
