@@ -27,6 +27,7 @@ from ..protocol.message_id import PORT_BYTES, parse_offset_message_id
 from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_record
 from ..protocol.wire import Header
+from .answers import body_of, header_of
 from .cluster import Cluster
 from .errors import BrokerError, ClientError, ClosedError, NoRouteError
 from .identity import host_text
@@ -71,7 +72,7 @@ class Admin:
         """All brokers with their addresses, and which of them belong to each cluster."""
         servers = self._open().name_servers
         answer = await servers.ask(codes.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.decode(answer.body)
+        return body_of(answer, ClusterInfo, codes.GET_BROKER_CLUSTER_INFO)
 
     async def masters(
         self, *, cluster: str | None = None, broker: str | None = None
@@ -102,7 +103,7 @@ class Admin:
     async def broker_runtime(self, address: str) -> dict[str, str]:
         """What a broker counts and measures, by RocketMQ's names."""
         answer = await self._ask(address, codes.GET_BROKER_RUNTIME_INFO)
-        return KVTable.decode(answer.body).table
+        return body_of(answer, KVTable, codes.GET_BROKER_RUNTIME_INFO).table
 
     async def broker_config(self, address: str) -> str:
         """A broker's settings as the text of a properties file."""
@@ -113,8 +114,9 @@ class Admin:
 
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        answer = await self._open().name_servers.ask(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(TopicList.decode(answer.body).topic_list)
+        code = codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        answer = await self._open().name_servers.ask(code)
+        return sorted(body_of(answer, TopicList, code).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Which brokers have `topic` and with how many queues; NoRouteError when none has."""
@@ -155,9 +157,10 @@ class Admin:
     async def topic_stats(self, topic: str) -> TopicStatsTable:
         """The bounds of each queue and the time of its last message."""
         found = TopicStatsTable()
+        code = codes.GET_TOPIC_STATS_INFO
         addresses = await self._masters_of(topic)
-        for answer in await self._ask_each(addresses, codes.GET_TOPIC_STATS_INFO, TopicName(topic)):
-            part = TopicStatsTable.decode(answer.body)
+        for answer in await self._ask_each(addresses, code, TopicName(topic)):
+            part = body_of(answer, TopicStatsTable, code)
             found.offset_table.update(part.offset_table)
             found.topic_put_tps += part.topic_put_tps
         return found
@@ -167,11 +170,13 @@ class Admin:
         route = await self._open().route(topic, fresh=True)
         addresses = await self._masters_of(topic)
 
+        code = codes.SEARCH_OFFSET_BY_TIMESTAMP
+
         async def search(queue: MessageQueue) -> int:
             header = SearchOffset(topic, queue.queue_id, ms)
             address = addresses[queue.broker_name]
-            answer = await self._ask(address, codes.SEARCH_OFFSET_BY_TIMESTAMP, header)
-            return answer.header(OffsetAnswer).offset
+            answer = await self._ask(address, code, header)
+            return header_of(answer, OffsetAnswer, code).offset
 
         queues = [queue for queue in sorted(route.subscribe) if queue.broker_name in addresses]
         offsets = await asyncio.gather(*(search(queue) for queue in queues))
@@ -195,9 +200,10 @@ class Admin:
     async def groups(self) -> dict[str, SubscriptionGroupWrapper]:
         """The consumer groups that each master keeps, by broker name."""
         masters = await self.masters()
-        answers = await self._ask_each(masters, codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        code = codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        answers = await self._ask_each(masters, code)
         return {
-            name: SubscriptionGroupWrapper.decode(answer.body)
+            name: body_of(answer, SubscriptionGroupWrapper, code)
             for name, answer in zip(masters, answers, strict=True)
         }
 
@@ -218,7 +224,7 @@ class Admin:
         header = ConsumeStatsHeader(group, topic)
         masters = await self.masters()
         for answer in await self._ask_each(masters, codes.GET_CONSUME_STATS, header):
-            part = ConsumeStats.decode(answer.body)
+            part = body_of(answer, ConsumeStats, codes.GET_CONSUME_STATS)
             found.offset_table.update(part.offset_table)
             found.consume_tps += part.consume_tps
         return found
@@ -226,12 +232,10 @@ class Admin:
     async def consumer_connection(self, group: str) -> ConsumerConnection | None:
         """The members of `group` and their subscriptions; None when no broker has a member."""
         for address in (await self.masters()).values():
-            header = ConsumerGroup(group)
-            answer = await self._open().request(
-                address, codes.GET_CONSUMER_CONNECTION_LIST, header, timeout_s=ADMIN_SECONDS
-            )
+            code, header = codes.GET_CONSUMER_CONNECTION_LIST, ConsumerGroup(group)
+            answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
             if answer.code == codes.SUCCESS:
-                return ConsumerConnection.decode(answer.body)
+                return body_of(answer, ConsumerConnection, code)
             if answer.code != codes.CONSUMER_NOT_ONLINE:
                 raise BrokerError(answer.code, answer.remark, address, f"list members of {group}")
         return None

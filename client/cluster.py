@@ -13,13 +13,13 @@ from typing import TypeVar
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
-from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
 from ..protocol.command import Command
 from ..protocol.headers.clients import UnregisterClient
 from ..protocol.headers.topics import TopicName
 from ..protocol.wire import Header
 from . import broker_calls
+from .answers import body_of
 from .errors import (
     BrokerError,
     ClientError,
@@ -145,14 +145,13 @@ class Cluster:
     async def route_data(self, topic: str) -> TopicRouteData:
         """A name server's answer about `topic`, not kept; NoRouteError when it knows nothing."""
         try:
-            answer = await self.name_servers.ask(codes.GET_ROUTEINFO_BY_TOPIC, TopicName(topic))
-            return TopicRouteData.decode(answer.body)
+            code = codes.GET_ROUTEINFO_BY_TOPIC
+            answer = await self.name_servers.ask(code, TopicName(topic))
         except BrokerError as wrong:
             if wrong.code == codes.TOPIC_NOT_EXIST:
                 raise _no_route(topic) from wrong
             raise
-        except ValueError as wrong:
-            raise NoRouteError(f"the route of topic {topic} can't be read: {wrong}") from wrong
+        return body_of(answer, TopicRouteData, code)
 
     async def refresh(self) -> None:
         """Ask for every route in use again. One that can't be had stays as it was."""
@@ -255,13 +254,14 @@ class Cluster:
         if consumer is not None:
             self.members.consumers.pop(consumer, None)
         header = UnregisterClient(self.client_id, producer, consumer).to_fields()
-        for address, connection in list(self._greeted.items()):
-            if connection.is_lost:
-                continue
-            try:
-                await connection.request(codes.UNREGISTER_CLIENT, header, b"", REQUEST_SECONDS)
-            except (ConnectionError, TimeoutError) as wrong:
-                log.info("leaving without a word to %s: %s", address, wrong)
+        waiting = [
+            connection.request(codes.UNREGISTER_CLIENT, header, b"", REQUEST_SECONDS)
+            for connection in self._greeted.values()
+            if not connection.is_lost
+        ]
+        for answer in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                log.info("leaving %s without an answer: %s", producer or consumer, answer)
 
     async def beat(self) -> None:
         """Send a heartbeat to each known broker: producers to masters, consumers to all."""
@@ -273,14 +273,16 @@ class Cluster:
             for broker_id, address in each.items()
             if broker_id == MASTER_ID or self.members.consumers
         ]
-        for address in addresses:
-            await self.beat_to(address)
+        await asyncio.gather(*(self.beat_to(address) for address in addresses))
 
     async def beat_to(self, address: str) -> None:
         """Send a heartbeat to one broker; a failure is logged, the next one comes by itself."""
-        body = self.members.body()
+        connection = self._greeted.get(address)
         try:
-            await self.ask(address, codes.HEART_BEAT, None, body)
+            if connection is None or connection.is_lost:
+                await self._connection(address)  # begins with a heartbeat
+            else:
+                await self.ask(address, codes.HEART_BEAT, None, self.members.body())
         except (ClientError, BrokerError) as wrong:
             log.warning("heartbeat to broker %s failed: %s", address, wrong)
 
@@ -361,7 +363,12 @@ class Cluster:
             task = asyncio.create_task(work(), name=f"shared-{key}")
             tasks[key] = task
             task.add_done_callback(lambda done: _forget(tasks, key, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._closed and task.cancelled():
+                raise ClosedError("the client was closed while the call was waiting") from None
+            raise
 
     def _check_open(self) -> None:
         if self._closed:
@@ -390,11 +397,3 @@ def _no_route(topic: str) -> NoRouteError:
         f"no name server knows topic {topic}; create it (`aerobee topics create {topic}`, mqadmin "
         "updateTopic), or check the topic's spelling and the name server's address"
     )
-
-
-def queues_by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """Queues by the name of their broker, in the given order."""
-    found: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        found.setdefault(queue.broker_name, []).append(queue)
-    return found

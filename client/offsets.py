@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset, UpdateConsumerOffset
+from .answers import header_of
 from .cluster import Cluster
 from .errors import BrokerError, ClientError
 
@@ -95,7 +96,7 @@ class GroupOffsets:
             return None
         if answer.code != codes.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address, "tell the group's offset")
-        offset = answer.header(OffsetAnswer).offset
+        offset = header_of(answer, OffsetAnswer, codes.QUERY_CONSUMER_OFFSET).offset
         self.update(queue, offset, increase_only=False)
         return offset
 

@@ -20,6 +20,7 @@ from ..protocol.errors import Refusal
 from ..protocol.headers.send import SendMessage, SendMessageAnswer
 from ..protocol.names import check_group
 from ..protocol.record import COMPRESSED, COMPRESSION_ZLIB
+from .answers import header_of
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
 from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, Cluster
 from .errors import (
@@ -347,7 +348,7 @@ class Producer:
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
-        found = answer.header(SendMessageAnswer)
+        found = header_of(answer, SendMessageAnswer, outgoing.code)
         if found.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
         return SendReceipt(outgoing.msg_id, found.msg_id, queue, found.queue_offset, status)

@@ -17,6 +17,7 @@ from ..protocol.command import Command
 from ..protocol.errors import Malformed
 from ..protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage, PullMessageAnswer
 from ..protocol.record import Record, decode_all
+from .answers import header_of
 from .cluster import Cluster
 from .errors import BrokerError, ClientError
 from .offsets import GroupOffsets
@@ -94,9 +95,10 @@ class Puller:
         if code == codes.SUCCESS:
             self._found(held, subscription, answer)
         elif code in NOTHING:
-            self._move_on(held, answer.header(PullMessageAnswer))
+            self._move_on(held, header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE))
         elif code == codes.PULL_OFFSET_MOVED:
-            raise OffsetMoved(answer.header(PullMessageAnswer).next_offset)
+            header = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
+            raise OffsetMoved(header.next_offset)
         else:
             if code in LOST_US:
                 await self._cluster.beat_to(address)
@@ -123,7 +125,7 @@ class Puller:
         )
 
     def _found(self, held: ProcessQueue, subscription: SubscriptionData, answer: Command) -> None:
-        header = answer.header(PullMessageAnswer)
+        header = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
         try:
             records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
         except Malformed as wrong:

@@ -13,6 +13,7 @@ from ..protocol.bodies.body import MessageQueue
 from ..protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
 from ..protocol.headers.pull import SUBSCRIPTION, PullMessage, PullMessageAnswer
 from ..protocol.wire import Header
+from .answers import header_of
 from .cluster import Cluster
 from .errors import BrokerError, ClientError, NoRouteError
 
@@ -119,7 +120,7 @@ class Reader:
         )
         if answer.code not in PULL_CODES:
             raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
-        found = answer.header(PullMessageAnswer)
+        found = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
         body = answer.body if answer.code == codes.SUCCESS else None
         return Pulled(
             answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""
@@ -128,7 +129,7 @@ class Reader:
     async def _offset(self, queue: MessageQueue, code: int, header: Header) -> int:
         address = await self._address(queue)
         answer = await self._open().ask(address, code, header)
-        return answer.header(OffsetAnswer).offset
+        return header_of(answer, OffsetAnswer, code).offset
 
     async def _address(self, queue: MessageQueue) -> str:
         cluster = self._open()

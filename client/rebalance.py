@@ -14,6 +14,7 @@ from ..protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.headers.clients import ConsumerGroup
 from ..protocol.names import RETRY_PREFIX
+from .answers import body_of
 from .assign import Strategy, sort_ids
 from .cluster import Cluster
 from .errors import BrokerError, ClientError, NoRouteError
@@ -67,10 +68,7 @@ class Rebalance:
             # It has lost us, after a restart for example: it must hear of us before it can answer.
             await self._cluster.beat_to(address)
             answer = await self._cluster.ask(address, codes.GET_CONSUMER_LIST_BY_GROUP, header)
-        try:
-            body = GetConsumerListByGroupResponseBody.decode(answer.body)
-        except ValueError as wrong:
-            raise ClientError(f"the members of group {self._group}: {wrong}") from wrong
+        body = body_of(answer, GetConsumerListByGroupResponseBody, codes.GET_CONSUMER_LIST_BY_GROUP)
         return sort_ids(body.consumer_id_list)
 
     def _warn_once(self, topic: str, unknown: NoRouteError) -> None:

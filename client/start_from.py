@@ -11,7 +11,7 @@ from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
 from ..protocol.names import RETRY_PREFIX
-from ..protocol.wire import Header
+from .answers import header_of
 from .cluster import Cluster
 from .errors import ClientError
 from .offsets import GroupOffsets
@@ -67,9 +67,10 @@ async def first_offset(
         return 0  # the broker corrects it when the oldest message has another offset
     address = cluster.address_of(queue.broker_name)
     if start.where == LAST or is_retry:
-        header: Header = QueueAddress(queue.topic, queue.queue_id)
-        answer = await cluster.ask(address, codes.GET_MAX_OFFSET, header)
+        code, header = codes.GET_MAX_OFFSET, QueueAddress(queue.topic, queue.queue_id)
+        answer = await cluster.ask(address, code, header)
     else:
-        header = SearchOffset(queue.topic, queue.queue_id, start.ms)
-        answer = await cluster.ask(address, codes.SEARCH_OFFSET_BY_TIMESTAMP, header)
-    return answer.header(OffsetAnswer).offset
+        code = codes.SEARCH_OFFSET_BY_TIMESTAMP
+        search = SearchOffset(queue.topic, queue.queue_id, start.ms)
+        answer = await cluster.ask(address, code, search)
+    return header_of(answer, OffsetAnswer, code).offset
