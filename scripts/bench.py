@@ -25,28 +25,30 @@ from .measures import Compared, Growth
 PARTS = ("rates", "start", "memory", "calls", "growth")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
+MISSED = "**no**"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures what was asked for; 0 if all of it reached its mark, 1 if not, 2 if it could not."""
     words = list(sys.argv[1:] if argv is None else argv)
-    options = _options(words)
+    options = read_options(words)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
-        report = _measure(options, folder, words)
+        text = _measure(options, folder, words)
     except (java_side.JavaMissing, java_side.NotCompiled, loadgen.LoadFailed) as why:
         print(f"bench: {why}", file=sys.stderr)
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(report)
+    print(text)
     if options.write:
         REPORT.parent.mkdir(exist_ok=True)
-        REPORT.write_text(report)
-    return 0 if "**no**" not in report else 1
+        REPORT.write_text(text)
+    return 0 if MISSED not in text else 1
 
 
-def _options(words: list[str]) -> argparse.Namespace:
+def read_options(words: list[str]) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(
         prog="scripts/bench", description="Measures aerobee beside the real RocketMQ broker."
     )
@@ -92,16 +94,17 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
         _clear(folder)
     if "growth" in options.only:
         grown = measures.growth(folder, program, rounds, scale, options.stored, _say)
-    return _report(words, options, compared, calls, grown)
+    return report(words, options, compared, calls, grown)
 
 
-def _report(
+def report(
     words: list[str],
     options: argparse.Namespace,
     compared: list[Compared],
     calls: dict[str, float],
     grown: list[Growth],
 ) -> str:
+    """The report in Markdown, with MISSED at each mark that was not reached."""
     command = shlex.join(["scripts/bench", *words])
     lines = [
         "# Performance",
@@ -160,7 +163,7 @@ def _compared(row: Compared) -> str:
 
 
 def _mark(holds: bool) -> str:
-    return "yes" if holds else "**no**"
+    return "yes" if holds else MISSED
 
 
 def _machine() -> str:

@@ -18,6 +18,8 @@ from .child import Child, Reporter
 CLUSTER_NAME = "interop-cluster"
 BROKER_NAME = "interop-broker"
 READY_SECONDS = 60
+# Loopback only, and any free port for our HTTP door; the real ones pass over a key they don't know.
+HERE: dict[str, str | int] = {"bindAddress": "127.0.0.1", "httpPort": 0}
 # The default heap of the comparison; the flags of RocketMQ's own scripts ask for 8 GiB.
 JAVA_BROKER_FLAGS = ("-server", "-Xms1g", "-Xmx1g")
 
@@ -57,14 +59,14 @@ class _Folder:
         self.namesrv = f"127.0.0.1:{namesrv_port}"
         self.broker = f"127.0.0.1:{port}"
         self.namesrv_file = java_side.write_properties(
-            folder / "namesrv.conf", {"listenPort": namesrv_port, "bindAddress": "127.0.0.1"}
+            folder / "namesrv.conf", {"listenPort": namesrv_port, **HERE}
         )
         properties: dict[str, str | int] = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
             "brokerId": 0,
             "listenPort": port,
-            "bindAddress": "127.0.0.1",
+            **HERE,
             "brokerIP1": "127.0.0.1",
             "brokerIP2": "127.0.0.1",
             "namesrvAddr": self.namesrv,
