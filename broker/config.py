@@ -21,7 +21,8 @@ from ..conf.java_keys import JAVA_KEYS
 from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
 from ..conf.sources import ConfigError
 from ..protocol import java_properties
-from ..store.store import StoreSettings
+from ..store.settings import StoreSettings
+from .delays import parse_levels
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
 NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
@@ -31,6 +32,7 @@ Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 Percent = Annotated[int, Meta(ge=1, le=100)]
+PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -82,6 +84,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     long_polling_enable: bool = True
     short_polling_time_mills: Ms = 1_000
     notify_consumer_ids_changed_enable: bool = True
+    max_transfer_count_on_message_in_memory: Annotated[int, Meta(ge=1, le=10_000)] = 32
+    max_transfer_bytes_on_message_in_memory: PullBytes = 256 << 10
+    max_transfer_count_on_message_in_disk: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    max_transfer_bytes_on_message_in_disk: PullBytes = 64 << 10
+    access_message_in_memory_max_ratio: Percent = 40
+    max_filter_message_size: Annotated[int, Meta(ge=20, le=1 << 30)] = 16_000
     default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
 
     # How it stores
@@ -89,11 +97,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     store_path_commit_log: str = ""
     mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Meta(ge=20, le=(1 << 31) - 1)] = 6_000_000
+    mapped_file_size_consume_queue_ext: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 48 << 20
+    mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
     message_index_enable: bool = True
     max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
     max_index_num: Annotated[int, Meta(ge=2, le=100_000_000)] = 20_000_000
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
     flush_interval_commit_log: PeriodMs = 500
+    flush_interval_consume_queue: PeriodMs = 1_000
+    flush_consume_queue_thorough_interval: PeriodMs = 60_000
     sync_flush_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 5_000
     flush_consumer_offset_interval: PeriodMs = 5_000
     flush_delay_offset_interval: PeriodMs = 10_000
@@ -147,8 +159,28 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return Path(self.store_path_root_dir).expanduser()
 
     def store_settings(self) -> StoreSettings:
-        """The part that the store needs."""
-        return StoreSettings(max_message_bytes=self.max_message_size)
+        """The part that the store needs; StoreError when a size can't be."""
+        return StoreSettings(
+            segment_bytes=self.mapped_file_size_commit_log,
+            queue_file_bytes=self.mapped_file_size_consume_queue,
+            batch_queue_file_bytes=self.mapper_file_size_batch_consume_queue,
+            queue_ext_file_bytes=self.mapped_file_size_consume_queue_ext,
+            index_slots=self.max_hash_slot_num,
+            index_entries=self.max_index_num,
+            index_enable=self.message_index_enable,
+            sync_flush=self.flush_disk_type == "SYNC_FLUSH",
+            max_message_bytes=self.max_message_size,
+            pull_messages_max=self.max_transfer_count_on_message_in_memory,
+            pull_bytes_max=self.max_transfer_bytes_on_message_in_memory,
+            pull_messages_max_on_disk=self.max_transfer_count_on_message_in_disk,
+            pull_bytes_max_on_disk=self.max_transfer_bytes_on_message_in_disk,
+            memory_ratio_percent=self.access_message_in_memory_max_ratio,
+            scan_bytes_max=self.max_filter_message_size,
+            delay_levels_ms=tuple(parse_levels(self.message_delay_level)),
+            commit_log_dir=self.commit_log_dir,
+            queue_sync_ms=self.flush_interval_consume_queue,
+            queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
+        )
 
     def as_properties(self) -> dict[str, str]:
         """Every key of a Java broker with its value here, or what Java would have."""

@@ -158,30 +158,25 @@ _TABLE = (
     timerFlushIntervalMs=1000  timerGetMessageThreadNum=3  timerPutMessageThreadNum=3
     timerMaxDelaySec=259200  disappearTimeAfterStart=-1  timerCongestNumEachSlot=2147483647
     timerMetricSmallThreshold=1000000  timerProgressLogIntervalMs=10000
-    mappedFileSizeConsumeQueueExt=50331648  mapperFileSizeBatchConsumeQueue=13800000
     bitMapLengthConsumeQueueExt=64  commitIntervalCommitLog=200  maxRecoveryCommitlogFiles=30
-    flushIntervalConsumeQueue=1000  deleteCommitLogFilesInterval=100
-    deleteConsumeQueueFilesInterval=100  destroyMapedFileIntervalForcibly=120000
-    redeleteHangedFileInterval=120000  deleteFileBatchMax=10  putMsgIndexHightWater=600000
-    maxFilterMessageSize=16000  flushCommitLogLeastPages=4  commitCommitLogLeastPages=4
-    flushLeastPagesWhenWarmMapedFile=4096  flushConsumeQueueLeastPages=2
-    flushCommitLogThoroughInterval=10000  commitCommitLogThoroughInterval=200
-    flushConsumeQueueThoroughInterval=60000  maxTransferBytesOnMessageInMemory=262144
-    maxTransferCountOnMessageInMemory=32  maxTransferBytesOnMessageInDisk=65536
-    maxTransferCountOnMessageInDisk=8  accessMessageInMemoryMaxRatio=40  maxMsgsNumBatch=64
-    haListenPort  haSendHeartbeatInterval=5000  haHousekeepingInterval=20000
-    haTransferBatchSize=32768  haMaxGapNotInSync=268435456  putMessageTimeout=8000
-    slaveTimeout=3000  transientStorePoolSize=5  maxLmqConsumeQueueNum=20000
-    scheduleAsyncDeliverMaxPendingLimit=2000  scheduleAsyncDeliverMaxResendNum2Blocked=3
-    maxBatchDeleteFilesNum=50  dispatchCqThreads=10  dispatchCqCacheNum=4096  maxTopicLength=127
-    travelCqFileNumWhenGetMessage=1  correctLogicMinOffsetSleepInterval=1
-    correctLogicMinOffsetForceInterval=300000  commitLogSwapMapReserveFileNum=100
-    logicQueueSwapMapReserveFileNum=20  maxAsyncPutMessageRequests=5000
-    pullBatchMaxMessageCount=160  totalReplicas=1  inSyncReplicas=1  minInSyncReplicas=1
-    replicasPerDiskPartition=1  maxConsumeQueueScan=20000  sampleCountThreshold=5000
-    timerColdDataCheckIntervalMs=60000  sampleSteps=32  accessMessageInMemoryHotRatio=26
-    batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32  rocksdbFlushWalFrequency=1024
-    spinLockCollisionRetreatOptimalDegree=1000
+    deleteCommitLogFilesInterval=100  deleteConsumeQueueFilesInterval=100
+    destroyMapedFileIntervalForcibly=120000  redeleteHangedFileInterval=120000
+    deleteFileBatchMax=10  putMsgIndexHightWater=600000  flushCommitLogLeastPages=4
+    commitCommitLogLeastPages=4  flushLeastPagesWhenWarmMapedFile=4096
+    flushConsumeQueueLeastPages=2  flushCommitLogThoroughInterval=10000
+    commitCommitLogThoroughInterval=200  maxMsgsNumBatch=64  haListenPort
+    haSendHeartbeatInterval=5000  haHousekeepingInterval=20000  haTransferBatchSize=32768
+    haMaxGapNotInSync=268435456  putMessageTimeout=8000  slaveTimeout=3000  transientStorePoolSize=5
+    maxLmqConsumeQueueNum=20000  scheduleAsyncDeliverMaxPendingLimit=2000
+    scheduleAsyncDeliverMaxResendNum2Blocked=3  maxBatchDeleteFilesNum=50  dispatchCqThreads=10
+    dispatchCqCacheNum=4096  maxTopicLength=127  travelCqFileNumWhenGetMessage=1
+    correctLogicMinOffsetSleepInterval=1  correctLogicMinOffsetForceInterval=300000
+    commitLogSwapMapReserveFileNum=100  logicQueueSwapMapReserveFileNum=20
+    maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1  inSyncReplicas=1
+    minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
+    sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
+    accessMessageInMemoryHotRatio=26  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
+    rocksdbFlushWalFrequency=1024  spinLockCollisionRetreatOptimalDegree=1000
     """,
     ),
     (
