@@ -85,7 +85,7 @@ class Delays:
             body = DelayOffsets(self.offsets, self._version)
             json_file.save(self._path, body.encode(standard=True))
 
-    def level(self, text: bytes | None) -> int:
+    def level(self, text: str | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more."""
         if not text or not text.isdigit():
             return 0
@@ -146,7 +146,7 @@ class Delays:
         self._mark((name, number))
 
 
-def delayed(raw: bytes, topic: str, queue_id: int) -> bytes:
+def delayed(text: str, topic: str, queue_id: int) -> str:
     """The properties of a message that is to wait, with the place where it goes afterwards."""
-    joined = raw if not raw or raw[-1:] == b"\x02" else raw + b"\x02"
-    return joined + properties.encode({"REAL_TOPIC": topic, "REAL_QID": str(queue_id)})
+    joined = text if not text or text[-1] == "\x02" else text + "\x02"
+    return f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"

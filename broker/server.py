@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
@@ -51,9 +50,9 @@ class Broker:
         self.now_ms = now_ms
         self.started_ms = 0
         self.port = 0
-        self.fast_port: int | None = None
+        self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
-        self.root = Path(config.store_path_root_dir).expanduser()
+        self.root = config.store_dir
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
@@ -88,8 +87,8 @@ class Broker:
         closers.append(self.server.stop)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
-        if config.listen_port > VIP_PORT_DISTANCE:
-            self.fast_port = await self._listen(config.listen_port - VIP_PORT_DISTANCE, fast_rows)
+        fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
+        self.fast_port = await self._listen(fast_port, fast_rows)
         store_host = host_bytes((config.broker_ip1, self.port))
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
         self.store.open()

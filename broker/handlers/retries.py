@@ -100,10 +100,10 @@ class RetryHandlers:
         if level > 0:
             pairs[properties.DELAY] = str(level)
         queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
-        raw = properties.encode(pairs)
+        text = properties.encode(pairs).decode()
         name = target.name
         if level > 0:
-            raw = delayed(raw, name, queue_id)
+            text = delayed(text, name, queue_id)
             name, queue_id = SCHEDULE_TOPIC, level - 1
         try:
             self.store.put(
@@ -114,7 +114,7 @@ class RetryHandlers:
                 message.born_ms,
                 message.born_host,
                 message.body,
-                raw,
+                text.encode(),
                 tag_hash(tags),
                 message.reconsume_times + 1,
             )

@@ -32,7 +32,6 @@ from ..holds import Holds
 from ..syncer import Syncer
 from ..topics import Target, Topics
 
-PAIR_END = 2  # the byte between two properties
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 
@@ -70,7 +69,7 @@ class SendHandlers:
                 "TRACE_ON": "true",
                 "CLUSTER": config.broker_cluster_name,
             }
-        )
+        ).decode()
         self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": "true"}
 
     def rows(self) -> list[Row]:
@@ -91,27 +90,28 @@ class SendHandlers:
             except Refusal as refusal:
                 refusal.fields = self._error_fields
                 raise
-        raw = (header.properties or "").encode()
+        # Looked at as text: finding a word in a str costs a fifth of finding it in bytes.
+        text = header.properties or ""
         if header.batch:
-            return self._on_batch(header, command, connection, target, queue_id, raw)
+            return self._on_batch(header, command, connection, target, queue_id, text)
         body = command.body
         if body is None:
             raise self._refused("the message body is empty; send at least one byte")
         # POP_CK would let a client pass a message off as one that it popped.
-        if b"POP_CK\x01" in raw:
-            raw = _without(raw, b"POP_CK")
-        if raw[-1:] != b"\x02" and raw:
-            raw += b"\x02"
-        unique = _value(raw, b"UNIQ_KEY\x01")
+        if "POP_CK\x01" in text:
+            text = _without(text, "POP_CK")
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        unique = _value(text, "UNIQ_KEY\x01")
         if unique is None:
-            unique = self.ids.next().encode()
-            raw += b"UNIQ_KEY\x01%b\x02" % unique
-        tags = _value(raw, b"TAGS\x01")
+            unique = self.ids.next()
+            text += f"UNIQ_KEY\x01{unique}\x02"
+        tags = _value(text, "TAGS\x01")
         topic, stored_queue_id = target.name, queue_id
-        if b"DELAY\x01" in raw:
-            level = self.delays.level(_value(raw, b"DELAY\x01"))
+        if "DELAY\x01" in text:
+            level = self.delays.level(_value(text, "DELAY\x01"))
             if level > 0:
-                raw = delayed(raw, topic, queue_id)
+                text = delayed(text, topic, queue_id)
                 topic, stored_queue_id = SCHEDULE_TOPIC, level - 1
         try:
             log_offset, queue_offset, end = self._put(
@@ -122,7 +122,7 @@ class SendHandlers:
                 header.born_ms,
                 connection.host,
                 body,
-                raw + self._suffix,
+                (text + self._suffix).encode(),
                 tag_hash(tags),
                 header.reconsume_times or 0,
             )
@@ -134,9 +134,15 @@ class SendHandlers:
         if stored_queue_id == queue_id and target.keys[queue_id] in self._parked:
             self.holds.mark(target.keys[queue_id])
         reply = send_answer(
-            command, queue_id, unique, self._host_hex, log_offset, self._region, queue_offset
+            command,
+            queue_id,
+            unique.encode(),
+            self._host_hex,
+            log_offset,
+            self._region,
+            queue_offset,
         )
-        if self.syncer is not None and b"WAIT\x01false" not in raw:
+        if self.syncer is not None and "WAIT\x01false" not in text:
             self._after_sync(end, connection, command, reply)
             return None
         return reply
@@ -148,7 +154,7 @@ class SendHandlers:
         connection: Connection,
         target: Target,
         queue_id: int,
-        raw: bytes,
+        text: str,
     ) -> Reply | bytes | None:
         """One request with many messages: stored as neighbours, all of them or none."""
         if len(header.topic) > TOPIC_CHARS_MAX:
@@ -167,7 +173,7 @@ class SendHandlers:
                 header.born_ms,
                 connection.host,
                 command.body,
-                self._suffix,
+                self._suffix.encode(),
                 header.reconsume_times or 0,
             )
         except Malformed as wrong:
@@ -184,13 +190,13 @@ class SendHandlers:
         reply = send_answer(
             command,
             queue_id,
-            _value(raw, b"UNIQ_KEY\x01") or b"",
+            (_value(text, "UNIQ_KEY\x01") or "").encode(),
             b"%b,%b" % (ids, host) if ids else host,
             offsets[-1],
             self._region,
             first,
         )
-        if self.syncer is not None and b"WAIT\x01false" not in raw:
+        if self.syncer is not None and "WAIT\x01false" not in text:
             self._after_sync(end, connection, command, reply)
             return None
         return reply
@@ -220,7 +226,7 @@ class SendHandlers:
                 f"queues, so 0 to {target.queues - 1} are there; refresh the route",
             )
         if queue_id < 0:
-            queue_id = random.randrange(max(1, target.config.write_queues))  # noqa: S311
+            queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
         if topic.startswith(RETRY_PREFIX):
             return self._retry_target(header, command, target, queue_id)
         return target, queue_id
@@ -275,18 +281,18 @@ def _fields_of(frame: bytes) -> dict[str, str]:
     return answer.fields()
 
 
-def _value(raw: bytes, name: bytes) -> bytes | None:
-    """The value of a property in its stored form; `name` ends with the name separator."""
-    at = raw.find(name)
+def _value(text: str, name: str) -> str | None:
+    """The value of a property in a properties text; `name` ends with the name separator."""
+    at = text.find(name)
     if at < 0:
         return None
-    if at and raw[at - 1] != PAIR_END:
-        return properties.find(raw, name[:-1])
+    if at and text[at - 1] != "\x02":
+        return properties.decode(text).get(name[:-1])
     start = at + len(name)
-    return raw[start : raw.find(b"\x02", start)] or None
+    return text[start : text.find("\x02", start)] or None
 
 
-def _without(raw: bytes, name: bytes) -> bytes:
-    start = name + b"\x01"
-    pairs = [pair for pair in raw.split(b"\x02") if pair and not pair.startswith(start)]
-    return b"".join(pair + b"\x02" for pair in pairs)
+def _without(text: str, name: str) -> str:
+    start = name + "\x01"
+    pairs = [pair for pair in text.split("\x02") if pair and not pair.startswith(start)]
+    return "".join(pair + "\x02" for pair in pairs)

@@ -1,0 +1,147 @@
+"""A running broker on a free port, without a name server, and a client that speaks plain frames."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes, properties
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from aerobee.protocol.bodies.subscription import subscription
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.protocol.record import Record, decode_all
+
+Config = Callable[..., BrokerConfig]
+
+
+class Caller:
+    """One connection to the broker and the requests that tests need."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.address = f"127.0.0.1:{broker.port}"
+        self.peers = Peers(upgrade=False)
+
+    async def ask(self, code: int, header: object = None, body: bytes = b"") -> Command:
+        return await self.peers.request(self.address, code, header, body, 20)  # type: ignore[arg-type]
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes = b"body",
+        *,
+        queue_id: int = 0,
+        code: int = codes.SEND_MESSAGE_V2,
+        default_topic: str = "TBW102",
+        batch: bool = False,
+        reconsume_times: int = 0,
+        max_reconsume_times: int | None = None,
+        **pairs: str,
+    ) -> Command:
+        header = SendMessage(
+            "pg", topic, default_topic, 4, queue_id, 0, 1_700_000_000_000, 7,
+            properties.encode(pairs).decode(), reconsume_times,
+            max_reconsume_times=max_reconsume_times, batch=batch,
+        )  # fmt: skip
+        return await self.ask(code, header, body)
+
+    async def pull(
+        self,
+        topic: str,
+        offset: int = 0,
+        *,
+        queue_id: int = 0,
+        expression: str | None = "*",
+        suspend_ms: int = 0,
+        max_messages: int = 32,
+        group: str = "cg",
+        sys_flag: int = 0,
+        commit_offset: int = 0,
+        code: int = codes.PULL_MESSAGE,
+        sub_version: int = 0,
+    ) -> Command:
+        flags = sys_flag | (SUBSCRIPTION if expression is not None else 0)
+        flags |= SUSPEND if suspend_ms else 0
+        header = PullMessage(
+            group, topic, queue_id, offset, max_messages, flags, commit_offset, suspend_ms,
+            sub_version, expression,
+        )  # fmt: skip
+        return await self.ask(code, header)
+
+    async def heartbeat(
+        self,
+        client_id: str = "c1",
+        group: str | None = "cg",
+        topics: dict[str, str] | None = None,
+        *,
+        producer: str | None = None,
+        version: int = 1,
+        model: str = "CLUSTERING",
+    ) -> Command:
+        consumers = []
+        if group is not None:
+            wanted = [subscription(t, e, version=version) for t, e in (topics or {}).items()]
+            consumers = [
+                ConsumerData(
+                    group, "CONSUME_PASSIVELY", model, "CONSUME_FROM_FIRST_OFFSET", wanted
+                )
+            ]
+        producers = [ProducerData(producer)] if producer else []
+        return await self.ask(
+            codes.HEART_BEAT, None, HeartbeatData(client_id, producers, consumers).encode()
+        )
+
+
+def records(answer: Command) -> list[Record]:
+    """The records in a pull's answer."""
+    return decode_all(answer.body or b"")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Makes a config for this test's own folder; keywords replace defaults."""
+
+    def make(**wanted: object) -> BrokerConfig:
+        base = {
+            "broker_name": "broker-a",
+            "broker_ip1": "127.0.0.1",
+            "listen_port": 0,
+            "store_path_root_dir": str(tmp_path / "store"),
+            "mapped_file_size_commit_log": 1 << 20,
+            "max_hash_slot_num": 1_000,
+            "max_index_num": 4_000,
+        }
+        return BrokerConfig(**(base | wanted))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Callable[[BrokerConfig], "object"]]:
+    """Starts brokers and stops them afterwards: `broker = await start(config())`."""
+    running: list[Broker] = []
+
+    async def make(config: BrokerConfig) -> Broker:
+        broker = Broker(config)
+        await broker.start()
+        running.append(broker)
+        return broker
+
+    yield make
+    for broker in running:
+        await broker.stop()
+
+
+@pytest.fixture
+async def broker(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
+    return await start(config())
+
+
+@pytest.fixture
+async def caller(broker: Broker) -> AsyncIterator[Caller]:
+    caller = Caller(broker)
+    yield caller
+    await caller.peers.close()

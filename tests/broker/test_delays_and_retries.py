@@ -1,0 +1,187 @@
+"""Messages that come later: delay levels, send-backs, dead letters, over a restart."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delays import parse_levels
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.headers.send import ConsumerSendMsgBack
+from aerobee.protocol.record import Record
+
+from .conftest import Caller, Config, records
+
+
+class Clock:
+    """Time that moves only when the test says so."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def run(clock: Clock):  # type: ignore[no-untyped-def]
+    """Starts brokers on the test's clock."""
+    running: list[tuple[Broker, Caller]] = []
+
+    async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
+        broker = Broker(config, now_ms=clock)
+        await broker.start()
+        running.append((broker, Caller(broker)))
+        return running[-1]
+
+    yield make
+    for broker, caller in running:
+        await caller.peers.close()
+        await broker.stop()
+
+
+def deliver(broker: Broker) -> None:
+    broker.delays.deliver(broker.now_ms())
+
+
+async def bodies(caller: Caller, topic: str = "T", offset: int = 0) -> list[bytes]:
+    return [record.body for record in records(await caller.pull(topic, offset))]
+
+
+async def test_a_delayed_message_comes_when_its_level_says(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    answer = await caller.send("T", b"late", DELAY="2", TAGS="x")
+    assert (answer.code, answer.fields()["queueId"]) == (0, "0")
+    assert await bodies(caller) == []
+    clock.ms += 4_999
+    deliver(broker)
+    assert await bodies(caller) == []
+    clock.ms += 1
+    deliver(broker)
+    (record,) = records(await caller.pull("T", expression="x"))
+    assert (record.body, record.queue_id, record.store_ms) == (b"late", 0, clock.ms)
+    deliver(broker)
+    assert len(await bodies(caller)) == 1
+
+
+async def test_levels_keep_their_own_order_and_a_level_too_high_is_the_last(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(message_delay_level="1s 5s"))
+    await caller.send("T", b"last", DELAY="99")
+    await caller.send("T", b"first", DELAY="1")
+    await caller.send("T", b"now", DELAY="0")
+    assert await bodies(caller) == [b"now"]
+    clock.ms += 1_000
+    deliver(broker)
+    clock.ms += 4_000
+    deliver(broker)
+    assert await bodies(caller) == [b"now", b"first", b"last"]
+
+
+async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"late", DELAY="1")
+    clock.ms -= 3_600_000
+    deliver(broker)
+    clock.ms += 1_000
+    deliver(broker)
+    assert await bodies(caller) == []
+    clock.ms += 3_600_000
+    deliver(broker)
+    assert await bodies(caller) == [b"late"]
+
+
+async def test_what_waits_survives_a_restart_and_comes_once(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"one", DELAY="1")
+    clock.ms += 1_000
+    deliver(broker)
+    await caller.send("T", b"two", DELAY="1")
+    await caller.peers.close()
+    await broker.stop()
+    clock.ms += 1_000
+    broker, caller = await run(config())
+    deliver(broker)
+    assert await bodies(caller) == [b"one", b"two"]
+
+
+async def test_a_delivered_message_wakes_its_reader(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"now")
+    waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
+    await caller.send("T", b"late", DELAY="1")
+    clock.ms += 1_000
+    deliver(broker)
+    assert [record.body for record in records(await waiting)] == [b"late"]
+
+
+async def send_back(caller: Caller, record: Record, level: int = 0, most: int | None = None) -> int:
+    header = ConsumerSendMsgBack(
+        record.log_offset, "cg", level, "ID", record.topic, max_reconsume_times=most
+    )
+    return (await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)).code
+
+
+async def test_a_message_sent_back_comes_again_each_time_later(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"hard", TAGS="x", KEYS="k")
+    (record,) = records(await caller.pull("T"))
+    first_id = record.offset_id
+    for times, wait_s in ((1, 10), (2, 30), (3, 60)):
+        assert await send_back(caller, record) == 0
+        clock.ms += wait_s * 1_000 - 1
+        deliver(broker)
+        assert len(await bodies(caller, "%RETRY%cg")) == times - 1
+        clock.ms += 1
+        deliver(broker)
+        record = records(await caller.pull("%RETRY%cg"))[-1]
+        assert (record.body, record.reconsume_times) == (b"hard", times)
+        assert record.properties["RETRY_TOPIC"] == "T"
+        assert record.properties["ORIGIN_MESSAGE_ID"] == first_id
+        assert (record.properties["TAGS"], record.properties["KEYS"]) == ("x", "k")
+
+
+async def test_a_message_that_failed_too_often_is_a_dead_letter(
+    run: Callable, config: Config
+) -> None:
+    _broker, caller = await run(config())
+    await caller.send("T", b"hopeless")
+    (record,) = records(await caller.pull("T"))
+    assert await send_back(caller, record, most=0) == 0
+    (dead,) = records(await caller.pull("%DLQ%cg"))
+    assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"hopeless", "T")
+    assert await send_back(caller, record, level=-1) == 0
+    assert len(await bodies(caller, "%DLQ%cg")) == 2
+
+
+async def test_a_message_that_is_not_there_can_not_come_back(
+    run: Callable, config: Config
+) -> None:
+    _broker, caller = await run(config())
+    header = ConsumerSendMsgBack(123_456, "cg", 0)
+    answer = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)
+    assert (answer.code, answer.remark) == (1, "look message by offset failed, 123456")
+
+
+def test_levels_are_read_from_their_text() -> None:
+    assert parse_levels("1s 2m 3h 1d") == [1_000, 120_000, 10_800_000, 86_400_000]
+    for bad in ("", "5", "s", "1s 2x"):
+        with pytest.raises(ValueError, match="messageDelayLevel"):
+            parse_levels(bad)

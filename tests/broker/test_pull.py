@@ -1,0 +1,193 @@
+"""PULL over a socket: what is found, which code says what, who waits and who is woken."""
+
+import asyncio
+
+import pytest
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
+
+from .conftest import Caller, Config, records
+
+
+async def filled(caller: Caller, count: int = 5) -> None:
+    for number in range(count):
+        await caller.send("T", b"%d" % number, TAGS="even" if number % 2 == 0 else "odd")
+
+
+async def parked(broker: Broker, count: int) -> None:
+    """Returns once this many pulls wait in the broker."""
+    async with asyncio.timeout(10):
+        while broker.holds.count < count:
+            await asyncio.sleep(0)
+
+
+async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None:
+    await filled(caller)
+    answer = await caller.pull("T", 1, max_messages=3)
+    header = answer.header(PullMessageAnswer)
+    assert (answer.code, answer.remark) == (0, "FOUND")
+    assert [record.body for record in records(answer)] == [b"1", b"2", b"3"]
+    assert (header.next_offset, header.min_offset, header.max_offset) == (4, 0, 5)
+
+
+async def test_a_lite_pull_is_the_same_pull(caller: Caller) -> None:
+    await filled(caller, 1)
+    answer = await caller.pull("T", code=codes.LITE_PULL_MESSAGE)
+    assert [record.body for record in records(answer)] == [b"0"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "bodies"),
+    [
+        ("*", [b"0", b"1", b"2", b"3", b"4"]),
+        ("odd", [b"1", b"3"]),
+        (" odd || even ", [b"0", b"1", b"2", b"3", b"4"]),
+        ("even||none", [b"0", b"2", b"4"]),
+    ],
+)
+async def test_tags_are_filtered(caller: Caller, expression: str, bodies: list[bytes]) -> None:
+    await filled(caller)
+    answer = await caller.pull("T", expression=expression)
+    assert [record.body for record in records(answer)] == bodies
+    assert answer.header(PullMessageAnswer).next_offset >= int(bodies[-1]) + 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "remark", "following"),
+    [
+        (3, codes.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3),
+        (4, codes.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", 3),
+        (-1, codes.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
+    ],
+)
+async def test_an_offset_without_a_message_has_its_own_code(
+    caller: Caller, offset: int, code: int, remark: str, following: int
+) -> None:
+    await filled(caller, 3)
+    answer = await caller.pull("T", offset)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert answer.header(PullMessageAnswer).next_offset == following
+
+
+async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
+    await filled(caller, 1)
+    at_start = await caller.pull("T", 0, queue_id=3)
+    beyond = await caller.pull("T", 5, queue_id=3)
+    assert (at_start.code, beyond.code) == (codes.PULL_NOT_FOUND, codes.PULL_OFFSET_MOVED)
+    assert beyond.header(PullMessageAnswer).next_offset == 0
+
+
+async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
+    await filled(caller, 3)
+    answer = await caller.pull("T", 0, expression="none")
+    assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+    assert answer.header(PullMessageAnswer).next_offset == 3
+
+
+async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller: Caller) -> None:
+    await filled(caller, 1)
+    waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
+    await parked(broker, 1)
+    await caller.send("T", b"news", queue_id=1)
+    assert not waiting.done()
+    await caller.send("T", b"news")
+    assert [record.body for record in records(await waiting)] == [b"news"]
+
+
+async def test_a_waiting_pull_is_not_woken_by_other_tags(broker: Broker, caller: Caller) -> None:
+    await caller.send("T", TAGS="a")
+    waiting = asyncio.ensure_future(caller.pull("T", 1, expression="b", suspend_ms=15_000))
+    await parked(broker, 1)
+    for _ in range(3):
+        await caller.send("T", TAGS="a")
+    assert not waiting.done()
+    await caller.send("T", b"mine", TAGS="b")
+    answer = await waiting
+    assert [record.body for record in records(answer)] == [b"mine"]
+    assert answer.header(PullMessageAnswer).next_offset == 5
+
+
+async def test_a_pull_that_waited_in_vain_is_answered_when_its_time_is_up(caller: Caller) -> None:
+    await filled(caller, 1)
+    answer = await caller.pull("T", 1, suspend_ms=1)
+    assert answer.code == codes.PULL_NOT_FOUND
+    assert answer.header(PullMessageAnswer).next_offset == 1
+
+
+async def test_many_wait_on_one_queue_and_all_are_answered(
+    broker: Broker, caller: Caller
+) -> None:
+    await filled(caller, 1)
+    waiting = [
+        asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000, group=f"g{n}"))
+        for n in range(50)
+    ]
+    await parked(broker, 50)
+    await caller.send("T", b"all")
+    answers = await asyncio.gather(*waiting)
+    assert [records(answer)[0].body for answer in answers] == [b"all"] * 50
+
+
+async def test_a_pull_may_carry_an_offset_to_commit(broker: Broker, caller: Caller) -> None:
+    await filled(caller, 3)
+    await caller.pull("T", 3, sys_flag=COMMIT_OFFSET, commit_offset=2)
+    assert broker.offsets.get("T", "cg", 0) == 2
+    assert broker.offsets.pull_offset("T", "cg", 0) == 3
+
+
+async def test_the_registered_subscription_rules_when_the_pull_names_none(caller: Caller) -> None:
+    await filled(caller)
+    unknown = await caller.pull("T", expression=None)
+    assert (unknown.code, unknown.remark) == (
+        codes.SUBSCRIPTION_NOT_EXIST,
+        "the consumer's group info not exist; send a heartbeat",
+    )
+    await caller.heartbeat(topics={"T": "odd"}, version=5)
+    answer = await caller.pull("T", expression=None, sub_version=5)
+    assert [record.body for record in records(answer)] == [b"1", b"3"]
+    newer = await caller.pull("T", expression=None, sub_version=6)
+    assert newer.code == codes.SUBSCRIPTION_NOT_LATEST
+    await caller.send("U")
+    other = await caller.pull("U", expression=None)
+    assert other.code == codes.SUBSCRIPTION_NOT_EXIST
+
+
+async def test_what_may_not_be_pulled_is_refused(broker: Broker, caller: Caller) -> None:
+    await filled(caller, 1)
+    assert (await caller.pull("nope")).code == codes.TOPIC_NOT_EXIST
+    assert (await caller.pull("T", queue_id=4)).code == codes.INVALID_PARAMETER
+    assert (await caller.pull("T", expression=" || ")).code == codes.SUBSCRIPTION_PARSE_FAILED
+    assert (await caller.pull("T", group="a/b")).code == codes.INVALID_PARAMETER
+    assert (await caller.pull("T", group="g" * 121)).code == codes.INVALID_PARAMETER
+    broker.groups.put(SubscriptionGroupConfig("off", consume_enable=False))
+    off = await caller.pull("T", group="off")
+    assert (off.code, off.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "2")
+    topic = broker.topics.get("T")
+    assert topic is not None
+    topic.perm = 2
+    closed = await caller.pull("T")
+    assert (closed.code, closed.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "3")
+
+
+async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignore[no-untyped-def]
+    start, config: Config
+) -> None:
+    broker = await start(config(auto_create_subscription_group=False))
+    caller = Caller(broker)
+    await caller.send("T")
+    answer = await caller.pull("T", group="unknown")
+    assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "unknown" in (answer.remark or "")
+    await caller.peers.close()
+
+
+async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config())
+    caller = Caller(broker)
+    await caller.send("T")
+    caller.address = f"127.0.0.1:{broker.fast_port}"
+    assert (await caller.send("T")).code == 0
+    assert (await caller.pull("T")).code == codes.REQUEST_CODE_NOT_SUPPORTED
+    await caller.peers.close()

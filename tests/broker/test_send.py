@@ -1,0 +1,195 @@
+"""SEND in all its forms, over a socket: what is stored, what is answered, what is refused."""
+
+import pytest
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes, properties
+from aerobee.protocol.batch import Entry, encode_batch
+from aerobee.protocol.headers.send import SendMessageAnswer, SendMessageV1
+from aerobee.protocol.message_id import parse_offset_message_id
+
+from .conftest import Caller, Config, records
+
+
+async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller) -> None:
+    answer = await caller.send("T", b"hello", queue_id=2, TAGS="paid", KEYS="k1 k2", UNIQ_KEY="U1")
+    header = answer.header(SendMessageAnswer)
+    assert (answer.code, header.queue_id, header.queue_offset) == (0, 2, 0)
+    assert (header.transaction_id, header.region, header.trace_on) == ("U1", "DefaultRegion", True)
+    (record,) = records(await caller.pull("T", queue_id=2))
+    assert (record.body, record.topic, record.queue_id, record.flag) == (b"hello", "T", 2, 7)
+    assert (record.born_ms, record.is_body_intact) == (1_700_000_000_000, True)
+    assert record.properties == {
+        "TAGS": "paid",
+        "KEYS": "k1 k2",
+        "UNIQ_KEY": "U1",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "DefaultCluster",
+    }
+    assert parse_offset_message_id(header.msg_id) == (record.store_host, record.log_offset)
+    assert record.store_host == b"\x7f\0\0\1" + broker.port.to_bytes(4, "big")
+
+
+async def test_the_old_long_header_sends_too(caller: Caller) -> None:
+    header = SendMessageV1("pg", "T", "TBW102", 4, 0, 0, 5, 0, "TAGS\x01a\x02")
+    answer = await caller.ask(codes.SEND_MESSAGE, header, b"old")
+    assert answer.code == 0
+    (record,) = records(await caller.pull("T"))
+    assert (record.body, record.properties["TAGS"]) == (b"old", "a")
+
+
+async def test_queue_offsets_count_up_in_each_queue(caller: Caller) -> None:
+    offsets = []
+    for number in range(6):
+        answer = await caller.send("T", b"%d" % number, queue_id=number % 2)
+        offsets.append(answer.header(SendMessageAnswer).queue_offset)
+    assert offsets == [0, 0, 1, 1, 2, 2]
+
+
+async def test_a_missing_unique_key_is_made(caller: Caller) -> None:
+    answer = await caller.send("T")
+    made = answer.header(SendMessageAnswer).transaction_id
+    (record,) = records(await caller.pull("T"))
+    assert made == record.properties["UNIQ_KEY"]
+    assert len(made or "") == 32
+
+
+async def test_a_queue_id_below_zero_lets_the_broker_choose(caller: Caller) -> None:
+    answer = await caller.send("T", queue_id=-1)
+    assert 0 <= answer.header(SendMessageAnswer).queue_id < 4
+
+
+async def test_a_pop_mark_does_not_get_into_the_store(caller: Caller) -> None:
+    await caller.send("T", A="1", POP_CK="forged", TAGS="x")
+    (record,) = records(await caller.pull("T"))
+    assert "POP_CK" not in record.properties
+    assert (record.properties["A"], record.properties["TAGS"]) == ("1", "x")
+
+
+async def test_properties_without_a_last_separator_and_look_alikes(caller: Caller) -> None:
+    header = SendMessageV1(
+        "pg", "T", "TBW102", 4, 0, 0, 5, 0, "MY_UNIQ_KEY\x01no\x02XTAGS\x01no\x02UNIQ_KEY\x01yes"
+    )
+    answer = await caller.ask(codes.SEND_MESSAGE, header, b"x")
+    assert answer.header(SendMessageAnswer).transaction_id == "yes"
+    (record,) = records(await caller.pull("T"))
+    assert record.properties["UNIQ_KEY"] == "yes"
+    assert record.properties["CLUSTER"] == "DefaultCluster"
+    assert records(await caller.pull("T", expression="no")) == []
+
+
+async def test_an_unknown_topic_is_made_with_the_clients_queues(
+    broker: Broker, caller: Caller
+) -> None:
+    assert (await caller.send("fresh")).code == 0
+    topic = broker.topics.get("fresh")
+    assert topic is not None
+    assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
+
+
+async def test_without_auto_creation_an_unknown_topic_is_refused(  # type: ignore[no-untyped-def]
+    start, config: Config
+) -> None:
+    broker = await start(config(auto_create_topic_enable=False))
+    caller = Caller(broker)
+    answer = await caller.send("fresh")
+    assert answer.code == codes.TOPIC_NOT_EXIST
+    assert "topic[fresh] not exist, apply first please!" in (answer.remark or "")
+    assert answer.fields() == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    assert broker.topics.get("fresh") is None
+    await caller.peers.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "word"),
+    [
+        ("a/b", codes.INVALID_PARAMETER, "illegal"),
+        ("../up", codes.INVALID_PARAMETER, "illegal"),
+        ("", codes.INVALID_PARAMETER, "blank"),
+        ("x" * 128, codes.INVALID_PARAMETER, "127"),
+        ("SCHEDULE_TOPIC_XXXX", codes.NO_PERMISSION, "forbidden"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", codes.NO_PERMISSION, "forbidden"),
+    ],
+)
+async def test_a_topic_that_may_not_be_is_refused(
+    broker: Broker, caller: Caller, topic: str, code: int, word: str
+) -> None:
+    answer = await caller.send(topic)
+    assert answer.code == code
+    assert word in (answer.remark or "")
+    assert topic in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC") or not broker.topics.get(
+        topic
+    )
+
+
+async def test_a_queue_that_is_not_there_is_refused(caller: Caller) -> None:
+    await caller.send("T")
+    answer = await caller.send("T", queue_id=4)
+    assert answer.code == codes.INVALID_PARAMETER
+    assert "queueId[4]" in (answer.remark or "")
+
+
+async def test_bodies_over_the_limit_and_empty_ones_are_refused(caller: Caller) -> None:
+    most = 4 << 20
+    assert (await caller.send("T", b"x" * most)).code == 0
+    answer = await caller.send("T", b"x" * (most + 1))
+    assert answer.code == codes.MESSAGE_ILLEGAL
+    assert str(most) in (answer.remark or "")
+    empty = await caller.send("T", b"")
+    assert empty.code == codes.MESSAGE_ILLEGAL
+    assert "empty" in (empty.remark or "")
+    long = await caller.send("T", P="x" * 33_000)
+    assert long.code == codes.MESSAGE_ILLEGAL
+    assert (await caller.send("T")).header(SendMessageAnswer).queue_offset == 1
+
+
+def batch_of(count: int) -> bytes:
+    return encode_batch(
+        Entry(n, b"body-%d" % n, properties.encode({"TAGS": f"t{n}", "UNIQ_KEY": f"U{n}"}))
+        for n in range(count)
+    )
+
+
+async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
+    await caller.send("T", b"before")
+    answer = await caller.send(
+        "T", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True, UNIQ_KEY="U0,U1,U2"
+    )
+    header = answer.header(SendMessageAnswer)
+    assert (answer.code, header.queue_offset, header.transaction_id) == (0, 1, "U0,U1,U2")
+    found = records(await caller.pull("T", 1))
+    assert [record.body for record in found] == [b"body-0", b"body-1", b"body-2"]
+    assert [record.queue_offset for record in found] == [1, 2, 3]
+    assert [record.flag for record in found] == [0, 1, 2]
+    assert [record.properties["TAGS"] for record in found] == ["t0", "t1", "t2"]
+    assert all(record.properties["CLUSTER"] == "DefaultCluster" for record in found)
+    ids = [parse_offset_message_id(text)[1] for text in header.msg_id.split(",")]
+    assert ids == [record.log_offset for record in found]
+    assert [r.body for r in records(await caller.pull("T", expression="t1"))] == [b"body-1"]
+
+
+async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:
+    await caller.send("T", b"before")
+    answer = await caller.send("T", batch_of(3)[:-4], batch=True, code=codes.SEND_BATCH_MESSAGE)
+    assert answer.code == codes.MESSAGE_ILLEGAL
+    retry = await caller.send("%RETRY%cg", batch_of(2), batch=True, code=codes.SEND_BATCH_MESSAGE)
+    assert retry.code == codes.MESSAGE_ILLEGAL
+    assert len(records(await caller.pull("T"))) == 1
+
+
+async def test_a_message_tried_too_often_goes_to_the_dead_letters(
+    broker: Broker, caller: Caller
+) -> None:
+    assert (await caller.send("%RETRY%cg", b"fine", reconsume_times=3)).code == 0
+    answer = await caller.send(
+        "%RETRY%cg", b"dead", reconsume_times=4, max_reconsume_times=3
+    )
+    assert answer.code == 0
+    assert [r.body for r in records(await caller.pull("%RETRY%cg"))] == [b"fine"]
+    assert [r.body for r in records(await caller.pull("%DLQ%cg"))] == [b"dead"]
+
+
+async def test_a_missing_field_is_named(caller: Caller) -> None:
+    answer = await caller.ask(codes.SEND_MESSAGE_V2, {"a": "pg", "b": "T"}, b"x")
+    assert answer.code == codes.INVALID_PARAMETER
+    assert "`c`" in (answer.remark or "")
