@@ -50,6 +50,8 @@ class Clients:
     def __init__(self, on_members: Callable[[ConsumerGroup], None]) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
+        # What a connection belongs to, so that a lost one needs no search: names by kind.
+        self._groups_of: dict[Connection, tuple[set[str], set[str]]] = {}
         self._on_members = on_members
 
     # --- reading --------------------------------------------------------------------------------
@@ -94,10 +96,12 @@ class Clients:
     ) -> None:
         """Take a heartbeat. Groups that are not `allowed` are left out, as in RocketMQ."""
         member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
+        produces, _ = self._groups_of.setdefault(connection, (set(), set()))
         for producer in heartbeat.producer_data_set[:GROUPS_PER_CLIENT_MAX]:
             name = producer.group_name
             if name in self._producers or len(self._producers) < GROUPS_MAX:
                 self._producers.setdefault(name, {})[connection] = member
+                produces.add(name)
         for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
             name = consumer.group_name
             if name not in self._consumers and len(self._consumers) >= GROUPS_MAX:
@@ -116,9 +120,10 @@ class Clients:
 
     def lost(self, connection: Connection) -> None:
         """The connection closed: its client leaves every group."""
-        for name in [n for n, members in self._producers.items() if connection in members]:
+        produces, consumes = self._groups_of.pop(connection, ((), ()))
+        for name in list(produces):
             self._leave_producers(name, connection)
-        for name in [n for n, g in self._consumers.items() if connection in g.members]:
+        for name in list(consumes):
             self._leave_consumers(name, connection)
 
     def expire(self, before_ms: int) -> list[Connection]:
@@ -140,6 +145,7 @@ class Clients:
             group = self._consumers[consumer.group_name] = ConsumerGroup(consumer.group_name)
         changed = connection not in group.members
         group.members[connection] = member
+        self._groups_of[connection][1].add(group.name)
         group.last_ms = member.last_ms
         if not without_sub:
             group.consume_type = consumer.consume_type
@@ -151,6 +157,8 @@ class Clients:
 
     def _leave_producers(self, name: str, connection: Connection) -> None:
         members = self._producers.get(name)
+        if connection in self._groups_of:
+            self._groups_of[connection][0].discard(name)
         if members is not None:
             members.pop(connection, None)
             if not members:
@@ -160,6 +168,8 @@ class Clients:
         group = self._consumers.get(name)
         if group is None or group.members.pop(connection, None) is None:
             return
+        if connection in self._groups_of:
+            self._groups_of[connection][1].discard(name)
         if not group.members:
             del self._consumers[name]
         self._on_members(group)
