@@ -6,7 +6,7 @@ handler gives back; the connection adds opaque and codec and turns it into bytes
 """
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -26,6 +26,14 @@ LANGUAGE = "PYTHON"  # Java servers always say JAVA, so this also tells our clie
 
 Kind = TypeVar("Kind", bound=Header)
 NO_EXT = msgspec.Raw(b"null")
+
+
+def read_ext(fields: dict[str, Any] | None) -> msgspec.Raw:
+    """The `ext` of a command whose codec has read its custom header into a dict already.
+
+    The type says Raw, because msgspec fills only that in from a JSON header.
+    """
+    return NO_EXT if fields is None else cast(msgspec.Raw, fields)
 
 
 class Command(msgspec.Struct, gc=False):

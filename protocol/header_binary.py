@@ -7,7 +7,7 @@ hook made; the last one counts. Codes do not fit above 32,767.
 
 from struct import Struct, error
 
-from .command import Command
+from .command import Command, read_ext
 from .errors import Malformed
 
 FIXED = Struct(
@@ -65,7 +65,7 @@ def decode(header: bytes, body: bytes | None) -> Command:
     except (error, UnicodeDecodeError) as wrong:
         raise Malformed(f"the binary header is broken: {wrong}") from None
     name = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
-    return Command(code, ext, flag, opaque, version, name, remark, body, 1)
+    return Command(code, read_ext(ext), flag, opaque, version, name, remark, body, 1)
 
 
 def encode(

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from . import fastjson
-from .command import Command
+from .command import Command, read_ext
 from .errors import Malformed
-
 
 _decode = msgspec.json.Decoder(Command, strict=False).decode
 _encode = msgspec.json.Encoder().encode
@@ -64,7 +63,7 @@ def _decode_lenient(header: bytes, body: bytes | None) -> Command:
     remark = found.get("remark")
     return Command(
         _number(found, "code"),
-        ext,
+        read_ext(ext),
         _number(found, "flag"),
         _number(found, "opaque"),
         _number(found, "version"),

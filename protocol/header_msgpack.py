@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from .command import Command
+from .command import Command, read_ext
 from .errors import Malformed
 
 FIELDS = 7  # code, flag, opaque, version, language, fields, remark
@@ -30,7 +30,7 @@ def decode(header: bytes, body: bytes | None) -> Command:
         raise Malformed(f"the header fields are a {type(fields).__name__}, not a map")
     if remark is not None and not isinstance(remark, str):
         raise Malformed(f"the remark is a {type(remark).__name__}, not a text")
-    return Command(code, fields, flag, opaque, version, str(language), remark, body, 2)
+    return Command(code, read_ext(fields), flag, opaque, version, str(language), remark, body, 2)
 
 
 def encode(
