@@ -137,10 +137,11 @@ class HeldQueues:
                 continue
             except OffsetMoved as moved:
                 log.warning(
-                    "offset %d is not in %s; going on at %d",
-                    held.next_offset,
-                    name_of(held.queue),
+                    "going on at offset %d of %s instead of %d: it was out of range, or an "
+                    "administrator has reset it",
                     moved.offset,
+                    name_of(held.queue),
+                    held.next_offset,
                 )
                 self._begin_again(held.queue, moved.offset)
                 return

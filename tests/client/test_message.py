@@ -1,0 +1,75 @@
+"""Messages: what is sent for their fields, and what makes one illegal."""
+
+import pytest
+from aerobee.client.errors import IllegalMessageError
+from aerobee.client.message import Message, encode_properties
+from aerobee.protocol import properties as props
+
+
+def test_fields_and_properties_are_sent_under_rocketmqs_names() -> None:
+    message = Message(
+        "t",
+        b"x",
+        tags="paid",
+        keys=["o-1", "o-2"],
+        properties={"shop": "é"},
+        delay_level=3,
+        wait_store=False,
+    )
+    assert message.all_properties() == {
+        "shop": "é",
+        "KEYS": "o-1 o-2",
+        "TAGS": "paid",
+        "DELAY": "3",
+        "WAIT": "false",
+    }
+    assert Message("t", b"x").all_properties() == {}
+    assert Message("t", b"x", keys="one").all_properties() == {"KEYS": "one"}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message("", b"x"), "topic is blank"),
+        (Message("a b", b"x"), "illegal characters"),
+        (Message("t" * 128, b"x"), "the limit is 127"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "belongs to the broker"),
+        (Message("t", b""), "empty"),
+        (Message("t", b"x" * 11), "11 bytes, the limit is 10"),
+        (Message("t", "text"), "a str; give bytes"),  # type: ignore[arg-type]
+        (Message("t", b"x", delay_level=-1), "delay_level is -1"),
+    ],
+)
+def test_a_message_that_no_broker_takes_is_refused_with_the_reason(
+    message: Message, reason: str
+) -> None:
+    with pytest.raises(IllegalMessageError, match=reason):
+        message.check(body_bytes_max=10)
+
+
+@pytest.mark.parametrize("name", sorted(props.RESERVED))
+def test_reserved_names_are_refused(name: str) -> None:
+    with pytest.raises(IllegalMessageError, match="reserved"):
+        Message("t", b"x", properties={name: "v"}).all_properties()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("", "v"), ("n", ""), ("n", " "), ("n\x01", "v"), ("n", "v\x02"), ("n", 1)]
+)
+def test_properties_that_would_be_read_differently_are_refused(name: str, text: str) -> None:
+    with pytest.raises(IllegalMessageError, match="property"):
+        Message("t", b"x", properties={name: text}).all_properties()
+
+
+def test_a_separator_in_tags_or_keys_is_refused() -> None:
+    with pytest.raises(IllegalMessageError, match="TAGS"):
+        Message("t", b"x", tags="a\x02b").all_properties()
+    with pytest.raises(IllegalMessageError, match="KEYS"):
+        Message("t", b"x", keys=["a\x01b"]).all_properties()
+
+
+def test_properties_over_the_limit_are_refused_with_the_sizes() -> None:
+    room = props.PROPERTIES_BYTES_MAX - len("n\x01\x02")
+    assert len(encode_properties({"n": "v" * room})) == props.PROPERTIES_BYTES_MAX
+    with pytest.raises(IllegalMessageError, match="32768 bytes together, the limit is 32767"):
+        encode_properties({"n": "v" * (room + 1)})
