@@ -82,8 +82,11 @@ class Delays:
         if self._changed:
             self._changed = False
             self._version = self._version.following(self._now_ms())
-            body = DelayOffsets(self.offsets, self._version)
-            json_file.save(self._path, body.encode(standard=True))
+            json_file.save(self._path, self.to_body().encode(standard=True))
+
+    def to_body(self) -> DelayOffsets:
+        """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
+        return DelayOffsets(dict(self.offsets), self._version)
 
     def level(self, text: str | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more."""

@@ -1,0 +1,164 @@
+"""Requests about how far and how fast: 208, 303, 315, 317."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.stats import (
+    ConsumeStats,
+    ConsumeStatsList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+)
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers import groups as headers
+from ...protocol.headers.topics import QueryConsumeTimeSpan
+from ...store.store import MessageStore
+from ..clients import Clients
+from ..groups import Groups
+from ..offsets import Offsets
+from ..stats import Stats
+from ..topics import Topics
+
+
+class AdminStatsHandlers:
+    """Compares what is there with what was consumed. `broker_name` and `address` are this broker's,
+    as clients see it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        clients: Clients,
+        stats: Stats,
+        *,
+        broker_name: str,
+        address: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.topics = topics
+        self.groups = groups
+        self.offsets = offsets
+        self.clients = clients
+        self.stats = stats
+        self.broker_name = broker_name
+        self.address = address
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.GET_CONSUME_STATS, headers.ConsumeStats, self.on_consume_stats),
+            Row(codes.GET_BROKER_CONSUME_STATS, headers.BrokerConsumeStats, self.on_all),
+            Row(codes.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpan, self.on_time_span),
+            Row(codes.VIEW_BROKER_STATS_DATA, headers.StatsData, self.on_item),
+        ]
+
+    def on_consume_stats(
+        self, header: headers.ConsumeStats, command: Command, connection: Connection
+    ) -> Reply:
+        group = header.group
+        if header.topics:
+            names: Iterable[str] = filter(None, header.topics.split(";"))
+        else:
+            named = (header.topic or "").strip()
+            names = self._subscribed(group, [named] if named else self.offsets.topics_of(group))
+        found = ConsumeStats()
+        for name in dict.fromkeys(names):
+            config = self.topics.get(name)
+            if config is not None:
+                found.offset_table |= self._progress(name, group, config.read_queue_nums)
+                found.consume_tps += self.stats.get_tps(name, group)
+        return Reply(codes.SUCCESS, body=found.encode())
+
+    def on_all(
+        self, header: headers.BrokerConsumeStats, command: Command, connection: Connection
+    ) -> Reply:
+        found = ConsumeStatsList(broker_addr=self.address)
+        for group in self.groups.all():
+            each = []
+            for name in self._subscribed(group, self.offsets.topics_of(group)):
+                config = self.topics.get(name)
+                if config is None or (header.order and not config.order):
+                    continue
+                table = self._progress(name, group, config.write_queue_nums)
+                each.append(ConsumeStats(table, self.stats.get_tps(name, group)))
+                for one in table.values():
+                    found.total_diff += one.broker_offset - one.consumer_offset
+                    found.total_inflight_diff += one.pull_offset - one.consumer_offset
+            found.consume_stats_list.append({group: each})
+        return Reply(codes.SUCCESS, body=found.encode())
+
+    def on_time_span(
+        self, header: QueryConsumeTimeSpan, command: Command, connection: Connection
+    ) -> Reply:
+        config = self.topics.get(header.topic)
+        if config is None:
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        queues = range(config.write_queue_nums)
+        spans = [self._span(header.topic, header.group, queue_id) for queue_id in queues]
+        return Reply(codes.SUCCESS, body=QueryConsumeTimeSpanBody(spans).encode())
+
+    def on_item(self, header: headers.StatsData, command: Command, connection: Connection) -> Reply:
+        found = self.stats.item(header.name, header.key)
+        if found is None:
+            raise Refusal(codes.SYSTEM_ERROR, f"The stats <{header.name}> <{header.key}> not exist")
+        return Reply(codes.SUCCESS, body=found.encode())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _subscribed(self, group: str, names: list[str]) -> list[str]:
+        """The topics without those that the group, if it is online, does not subscribe to."""
+        live = self.clients.consumer_group(group)
+        if live is None or not live.subscriptions:
+            return names
+        return [name for name in names if name in live.subscriptions]
+
+    def _progress(self, topic: str, group: str, queues: int) -> dict[MessageQueue, OffsetWrapper]:
+        found = {}
+        for queue_id in range(queues):
+            consumed = max(0, self.offsets.get(topic, group, queue_id))
+            last_ms = 0
+            if consumed > 0:
+                last_ms = max(0, self.store.store_ms_at(topic, queue_id, consumed - 1))
+            found[MessageQueue(topic, self.broker_name, queue_id)] = OffsetWrapper(
+                max(0, self.store.max_offset(topic, queue_id)),
+                consumed,
+                max(consumed, self.offsets.pull_offset(topic, group, queue_id)),
+                last_ms,
+            )
+        return found
+
+    def _span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
+        store = self.store
+        most = store.max_offset(topic, queue_id)
+        consumed = self.offsets.get(topic, group, queue_id)
+        least_ms = store.earliest_store_ms(topic, queue_id)
+        most_ms = store.store_ms_at(topic, queue_id, most - 1) if most > 0 else -1
+        consumed_ms = least_ms
+        if consumed > 0:
+            consumed_ms = store.store_ms_at(topic, queue_id, consumed - 1)
+        delay_ms = 0
+        if consumed < most:
+            next_offset = max(consumed, store.min_offset(topic, queue_id))
+            delay_ms = self.now_ms() - store.store_ms_at(topic, queue_id, next_offset)
+        return QueueTimeSpan(
+            MessageQueue(topic, self.broker_name, queue_id),
+            least_ms,
+            most_ms,
+            consumed_ms,
+            delay_ms,
+            *map(_local_time, (least_ms, most_ms, consumed_ms)),
+        )
+
+
+def _local_time(at_ms: int) -> str:
+    """A time as Java's tools print it, in the server's time zone."""
+    moment = time.localtime(at_ms // 1000)
+    return time.strftime("%Y-%m-%d#%H:%M:%S", moment) + f":{at_ms % 1000:03d}"

@@ -1,0 +1,211 @@
+"""Requests that make, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
+
+Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a negative number of
+queues, a name that could leave the store's folder) is refused here, though Java would take it.
+"""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.request import body_of
+from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
+from ...protocol.bodies.topic import CreateTopicListRequestBody, TopicConfig, TopicList
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.topics import TopicName, UpdateTopic
+from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
+from ...store.store import MessageStore
+from ..attributes import MESSAGE_TYPE, MIXED, changed, parse_change
+from ..config import BrokerConfig
+from ..offsets import Offsets
+from ..stats import Stats
+from ..topics import Topics
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+PERM_MAX = 7
+TOPICS_PER_REQUEST_MAX = 10_000
+
+# Java's remark of an answer that nobody wrote one for: its tools don't mind, so neither do we.
+DONE = Reply(codes.SUCCESS, remark="not set any response code")
+
+
+def system_topics(config: BrokerConfig) -> frozenset[str]:
+    """The topics that belong to this broker itself: nobody may change or delete them."""
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    own = {
+        cluster,
+        broker,
+        f"{cluster}_REPLY_TOPIC",
+        f"rmq_sys_REVIVE_LOG_{cluster}",
+        f"rmq_sys_SYNC_BROKER_MEMBER_{broker}",
+        "rmq_sys_wheel_timer",
+    }
+    if config.trace_topic_enable:
+        own.add(config.msg_trace_topic_name)
+    return SYSTEM_TOPICS | own
+
+
+class AdminTopicHandlers:
+    """Looks after topics."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        offsets: Offsets,
+        stats: Stats,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.offsets = offsets
+        self.stats = stats
+        self._system = system_topics(config)
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic, self.on_update),
+            Row(codes.UPDATE_AND_CREATE_TOPIC_LIST, None, self.on_update_list),
+            Row(codes.GET_ALL_TOPIC_CONFIG, None, self.on_all),
+            Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats),
+            Row(codes.DELETE_TOPIC_IN_BROKER, TopicName, self.on_delete),
+            Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.on_system_list),
+            Row(codes.GET_TOPIC_CONFIG, TopicName, self.on_config, "ANY"),
+        ]
+
+    def on_update(self, header: UpdateTopic, command: Command, connection: Connection) -> Reply:
+        self._check_name(header.topic)
+        try:
+            change = parse_change(header.attributes)
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        config = TopicConfig(
+            header.topic,
+            header.read_queues,
+            header.write_queues,
+            header.perm,
+            header.filter_type,
+            header.sys_flag or 0,
+            header.order,
+            change,
+        )
+        self._put([self._checked(config)])
+        return DONE
+
+    def on_update_list(self, header: None, command: Command, connection: Connection) -> Reply:
+        wanted = body_of(command, CreateTopicListRequestBody).topic_config_list
+        if len(wanted) > TOPICS_PER_REQUEST_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"{len(wanted)} topics in one request, the limit is {TOPICS_PER_REQUEST_MAX}; "
+                "send several",
+            )
+        for config in wanted:
+            self._check_name(config.topic_name or "")
+        self._put([self._checked(config) for config in wanted])
+        return DONE
+
+    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
+        return Reply(codes.SUCCESS, {}, body=self.topics.to_body().encode())
+
+    def on_config(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+        config = self.topics.get(header.topic)
+        if config is None:
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+        return Reply(codes.SUCCESS, body=config.encode())
+
+    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+        name = header.topic
+        config = self.topics.get(name)
+        if config is None:
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        table = {}
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            least = max(0, self.store.min_offset(name, queue_id))
+            most = max(0, self.store.max_offset(name, queue_id))
+            last_ms = self.store.store_ms_at(name, queue_id, most - 1) if most else 0
+            queue = MessageQueue(name, self.config.broker_name, queue_id)
+            table[queue] = TopicOffset(least, most, last_ms)
+        body = TopicStatsTable(table, self.stats.put_tps(name))
+        return Reply(codes.SUCCESS, body=body.encode())
+
+    def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+        self._check_name(header.topic)
+        for name in [header.topic, *self._pop_retry_topics(header.topic)]:
+            self.topics.delete(name)
+            self.offsets.delete_topic(name)
+            self.store.delete_topic(name)
+            self.stats.delete_topic(name)
+        return OK
+
+    def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
+        return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _check_name(self, name: str) -> None:
+        """Refusal when this can't be the name of a user's topic."""
+        check_topic(name)
+        if not self.config.validate_system_topic_when_update_topic:
+            return
+        if name in self._system or is_system_topic(name):
+            raise Refusal(
+                codes.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
+            )
+
+    def _checked(self, wanted: TopicConfig) -> TopicConfig:
+        """The topic as it is to become, its attributes' change carried out; Refusal if it may not.
+        Nothing is changed yet."""
+        name, change = wanted.topic_name or "", wanted.attributes
+        if wanted.topic_filter_type not in FILTER_TYPES:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"topicFilterType of topic {name} is {wanted.topic_filter_type!r}; it must be "
+                f"{' or '.join(FILTER_TYPES)}",
+            )
+        if min(wanted.read_queue_nums, wanted.write_queue_nums) < 0:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"topic {name} would have {wanted.read_queue_nums} read and "
+                f"{wanted.write_queue_nums} write queues; a number can't be below 0",
+            )
+        if not 0 <= wanted.perm <= PERM_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"perm of topic {name} is {wanted.perm}; it must be from 0 to {PERM_MAX}: the sum "
+                "of 4 read, 2 write, 1 inherit",
+            )
+        mixed = change.get(f"+{MESSAGE_TYPE}") == MIXED
+        if mixed and not self.config.enable_mixed_message_type:
+            raise Refusal(codes.INVALID_PARAMETER, "MIXED message type is not supported.")
+        known = self.topics.get(name)
+        try:
+            attributes = changed(None if known is None else known.attributes, change)
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return TopicConfig(
+            name,
+            wanted.read_queue_nums,
+            wanted.write_queue_nums,
+            wanted.perm,
+            wanted.topic_filter_type,
+            wanted.topic_sys_flag,
+            wanted.order,
+            attributes,
+        )
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            # The same again is no news for the name servers.
+            if self.topics.get(config.topic_name or "") != config:
+                self.topics.put(config)
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        """The topics in which pop kept what groups of this topic have to see again."""
+        names = (
+            f"{RETRY_PREFIX}{group}{divider}{topic}"
+            for group in self.offsets.groups_of(topic)
+            for divider in "+_"
+        )
+        return [name for name in names if self.topics.get(name) is not None]

@@ -1,0 +1,36 @@
+"""Headers of administrative requests about offsets and clients that ask or tell consumers."""
+
+from ..wire import Header, Int32, Int64, field
+
+
+class ResetOffset(Header):
+    """INVOKE_BROKER_TO_RESET_OFFSET (222), and 220 from the broker to its consumers.
+
+    A `timestamp_ms` of -1 means the end of the queue. Without `force` no queue goes forward.
+    """
+
+    group: str
+    topic: str
+    timestamp_ms: Int64 = field(name="timestamp")
+    force: bool = field(name="isForce")
+    queue_id: Int32 = field(name="queueId", default=-1)
+    offset: Int64 | None = None
+
+
+class ConsumerStatus(Header):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), and 221 from the broker to its consumers.
+
+    `client_id` (called clientAddr on the wire) names one of them, all are asked without.
+    """
+
+    topic: str
+    group: str
+    client_id: str | None = field(name="clientAddr", default=None)
+
+
+class GroupForbidden(Header):
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without `readable` nothing is changed."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
