@@ -2,8 +2,8 @@
 
 A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
 empty and follows from other settings or the machine is filled in when the value is made. Every key
-here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
-so that a `broker.conf` works as it is. conf/broker.yaml explains each key to a user.
+here has an effect, but those in `UNUSED`; the ones that a Java broker knows beyond these are taken
+and kept in `others`, so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
 """
 
 import os
@@ -44,7 +44,7 @@ OWN_KEYS = frozenset({"httpPort", "httpBindAddress"})
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """All settings that have an effect. ConfigError (a ValueError) when two don't fit together."""
+    """All settings. ConfigError (a ValueError) when two don't fit together."""
 
     # Who it is
     broker_cluster_name: Name = "DefaultCluster"
@@ -205,7 +205,20 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return found
 
 
-KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()})
+# Nothing is deleted by age or for want of room yet: these are checked and kept, and do nothing.
+UNUSED = frozenset(
+    {
+        "fileReservedTime",
+        "deleteWhen",
+        "cleanResourceInterval",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "cleanFileForciblyEnable",
+    }
+)
+
+KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()}, UNUSED)
 
 
 def load_broker(
