@@ -83,7 +83,11 @@ class Broker:
         self.started_ms = now_ms()
         rows: dict[int, Row] = {}
         fast_rows: dict[int, Row] = {}
-        self.server = Server(on_lost=self._on_lost, before_write=self._end_of_turn)
+        self.server = Server(
+            on_lost=self._on_lost,
+            before_write=self._end_of_turn,
+            idle_seconds=config.server_channel_max_idle_time_seconds,
+        )
         closers.append(self.server.stop)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)

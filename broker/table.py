@@ -11,9 +11,15 @@ from ..protocol import codes
 from ..protocol.aio.connection import Row
 from ..protocol.aio.server import table
 from ..protocol.message_id import UniqueIds
+from .handlers.admin_clients import AdminClientHandlers
+from .handlers.admin_groups import AdminGroupHandlers
+from .handlers.admin_offsets import AdminOffsetHandlers
+from .handlers.admin_stats import AdminStatsHandlers
+from .handlers.admin_topics import AdminTopicHandlers
 from .handlers.clients import ClientHandlers
 from .handlers.offsets import OffsetHandlers
 from .handlers.pull import PullHandlers
+from .handlers.query import QueryHandlers
 from .handlers.retries import RetryHandlers
 from .handlers.send import SendHandlers
 
@@ -36,14 +42,28 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     b = broker
     syncer = b.syncer if b.config.flush_disk_type == "SYNC_FLUSH" else None
     ids = UniqueIds(b.store.host, b.now_ms)
-    sends = SendHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.holds, syncer, ids)
+    sends = SendHandlers(
+        b.config, b.store, b.topics, b.groups, b.delays, b.holds, b.stats, syncer, ids
+    )
+    name, address = b.config.broker_name, b.address
     families = (
         sends,
         pulls,
-        RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays),
+        RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
-    )
+        QueryHandlers(b.config, b.store, b.clients),
+        AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
+        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
+        AdminOffsetHandlers(
+            b.store, b.topics, b.offsets, b.clients, b.delays, broker_name=name
+        ),
+        AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
+        AdminStatsHandlers(
+            b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
+            broker_name=name, address=address, now_ms=b.now_ms,
+        ),
+    )  # fmt: skip
     return table(row for family in families for row in family.rows())
 
 

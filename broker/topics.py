@@ -181,5 +181,5 @@ class Topics:
         if config.auto_create_topic_enable:
             table.append((AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherit))
         if config.trace_topic_enable:
-            table.append(("RMQ_SYS_TRACE_TOPIC", 1, READ_WRITE))
+            table.append((config.msg_trace_topic_name, 1, READ_WRITE))
         return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]

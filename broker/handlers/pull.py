@@ -256,6 +256,7 @@ class PullHandlers:
                 found.records,
                 found.size,
             )
+        self.stats.misses.messages += 1
         answer = PullMessageAnswer(
             0,
             found.next_offset,

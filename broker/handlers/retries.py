@@ -20,6 +20,7 @@ from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..delays import SCHEDULE_TOPIC, Delays, delayed
 from ..groups import Groups
+from ..stats import Stats
 from ..topics import Topics
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
@@ -37,12 +38,14 @@ class RetryHandlers:
         topics: Topics,
         groups: Groups,
         delays: Delays,
+        stats: Stats,
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.groups = groups
         self.delays = delays
+        self.stats = stats
 
     def rows(self) -> list[Row]:
         return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
@@ -120,4 +123,5 @@ class RetryHandlers:
             )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        self.stats.send_backs(message.topic, header.group).messages += 1
         return OK

@@ -29,6 +29,7 @@ from ..config import BrokerConfig
 from ..delays import SCHEDULE_TOPIC, Delays, delayed
 from ..groups import Groups
 from ..holds import Holds
+from ..stats import Stats
 from ..syncer import Syncer
 from ..topics import Target, Topics
 
@@ -46,6 +47,7 @@ class SendHandlers:
         groups: Groups,
         delays: Delays,
         holds: Holds,
+        stats: Stats,
         syncer: Syncer | None,
         ids: UniqueIds,
     ) -> None:
@@ -55,6 +57,7 @@ class SendHandlers:
         self.groups = groups
         self.delays = delays
         self.holds = holds
+        self.stats = stats
         self.syncer = syncer
         self.ids = ids
         # Bound once: these are looked up for every message.
@@ -264,6 +267,7 @@ class SendHandlers:
         return Refusal(codes.MESSAGE_ILLEGAL, text, self._error_fields)
 
     def _declined(self, wrong: StoreError) -> Refusal:
+        self.stats.failures.messages += 1
         code = codes.SERVICE_NOT_AVAILABLE
         if isinstance(wrong, MessageTooLarge):
             code = codes.MESSAGE_ILLEGAL

@@ -1,0 +1,144 @@
+"""What a broker's numbers are called outside: RocketMQ 5's metric names and labels.
+
+The hot path only adds to plain counters; everything here is read from them when somebody asks.
+Names, labels and the meaning of each value are those of RocketMQ's BrokerMetricsManager and
+DefaultStoreMetricsManager, so that their dashboards fit. Left out is what isn't measured, and the
+label `message_type`, which would need a look into the properties of every message.
+"""
+
+import shutil
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..protocol.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
+
+if TYPE_CHECKING:
+    from .server import Broker
+
+# Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
+Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
+
+NODE = ("cluster", "node_type", "node_id")
+TOPIC = (*NODE, "topic", "is_system")
+TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
+STORAGE = (*NODE, "storage_type", "storage_medium")
+PRODUCERS = (*NODE, "language", "version", "protocol_type")
+CONSUMERS = (
+    *NODE,
+    *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
+)
+
+
+def families(broker: "Broker") -> Iterator[Family]:
+    """Every metric of this broker with its values of now."""
+    node = (broker.config.broker_cluster_name, "broker", broker.config.broker_name)
+    yield from _broker(broker, node)
+    yield from _messages(broker, node)
+    yield from _connections(broker, node)
+    yield from _storage(broker, node)
+
+
+def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
+    """Topic, group and how many messages the group has not consumed, for each pair that has
+    reported progress. A queue without a reported offset counts as consumed, as in RocketMQ."""
+    for key in sorted(broker.offsets.to_body().offset_table):
+        topic, _, group = key.partition("@")
+        if broker.topics.get(topic) is None:
+            continue
+        behind = 0
+        for queue_id, offset in broker.offsets.queues(topic, group).items():
+            behind += max(0, broker.store.max_offset(topic, queue_id) - offset)
+        yield topic, group, behind
+
+
+def _broker(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    numbers = [
+        ("rocketmq_broker_permission", "Broker permission", broker.config.broker_permission),
+        ("rocketmq_topic_number", "Active topic number", len(broker.topics.all())),
+        ("rocketmq_consumer_group_number", "Consumer groups", len(broker.groups.all())),
+        ("aerobee_connections", "Open client connections", len(broker.server.connections)),
+        ("aerobee_parked_pulls", "Pulls that wait for a message", broker.holds.count),
+    ]
+    for name, text, value in numbers:
+        yield name, "gauge", text, NODE, [(node, value)]
+
+
+def _messages(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    puts = [
+        ((*node, topic, _flag(is_system_topic(topic))), counter)
+        for topic, counter in broker.stats.all_puts()
+    ]
+    gets = [
+        ((*node, *_topic_and_group(topic, group)), counter)
+        for (topic, group), counter in broker.stats.all_gets()
+    ]
+    yield (
+        *("rocketmq_messages_in", "counter", "Total number of incoming messages", TOPIC),
+        [(labels, counter.messages) for labels, counter in puts],
+    )
+    yield (
+        *("rocketmq_throughput_in", "counter", "Total traffic of incoming messages, bytes", TOPIC),
+        [(labels, counter.bytes) for labels, counter in puts],
+    )
+    yield (
+        *("rocketmq_messages_out", "counter", "Total number of outgoing messages"),
+        *(TOPIC_AND_GROUP, [(labels, counter.messages) for labels, counter in gets]),
+    )
+    yield (
+        *("rocketmq_throughput_out", "counter", "Total traffic of outgoing messages, bytes"),
+        *(TOPIC_AND_GROUP, [(labels, counter.bytes) for labels, counter in gets]),
+    )
+    yield (
+        *("rocketmq_consumer_lag_messages", "gauge", "Consumer lag messages", TOPIC_AND_GROUP),
+        [((*node, *_topic_and_group(topic, group)), lag) for topic, group, lag in lags(broker)],
+    )
+
+
+def _connections(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    producers = Tally(
+        (*node, member.language.lower(), str(member.version), "remoting")
+        for members in broker.clients.producers().values()
+        for member in members.values()
+    )
+    consumers = Tally(
+        (
+            *(*node, group.name, member.language.lower(), str(member.version)),
+            *(_mode(group.consume_type), "remoting", _flag(_is_system_group(group.name))),
+        )
+        for group in broker.clients.consumer_groups().values()
+        for member in group.members.values()
+    )
+    yield (
+        *("rocketmq_producer_connections", "gauge", "Producer connections", PRODUCERS),
+        list(producers.items()),
+    )
+    yield (
+        *("rocketmq_consumer_connections", "gauge", "Consumer connections", CONSUMERS),
+        list(consumers.items()),
+    )
+
+
+def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    labels = (*node, "local", "disk")
+    used = shutil.disk_usage(broker.root).used  # of the whole disk, as RocketMQ has it
+    yield "rocketmq_storage_size", "gauge", "Broker storage size, bytes", STORAGE, [(labels, used)]
+
+
+def _topic_and_group(topic: str, group: str) -> tuple[str, ...]:
+    system = is_system_topic(topic) or _is_system_group(group)
+    return topic, group, _flag(topic.startswith(RETRY_PREFIX)), _flag(system)
+
+
+def _is_system_group(group: str) -> bool:
+    return group.lower().startswith(SYSTEM_GROUP_PREFIX.lower())
+
+
+def _mode(consume_type: str | None) -> str:
+    # RocketMQ's ConsumeType has these names for its PULL, PUSH and POP.
+    kinds = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+    return kinds.get(consume_type or "", "unknown")
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

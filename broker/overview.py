@@ -1,0 +1,109 @@
+"""What a person wants to see of a broker at a glance: facts, topics with rates, groups with lag."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from .metrics import lags
+
+if TYPE_CHECKING:
+    from .server import Broker
+
+Cell = str | int | float
+# A table is its title, its columns and its rows; an overview its title, its facts and its tables.
+Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
+Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
+
+
+def overview(broker: "Broker") -> Overview:
+    """The broker as it is now."""
+    title = f"aerobee broker {broker.config.broker_name}"
+    return title, _facts(broker), [_topics(broker), _groups(broker)]
+
+
+def fault(broker: "Broker") -> str | None:
+    """What is wrong with this broker itself, in one sentence; None when it is well."""
+    return None
+
+
+def not_ready(broker: "Broker") -> str | None:
+    """Why clients can't use this broker yet, in one sentence; None when they can."""
+    registered = broker.registration.registered
+    if registered and not any(registered.values()):
+        return f"no name server has taken the registration: {', '.join(registered)}"
+    return None
+
+
+def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
+    config = broker.config
+    servers = broker.registration.registered
+    names = [name if taken else f"{name} (not reached)" for name, taken in servers.items()]
+    return [
+        ("Cluster", config.broker_cluster_name),
+        ("Address for clients", broker.address),
+        ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
+        ("Name servers", ", ".join(names) or "none"),
+        ("Store", str(broker.root)),
+        ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
+        ("Connections", len(broker.server.connections)),
+        ("Messages in since start", broker.stats.broker_puts().messages),
+        ("Messages out since start", broker.stats.broker_gets().messages),
+    ]
+
+
+def _topics(broker: "Broker") -> Table:
+    columns = ("Topic", "Queues", "Stored", "In since start", "In a second", "Out a second")
+    out: dict[str, float] = {}
+    for (topic, group), _ in broker.stats.all_gets():
+        out[topic] = out.get(topic, 0.0) + broker.stats.get_tps(topic, group)
+    rows: list[tuple[Cell, ...]] = []
+    for name, config in sorted(broker.topics.all().items()):
+        if is_system_topic(name) or name in _own_topics(broker):
+            continue
+        stored = sum(
+            broker.store.max_offset(name, queue) - broker.store.min_offset(name, queue)
+            for queue in range(max(config.read_queue_nums, config.write_queue_nums))
+        )
+        if not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            continue  # every group has a retry topic; an empty one tells nothing
+        queues = str(config.write_queue_nums)
+        if config.read_queue_nums != config.write_queue_nums:
+            queues = f"{config.write_queue_nums} write, {config.read_queue_nums} read"
+        puts = broker.stats.puts(name).messages
+        rate_in = round(broker.stats.put_tps(name), 1)
+        rows.append((name, queues, stored, puts, rate_in, round(out.get(name, 0.0), 1)))
+    return "Topics", columns, rows
+
+
+def _groups(broker: "Broker") -> Table:
+    columns = ("Group", "Topic", "Members", "Behind by", "Out a second")
+    live = broker.clients.consumer_groups()
+    pairs = {(group, topic): lag for topic, group, lag in lags(broker)}
+    for group in live.values():
+        for topic in group.subscriptions:
+            pairs.setdefault((group.name, topic), 0)
+    rows: list[tuple[Cell, ...]] = []
+    for (group_name, topic), lag in sorted(pairs.items()):
+        found = live.get(group_name)
+        members = len(found.client_ids()) if found is not None else 0
+        if topic.startswith(RETRY_PREFIX) and not lag:
+            continue
+        rows.append(
+            (group_name, topic, members, lag, round(broker.stats.get_tps(topic, group_name), 1))
+        )
+    return "Consumer groups", columns, rows
+
+
+def _own_topics(broker: "Broker") -> tuple[str, ...]:
+    """Topics that bear the names of the cluster and the broker."""
+    cluster = broker.config.broker_cluster_name
+    return cluster, broker.config.broker_name, f"{cluster}_REPLY_TOPIC"
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    named = [f"{value} {unit}" for value, unit in parts if value]
+    return " ".join(named[:2]) or "0 s"
