@@ -1,0 +1,129 @@
+"""The HTTP door of a daemon: is it alive, is it ready, its metrics, and a page for people.
+
+A door asks its daemon through four functions at the time of each request and keeps nothing. It only
+reads, so nothing here can change a cluster.
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from .page import Status, render
+
+OFF = -1
+
+# Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
+Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a daemon says about itself. Each function is called anew for each request.
+
+    `fault` and `not_ready` give the reason in one sentence, or None when all is well.
+    """
+
+    fault: Callable[[], str | None]
+    not_ready: Callable[[], str | None]
+    metrics: Callable[[], Iterable[Family]]
+    status: Callable[[], Status]
+
+
+class Door:
+    """One HTTP port. `port` 0 takes any free one, OFF none; `url` is None then."""
+
+    def __init__(self, address: str, port: int, answers: Answers) -> None:
+        self.port = port
+        self.address = address
+        self._answers = answers
+        self._registry = CollectorRegistry()
+        self._registry.register(_Families(answers.metrics))
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str | None:
+        """Where a browser on this host finds the page."""
+        if self.port == OFF:
+            return None
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)  # noqa: S104
+        return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+
+    async def start(self) -> None:
+        """Listen. OSError with a plain sentence when the port can't be had."""
+        if self.port == OFF:
+            return
+        app = web.Application()
+        app.router.add_get("/", self._page)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.address, self.port).start()
+        except OSError as wrong:
+            await self.stop()
+            reason = wrong.strerror or str(wrong)
+            if wrong.errno == errno.EADDRINUSE:
+                reason = "another program listens there; stop it or set httpPort (-1 for none)"
+            elif wrong.errno == errno.EADDRNOTAVAIL:
+                reason = "the address is not one of this machine's; correct httpBindAddress"
+            sentence = f"can't serve HTTP on {self.address}:{self.port}: {reason}"
+            raise OSError(wrong.errno, sentence) from None
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close the port and its connections."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _verdict(self._answers.fault())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _verdict(self._answers.fault() or self._answers.not_ready())
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._registry)
+        return web.Response(body=body, headers=HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def _page(self, _: web.Request) -> web.Response:
+        fault = self._answers.fault() or self._answers.not_ready()
+        text = render(self._answers.status(), fault)
+        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+
+
+class _Families(Collector):
+    """Reads the daemon's counters when somebody asks for metrics."""
+
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+        self._read = families
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # known only when asked; nothing else is registered beside it
+
+    def collect(self) -> Iterator[Metric]:
+        for name, kind, text, labels, values in self._read():
+            make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            family = make(name, text, labels=labels)
+            for label_values, value in values:
+                family.add_metric(label_values, value)
+            yield family
+
+
+def _verdict(fault: str | None) -> web.Response:
+    text = fault or "ok"
+    return web.Response(text=text + "\n", status=503 if fault else 200, headers=HEADERS)

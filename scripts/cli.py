@@ -1,0 +1,86 @@
+"""The command `aerobee`: one word picks a command, each family of commands has its file.
+
+Only the file of the command at hand is imported, so that a daemon starts without the client and
+`aerobee --help` without either. What goes wrong for a reason that a user can do something about is
+one plain sentence on standard error and exit code 1; a traceback means a bug of ours.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+
+from .failed import Failed
+
+# Command -> the file it lives in, and what it does.
+COMMANDS = {
+    "up": ("daemons", "start a name server and a broker in one go"),
+    "namesrv": ("daemons", "start a name server"),
+    "broker": ("daemons", "start a broker"),
+    "pub": ("pub", "send messages, one a line"),
+    "sub": ("sub", "show the messages of a topic as they come"),
+    "topics": ("show", "list, create and delete topics"),
+    "groups": ("show", "list consumer groups, or delete one"),
+    "cluster": ("show", "list the brokers and what they do"),
+    "lag": ("show", "show how far consumer groups are behind"),
+    "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
+}
+INTERRUPTED = 130  # what a shell expects after Ctrl-C
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it did what was asked, 1 when not, 2 for words it doesn't know."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = _parser(words).parse_args(words)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as wrong:
+        sentence = _sentence(wrong)
+        if sentence is None:
+            raise
+        print(f"aerobee {options.command}: {sentence}", file=sys.stderr)
+        return 1
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aerobee",
+        description="A message broker and name server that speak RocketMQ's protocol.",
+        epilog="Begin with `aerobee up`; `aerobee COMMAND --help` explains a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"aerobee {version('aerobee')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, (file, does) in COMMANDS.items():
+        one = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+        if name == chosen:
+            import_module(f".{file}", __package__).declare(name, one)
+    return parser
+
+
+def _sentence(wrong: Exception) -> str | None:
+    """What to tell the user; None for what should not have happened."""
+    from ..client.errors import AerobeeError
+    from ..conf.sources import ConfigError
+    from ..store.errors import StoreError
+
+    if isinstance(wrong, Failed | ConfigError | StoreError | AerobeeError):
+        return str(wrong)
+    if isinstance(wrong, OSError):
+        reason = wrong.strerror or str(wrong)
+        return f"{wrong.filename}: {reason}" if wrong.filename else reason
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""`aerobee up`, `namesrv` and `broker`: from options to settings, and the ready line of each."""
+
+import argparse
+import logging
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from ..conf.load import Keys, load
+from ..namesrv.config import UNUSED, NamesrvConfig
+from . import serving
+from .serving import Stack
+
+if TYPE_CHECKING:
+    from ..broker.config import BrokerConfig
+
+HTTP_PORT_DISTANCE = 10  # from the listen port, of both daemons
+HTTP_PORT_OFF = -1
+ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
+UP_STORE = "aerobee-data"
+
+log = logging.getLogger(__name__)
+
+
+class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
+    """A name server's settings and those of its HTTP door, which a Java one doesn't have."""
+
+    http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
+    http_bind_address: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        if self.http_port is None:
+            near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
+            msgspec.structs.force_setattr(self, "http_port", near if near <= 65_535 else 0)
+
+
+NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
+
+
+def declare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The options of one of the three."""
+    add = parser.add_argument
+    if command == "up":
+        add("--store", metavar="DIR", help=f"where messages are kept (./{UP_STORE})")
+        add("--namesrv-port", type=int, default=9876, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=int, metavar="N", help="the broker's; 0: any free one (10911)")
+        parser.set_defaults(run=up)
+    else:
+        add("-c", dest="file", type=Path, metavar="FILE", help="settings: properties or YAML")
+    if command == "namesrv":
+        add("--listen-port", type=int, metavar="N", help="0: any free one (9876)")
+        parser.set_defaults(run=namesrv)
+    if command == "broker":
+        add("-n", dest="namesrv", metavar="ADDR;ADDR", help="name servers to register with")
+        add("--print-config", action="store_true", help="show each setting: used or not")
+        parser.set_defaults(run=broker)
+    add(
+        *("--set", "-s"),
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="a setting by its RocketMQ name; may be repeated",
+    )
+    add("--log-level", choices=serving.LEVELS, help="what goes to standard error")
+
+
+def up(options: argparse.Namespace) -> int:
+    """A name server and a broker that registers with it, in one process."""
+    from ..broker.config import KEYS, load_broker
+
+    serving.log_to_stderr(options.log_level or "warning")
+    for_namesrv = [text for text in options.settings if _is_only_of_namesrv(text, KEYS.fields)]
+    settings = [text for text in options.settings if text not in for_namesrv]
+    settings += _option("listenPort", options.listen_port)
+    settings += _option("storePathRootDir", options.store)
+    config, _ = load_broker(options=settings, environ=os.environ)
+    if config.store_path_root_dir == ROCKETMQ_STORE:
+        settings.append(f"storePathRootDir={UP_STORE}")
+    for_namesrv += [f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"]
+    names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
+    _warn(names_warnings)
+
+    async def parts(stack: Stack) -> str:
+        from ..broker.server import Broker
+        from ..namesrv.server import NameServer
+        from .broker_door import broker_door
+
+        names = NameServer(names_config)
+        await stack.start(names)
+        address = _to_connect(config.bind_address, names.port)
+        final, warnings = load_broker(
+            options=[*settings, f"namesrvAddr={address}"], environ=os.environ
+        )
+        _warn(warnings)
+        ours = Broker(final)
+        await stack.start(ours)
+        door = broker_door(ours)
+        await stack.start(door)
+        elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
+        return (
+            f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
+            f"store {final.store_dir}{_page(door.url)}; "
+            f"try: echo hello | aerobee pub greetings{elsewhere}"
+        )
+
+    return serving.run(parts)
+
+
+def namesrv(options: argparse.Namespace) -> int:
+    """A name server by itself."""
+    serving.log_to_stderr(options.log_level or "info")
+    settings = [*options.settings, *_option("listenPort", options.listen_port)]
+    config, warnings = load(NAMESRV_KEYS, file=options.file, options=settings, environ=os.environ)
+    _warn(warnings)
+
+    async def parts(stack: Stack) -> str:
+        from ..namesrv.server import NameServer
+        from .namesrv_door import namesrv_door
+
+        names = NameServer(config)
+        await stack.start(names)
+        door = namesrv_door(names, config.http_bind_address, config.http_port or 0)
+        await stack.start(door)
+        return (
+            f"the name server is ready on {names.address}{_page(door.url)}; "
+            f"try: aerobee broker -n {_to_connect(config.bind_address, names.port)}"
+        )
+
+    return serving.run(parts)
+
+
+def broker(options: argparse.Namespace) -> int:
+    """A broker by itself, or a look at its settings."""
+    from ..broker.config import describe, load_broker
+
+    serving.log_to_stderr(options.log_level or "info")
+    settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
+    config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
+    _warn(warnings)
+    if options.print_config:
+        print("\n".join(describe(config)))
+        return 0
+
+    async def parts(stack: Stack) -> str:
+        from ..broker.server import Broker
+        from .broker_door import broker_door
+
+        ours = Broker(config)
+        await stack.start(ours)
+        door = broker_door(ours)
+        await stack.start(door)
+        known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
+        return (
+            f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
+            f"store {config.store_dir}{_page(door.url)}; name servers: {known}"
+        )
+
+    return serving.run(parts)
+
+
+def _option(key: str, value: object) -> list[str]:
+    return [] if value is None else [f"{key}={value}"]
+
+
+def _is_only_of_namesrv(text: str, of_broker: Collection[str]) -> bool:
+    key = text.partition("=")[0].strip()
+    return key in NAMESRV_KEYS.fields and key not in of_broker
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        log.warning("%s", warning)
+
+
+def _to_connect(bind_address: str, port: int) -> str:
+    """Where somebody on this host finds what is bound there."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listens(config: "BrokerConfig", port: int) -> str:
+    return f"{config.bind_address}:{port} (clients are told {config.broker_ip1}:{port})"
+
+
+def _page(url: str | None) -> str:
+    return f", status page {url}" if url else ""

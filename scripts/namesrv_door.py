@@ -1,0 +1,16 @@
+"""The HTTP door of a name server: which of its functions answer what."""
+
+from ..console.door import Answers, Door
+from ..namesrv.overview import families, overview
+from ..namesrv.server import NameServer
+
+
+def namesrv_door(server: NameServer, address: str, port: int) -> Door:
+    """A door, not started yet. A name server that listens is well, and ready as soon as it does."""
+    answers = Answers(
+        fault=lambda: None,
+        not_ready=lambda: None,
+        metrics=lambda: families(server),
+        status=lambda: overview(server),
+    )
+    return Door(address, port, answers)

@@ -1,0 +1,165 @@
+"""`aerobee pub`: each line of a file or of standard input becomes a message.
+
+Lines that are there together travel together, in small batches, so that a long file is quick, its
+messages spread over the topic's queues, and a line that is typed is sent at once.
+"""
+
+import argparse
+import base64
+import binascii
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tqdm import tqdm
+
+from ..client.blocking import Message, Producer
+from ..client.errors import AerobeeError
+from .failed import Failed
+
+READ_BYTES_MAX = 256 << 10  # taken from the input at once
+LINE_BYTES_MAX = 8 << 20  # a message has at most 4 MiB, in base64 a third more
+BATCH_LINES_MAX = 64  # a batch goes to one queue: larger ones would spread a short file badly
+PROGRESS_DELAY_SECONDS = 1.0  # short input shows no bar
+
+Line = tuple[int, bytes]  # its number from 1, its bytes without the line end
+
+
+def declare(_: str, parser: argparse.ArgumentParser) -> None:
+    """The options of `aerobee pub`."""
+    parser.description = (
+        "Send messages: each line is the body of one, or with --json an object with body (or "
+        "bodyBase64) and, if wanted, tags, keys and properties. Empty lines are passed over."
+    )
+    add = parser.add_argument
+    add("topic", metavar="TOPIC")
+    add("file", nargs="?", default="-", metavar="FILE", help="- for standard input (the default)")
+    add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
+    add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
+    add(
+        *("-p", "--property"),
+        action="append",
+        default=[],
+        dest="properties",
+        metavar="NAME=VALUE",
+        help="may be repeated",
+    )
+    add("--json", action="store_true", help="each line is an object, as `sub --json` prints it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Send everything, then say how much it was."""
+    make = _json_message if options.json else _plain_message
+    properties = dict(_pair(text) for text in options.properties)
+    sent = 0
+    with (
+        _open(options.file) as source,
+        Producer(options.namesrv, group="aerobee-pub") as producer,
+        _progress(source) as bar,
+    ):
+        if source.isatty():
+            print("a line is a message; Ctrl-D ends", file=sys.stderr)
+        for lines in _batches(source, bar):
+            messages = [make(line, options, properties) for line in lines]
+            try:
+                if len(messages) == 1:
+                    producer.send(messages[0])
+                else:
+                    producer.send_batch(messages)
+            except AerobeeError as wrong:
+                first, last = lines[0][0], lines[-1][0]
+                raise Failed(
+                    f"{sent} messages were sent, then line {first} to {last} failed: {wrong}"
+                ) from wrong
+            sent += len(messages)
+    print(f"sent {sent:,} message{'' if sent == 1 else 's'} to {options.topic}")
+    return 0
+
+
+def _plain_message(line: Line, options: argparse.Namespace, properties: dict[str, str]) -> Message:
+    return Message(
+        options.topic, line[1], tags=options.tags, keys=options.keys, properties=properties
+    )
+
+
+def _json_message(line: Line, options: argparse.Namespace, properties: dict[str, str]) -> Message:
+    number, text = line
+    try:
+        found = json.loads(text)
+        body = _body(found)
+    except (ValueError, TypeError, KeyError, binascii.Error) as wrong:
+        raise Failed(
+            f"line {number} is not a JSON object with a body ({wrong!r}); it and those after it "
+            "were not sent"
+        ) from wrong
+    more = {str(name): str(value) for name, value in (found.get("properties") or {}).items()}
+    return Message(
+        options.topic,
+        body,
+        tags=found.get("tags") or options.tags,
+        keys=found.get("keys") or options.keys,
+        properties={**properties, **more},
+    )
+
+
+def _body(found: dict[str, Any]) -> bytes:
+    if "bodyBase64" in found:
+        return base64.b64decode(found["bodyBase64"], validate=True)
+    body = found["body"]
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Failed(f"-p {text!r} has no value; write -p name=value")
+    return name, value
+
+
+def _open(name: str) -> Any:
+    return nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb")
+
+
+def _progress(source: BinaryIO) -> "tqdm[Any]":
+    state = os.fstat(source.fileno())
+    size = state.st_size if stat.S_ISREG(state.st_mode) else None
+    return tqdm(
+        total=size,
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        desc="sending",
+        disable=None,  # unless standard error is a terminal
+        delay=PROGRESS_DELAY_SECONDS,
+        leave=False,
+    )
+
+
+def _batches(source: Any, bar: "tqdm[Any]") -> Iterator[list[Line]]:
+    """The lines with something in them, those that could be read together in one list."""
+    number, rest = 0, b""
+    while data := source.read1(READ_BYTES_MAX):
+        *whole, rest = (rest + data).split(b"\n")
+        lines = [(number + at, line.rstrip(b"\r")) for at, line in enumerate(whole, 1)]
+        number += len(whole)
+        yield from _cut([line for line in lines if line[1]])
+        if len(rest) > LINE_BYTES_MAX:
+            raise Failed(
+                f"line {number + 1} has over {LINE_BYTES_MAX} bytes, which no broker takes; is "
+                "this a file with one message a line?"
+            )
+        bar.update(len(data))
+    if rest.rstrip(b"\r"):
+        yield [(number + 1, rest.rstrip(b"\r"))]
+
+
+def _cut(lines: list[Line]) -> Iterator[list[Line]]:
+    for at in range(0, len(lines), BATCH_LINES_MAX):
+        yield lines[at : at + BATCH_LINES_MAX]

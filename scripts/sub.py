@@ -1,0 +1,243 @@
+"""`aerobee sub`: the messages of a topic on standard output as they come.
+
+Without a group it only looks: nothing is committed, no member joins anything, and any number of
+people may watch at once. With `--group` it consumes as a member of that group.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import logging
+import sys
+from collections.abc import AsyncGenerator, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from ..client import Consumer, MessageQueue
+from ..client.errors import AerobeeError, NoRouteError
+from ..client.reader import Reader
+from ..client.start_from import FIRST, LAST, StartFrom
+from ..protocol import codes
+from ..protocol import properties as props
+from ..protocol.compression import CompressionMissing, decompress
+from ..protocol.errors import Malformed
+from ..protocol.record import Record, decode_all
+from .failed import Failed
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2  # between looks at a queue that has nothing new
+RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
+QUEUES_SECONDS = 30.0  # how late a new queue or broker is noticed
+PULL_MESSAGES = 256
+WAITING_MAX = 64  # pulled batches that are not printed yet
+
+
+def declare(_: str, parser: argparse.ArgumentParser) -> None:
+    """The options of `aerobee sub`."""
+    parser.description = (
+        "Show the messages of a topic: the body of each on a line, or with --json an object. "
+        "Without --group nothing is committed and nobody else is disturbed."
+    )
+    add = parser.add_argument
+    add("topic", metavar="TOPIC")
+    add(
+        "--from",
+        dest="start",
+        default="latest",
+        metavar="WHERE",
+        help="earliest, latest (the default), ms since the epoch, or a time like 2030-01-31T12:00",
+    )
+    add("-n", dest="count", type=_count, metavar="N", help="end after N messages")
+    add("--json", action="store_true", help="one object a line, as `pub --json` takes it")
+    add("--tags", default="*", metavar="EXPRESSION", help="only these: a, or a || b")
+    add("--group", metavar="NAME", help="consume as a member of this group, and acknowledge")
+    add("--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print until there were enough messages, or until Ctrl-C, which is the normal way to end."""
+    logging.basicConfig(level="WARNING", format="%(message)s")
+    try:
+        asyncio.run(_print_messages(options))
+    except KeyboardInterrupt:
+        if options.count is not None:
+            raise  # there were not enough
+    return 0
+
+
+async def _print_messages(options: argparse.Namespace) -> None:
+    start = options.start
+    beginning = StartFrom.read(int(start) if start.isdecimal() else start)
+    source = _look(options, beginning) if options.group is None else _consume(options, beginning)
+    left = options.count
+    if left == 0:
+        return
+    async for record in source:
+        line = _object(record) if options.json else _body(record)
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+        if left is not None:
+            left -= 1
+            if left == 0:
+                await source.aclose()
+                return
+
+
+async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
+    """As a member of the group; a message counts as consumed when the next one is asked for."""
+    async with Consumer(
+        options.namesrv,
+        group=options.group,
+        topics={options.topic: options.tags},
+        start={FIRST: "earliest", LAST: "latest"}.get(start.where, start.ms),
+    ) as consumer:
+        async for message in consumer:
+            try:
+                yield message.record
+            finally:
+                message.settle()
+
+
+async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
+    """Every message, from queues that are read side by side."""
+    wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
+    async with Reader(options.namesrv) as reader:
+        watch = _Watch(reader, options.topic, start)
+        watch.begin()
+        try:
+            while True:
+                for record in await watch.next_batch():
+                    if not wanted or record.properties.get(props.TAGS) in wanted:
+                        yield record
+        finally:
+            await watch.end()
+
+
+class _Watch:
+    """A task for each queue that pulls and hands over what it finds, or what it fails with."""
+
+    def __init__(self, reader: Reader, topic: str, start: StartFrom) -> None:
+        self._reader = reader
+        self._topic = topic
+        self._start = start
+        self._queues: set[MessageQueue] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._found: asyncio.Queue[list[Record] | Exception] = asyncio.Queue(WAITING_MAX)
+
+    def begin(self) -> None:
+        """Look for the topic's queues and read them."""
+        self._do(self._find_queues())
+
+    async def next_batch(self) -> list[Record]:
+        """The next messages; raises what a task has failed with."""
+        found = await self._found.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def end(self) -> None:
+        """Stop reading."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        async def tell() -> None:
+            try:
+                await work
+            except Exception as wrong:
+                await self._found.put(wrong)
+
+        self._tasks.append(asyncio.create_task(tell()))
+
+    async def _find_queues(self) -> None:
+        """Look for queues again and again, the topic itself included."""
+        first = True
+        while True:
+            try:
+                queues = await self._reader.queues(self._topic)
+            except AerobeeError as wrong:
+                if not wrong.retriable or (first and not isinstance(wrong, NoRouteError)):
+                    raise
+                if first:
+                    print(
+                        f"topic {self._topic} does not exist yet; waiting for it", file=sys.stderr
+                    )
+                self._start = StartFrom(FIRST)  # it will be new, so nothing of it is missed
+                first = False
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for queue in queues:
+                if queue not in self._queues:
+                    self._queues.add(queue)
+                    self._do(self._read(queue, self._start))
+            self._start = StartFrom(FIRST)  # queues that come later are new
+            first = False
+            await asyncio.sleep(QUEUES_SECONDS)
+
+    async def _read(self, queue: MessageQueue, start: StartFrom) -> None:
+        offset: int | None = None
+        while True:
+            try:
+                if offset is None:
+                    offset = await self._first_offset(queue, start)
+                pulled = await self._reader.pull(queue, offset, PULL_MESSAGES)
+            except AerobeeError as wrong:
+                if not wrong.retriable:
+                    raise
+                log.warning("%s; trying again", wrong)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            offset = pulled.next_offset
+            if pulled.body:
+                await self._found.put(decode_all(pulled.body))
+            elif pulled.code == codes.PULL_NOT_FOUND:
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _first_offset(self, queue: MessageQueue, start: StartFrom) -> int:
+        if start.where == FIRST:
+            return await self._reader.min_offset(queue)
+        if start.where == LAST:
+            return await self._reader.max_offset(queue)
+        return await self._reader.offset_at(queue, start.ms)
+
+
+def _body(record: Record) -> bytes:
+    try:
+        return decompress(record.body, record.sys_flag)
+    except (Malformed, CompressionMissing) as wrong:
+        raise Failed(
+            f"message {record.offset_id} (queue {record.queue_id}, offset {record.queue_offset}) "
+            f"can't be unpacked: {wrong}"
+        ) from wrong
+
+
+def _object(record: Record) -> bytes:
+    pairs = record.properties
+    found: dict[str, Any] = {
+        "topic": record.topic,
+        "queue": record.queue_id,
+        "offset": record.queue_offset,
+        "id": pairs.get(props.UNIQ_KEY) or record.offset_id,
+        "stored": datetime.fromtimestamp(record.store_ms / 1000, UTC).isoformat(),
+        "tags": pairs.get(props.TAGS),
+        "keys": pairs.get(props.KEYS, "").split(),
+        "properties": {name: text for name, text in pairs.items() if name not in props.RESERVED},
+    }
+    body = _body(record)
+    try:
+        found["body"] = body.decode()
+    except UnicodeDecodeError:
+        found["bodyBase64"] = base64.b64encode(body).decode()
+    return json.dumps(found, ensure_ascii=False).encode()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of messages (name servers are given with --namesrv)"
+        )
+    return int(text)
