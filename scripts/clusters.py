@@ -61,7 +61,7 @@ class _Folder:
         self.namesrv_file = java_side.write_properties(
             folder / "namesrv.conf", {"listenPort": namesrv_port, **HERE}
         )
-        properties: dict[str, str | int] = {
+        self.properties: dict[str, str | int] = {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_NAME,
             "brokerId": 0,
@@ -74,10 +74,9 @@ class _Folder:
             "flushDiskType": "ASYNC_FLUSH",
             "autoCreateTopicEnable": "true",
             "diskMaxUsedSpaceRatio": 95,
+            **(settings or {}),
         }
-        self.broker_file = java_side.write_properties(
-            folder / "broker.conf", {**properties, **(settings or {})}
-        )
+        self.broker_file = java_side.write_properties(folder / "broker.conf", self.properties)
 
 
 class JavaCluster(_Folder):
@@ -139,7 +138,7 @@ class JavaCluster(_Folder):
 
 
 class AerobeeCluster(_Folder):
-    """Ours, as `aerobee namesrv` and `aerobee broker` start them."""
+    """Ours, as `aerobee namesrv` and `aerobee broker` start them, or with `together` one `up`."""
 
     kind = "aerobee"
 
@@ -149,16 +148,24 @@ class AerobeeCluster(_Folder):
         settings: dict[str, str | int] | None = None,
         *,
         under: tuple[str, ...] = ("-m", "aerobee.scripts.cli"),
+        together: bool = False,
     ) -> None:
         super().__init__(folder, settings)
+        self._together = together
         self._under = under  # what Python runs the command with
         self._namesrv_process: Child | None = None
         self.broker_process: Child | None = None
 
     def start(self) -> None:
         """Starts both and returns when they serve."""
-        self._namesrv_process = self._run("namesrv", "-c", str(self.namesrv_file))
-        self.start_broker()
+        if not self._together:
+            self._namesrv_process = self._run("namesrv", "-c", str(self.namesrv_file))
+            self.start_broker()
+            return
+        words = ["--namesrv-port", self.namesrv.rpartition(":")[2]]
+        for key, value in self.properties.items():
+            words += ["--set", f"{key}={value}"]
+        self.broker_process = self._run("up", *words)
 
     def start_broker(self) -> None:
         """Starts the broker on its store."""

@@ -107,14 +107,19 @@ def rates(
 
 
 def starts(folder: Path, rounds: int, flags: tuple[str, ...], say: Say) -> Compared:
-    """Seconds from the start of a name server and a broker to both serving, empty store."""
+    """Seconds from the start of a name server and a broker to both serving, empty store.
+
+    Each in one process: `aerobee up`, and one JVM with both.
+    """
     java: list[float] = []
     ours: list[float] = []
     for turn in range(rounds):
         for kind, found in (("java", java), ("ours", ours)):
             where = folder / f"start-{kind}-{turn}"
             side: Cluster = (
-                JavaCluster(where, flags=flags) if kind == "java" else AerobeeCluster(where)
+                JavaCluster(where, flags=flags)
+                if kind == "java"
+                else AerobeeCluster(where, together=True)
             )
             try:
                 found.append(start_seconds(side))
