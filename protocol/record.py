@@ -6,6 +6,7 @@ system flag say which. `total size` counts the whole record, and a reader that g
 length has a damaged one before it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32 as zlib_crc32
@@ -14,12 +15,14 @@ from . import properties as props
 from .errors import Malformed
 from .message_id import offset_message_id
 
-try:
-    from isal.isal_zlib import crc32
-except ImportError:
-    crc32 = zlib_crc32
-
 Data = bytes | bytearray | memoryview
+
+try:
+    from isal.isal_zlib import crc32 as fast_crc32
+except ImportError:
+    fast_crc32 = zlib_crc32
+
+crc32: Callable[[Data], int] = fast_crc32
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -228,6 +231,13 @@ def decode_record(data: Data, at: int = 0) -> Record:
         store_ms, store_host, reconsume_times, prepared_offset, body, topic,
         bytes(data[place:end]),
     )  # fmt: skip
+
+
+def store_ms_of(data: Data) -> int:
+    """The store time of the record that these bytes begin with, without reading the rest."""
+    at = BORN_HOST_AT + (20 if data[SYS_FLAG_AT + 3] & BORN_HOST_V6 else 8)
+    found: int = MIDDLE.unpack_from(data, at)[0]
+    return found
 
 
 def decode_all(data: Data) -> list[Record]:

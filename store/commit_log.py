@@ -1,0 +1,159 @@
+"""The commit log: every message of every topic, in the order of arrival, in files of one size.
+
+`append` only stages a record: it has its place, and `write_staged` puts all that gathered in one
+write into the file. So the log has three ends, each at or behind the one before: `end` (given out),
+`written` (in the file: survives a crash of the process), `durable` (on the disk: survives a power
+cut). A record never touches the last 8 bytes of a file: there is always room for the blank record
+that closes it.
+"""
+
+from pathlib import Path
+from struct import Struct
+
+from ..protocol.record import LOG_OFFSET_AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from .errors import MessageTooLarge, StoreError, WritesRefused
+from .segment import Segment
+from .segments import Segments
+from .settings import BLANK_BYTES_MIN
+
+BLANK = Struct(
+    ">"
+    "i"  # bytes left in the file
+    "I"  # magic
+)
+assert BLANK.size == BLANK_BYTES_MIN
+STAGED_BYTES_MAX = 8 << 20  # gathered at most before a write
+READ_BYTES_KEPT = 64 << 20  # of the mappings that readers have touched, in memory
+RECORD_START = Struct(">iI20xq")  # total size, magic, (crc, queue, flag, queue offset,) place
+assert RECORD_START.size == LOG_OFFSET_AT + 8
+
+
+class CommitLog:
+    """The log. `room_end` is how far records may go in the file at hand; -1 takes none."""
+
+    __slots__ = (
+        "_read_bytes",
+        "durable",
+        "end",
+        "new_files",
+        "paused",
+        "refusal",
+        "room_end",
+        "segments",
+        "staged",
+        "written",
+    )
+
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
+        self.segments = Segments(folder, segment_bytes, "mappedFileSizeCommitLog", writable=False)
+        self.staged: list[bytes] = []
+        self.end = 0
+        self.written = 0
+        self.durable = 0
+        self.room_end = 0
+        self.refusal: str | None = None
+        self.paused: str | None = None
+        self.new_files = False  # made since the folder was synced
+        self._read_bytes = 0
+
+    @property
+    def start(self) -> int:
+        """The place of the first byte that is still there."""
+        return self.segments.start
+
+    def set_end(self, end: int) -> None:
+        """Where the next record goes, once recovery has found it. No file begins behind it."""
+        self.end = self.written = end
+        self.set_room()
+
+    def roll(self, size: int) -> None:
+        """Go on in a new file, because `size` more bytes don't fit. StoreError when it can't be."""
+        if self.refusal is not None:
+            raise WritesRefused(self.refusal)
+        if self.paused is not None:
+            raise WritesRefused(self.paused)
+        segments = self.segments
+        if size + BLANK_BYTES_MIN > segments.size:
+            raise MessageTooLarge(
+                f"{size} bytes don't fit a commit log file of {segments.size} bytes "
+                "(mappedFileSizeCommitLog); send smaller messages or batches"
+            )
+        self.write_staged()
+        base = segments.last.end if segments.items else self.end
+        segment = segments.add(base, reserve=segments.size)
+        self.new_files = True
+        if base > self.end:
+            closed = segments.items[-2]
+            self._write(closed, BLANK.pack(base - self.end, MAGIC_BLANK))
+        self.end = self.written = base
+        self.room_end = segment.end - BLANK_BYTES_MIN
+
+    def write_staged(self) -> None:
+        """Write what is staged. StoreError when the disk fails: then nothing staged is kept."""
+        staged = self.staged
+        if not staged:
+            return
+        data = b"".join(staged)
+        staged.clear()
+        self._write(self.segments.last, data)
+        self.written = self.end
+
+    def pause(self, reason: str) -> None:
+        """Take no more records until `resume`."""
+        self.paused = reason
+        self.room_end = -1
+
+    def resume(self) -> None:
+        """Go on after a `pause`."""
+        if self.paused is not None:
+            self.paused = None
+            if self.refusal is None:
+                self.set_room()
+
+    def set_room(self) -> None:
+        """Work out how far records may go in the file at hand."""
+        segment = self.segments.find(self.end)
+        self.room_end = 0 if segment is None else segment.end - BLANK_BYTES_MIN
+
+    def refuse(self, reason: str) -> None:
+        """Take no more records until a restart. Those staged are dropped."""
+        self.refusal = reason
+        self.room_end = -1
+        self.staged.clear()
+        self.end = self.written
+
+    def _write(self, segment: Segment, data: bytes) -> None:
+        try:
+            segment.write(self.written - segment.base, data)
+        except OSError as wrong:
+            self.refuse(
+                f"the disk did not take a write to {segment.path} ({wrong.strerror or wrong}); no "
+                "more messages are taken until the disk is in order and the broker started again"
+            )
+            raise StoreError(self.refusal) from wrong
+
+    # ---- reading, of what is written
+
+    def record(self, place: int, end: int | None = None) -> memoryview | None:
+        """The record at this place, if one begins there and lies before `end`."""
+        limit = self.written if end is None else end
+        segment = self.segments.find(place)
+        if segment is None or place + RECORD_BYTES_MIN > limit:
+            return None
+        at = place - segment.base
+        if at + RECORD_BYTES_MIN > segment.size:
+            return None
+        size, magic, own_place = RECORD_START.unpack_from(segment.view, at)
+        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
+            return None
+        if size < RECORD_BYTES_MIN or place + size > limit:
+            return None
+        return segment.memory[at : at + size] if at + size <= segment.size else None
+
+    def count_read(self, size: int) -> None:
+        """Note that so many bytes were handed to readers, and now and then free their memory."""
+        self._read_bytes += size
+        if self._read_bytes >= READ_BYTES_KEPT:
+            self._read_bytes = 0
+            for segment in self.segments.items:
+                segment.forget()

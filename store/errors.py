@@ -1,0 +1,65 @@
+"""What the store can't do, each with one plain sentence for the person who has to act on it."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """The store declines; the text says what happened, the value, the limit, and what to do."""
+
+
+class MessageTooLarge(StoreError):
+    """A body, the properties, or the whole record is larger than a limit."""
+
+
+class StoreInUse(StoreError):
+    """Another process, or this one, has the folder open."""
+
+
+class DiskFull(StoreError):
+    """There is no room for another file, or a limit of the system stops it from growing."""
+
+
+class NotWritable(StoreError):
+    """The folder or a file in it can't be written."""
+
+
+class DamagedStore(StoreError):
+    """A file is not what its name and the settings say."""
+
+
+class WritesRefused(StoreError):
+    """The disk has failed once; nothing more is taken until a restart."""
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextmanager
+def plain_errors(path: Path | str, action: str) -> Iterator[None]:
+    """Turn an OSError of the block into a StoreError that names the path and the action."""
+    try:
+        yield
+    except OSError as wrong:
+        raise plain_error(wrong, path, action) from wrong
+
+
+def plain_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
+    """The StoreError for an OSError while doing `action` (such as "make") to `path`."""
+    reason = os.strerror(wrong.errno) if wrong.errno else str(wrong)
+    if wrong.errno in _NO_ROOM:
+        return DiskFull(f"no room to {action} {path} ({reason}); free some space, then go on")
+    if wrong.errno in _NO_RIGHT:
+        return NotWritable(
+            f"can't {action} {path} ({reason}); give the broker's user the right to write there, "
+            "or choose another folder with storePathRootDir"
+        )
+    if wrong.errno == errno.EMFILE:
+        return StoreError(
+            f"can't {action} {path}: the process has no file numbers left; raise ulimit -n"
+        )
+    return StoreError(f"can't {action} {path}: {reason}")

@@ -1,0 +1,182 @@
+"""The key index of a store: which messages have a key, over a row of index files by time.
+
+Keys wait in a list until `flush` adds them all at once; a query flushes first. A file that is full
+is followed by a new one. Each message is indexed under its unique key and each word of KEYS.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..protocol.properties import find
+from ..protocol.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from .errors import DamagedStore, plain_errors
+from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
+from .key_hash import key_hash, key_hashes
+from .segment import Segment, make_folder
+from .settings import StoreSettings
+
+BATCH_KEYS_MAX = 100_000  # added at once; bounds the memory of the arrays
+
+Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
+
+
+class Index:
+    """The index. `pending` gets what `MessageStore.put` stored since the last flush."""
+
+    def __init__(self, folder: Path, settings: StoreSettings, now_ms: Callable[[], int]) -> None:
+        self._folder = folder
+        self._slots = settings.index_slots
+        self._capacity = settings.index_entries
+        self._is_enabled = settings.index_enable
+        self._now_ms = now_ms
+        self.pending: list[Pending] = []
+        self.files: list[IndexFile] = []
+        self.new_files = False  # made since the folder was synced
+
+    def load(self) -> None:
+        """Open the files. DamagedStore when one has another size than the settings say."""
+        if not self._folder.is_dir():
+            return
+        size = file_bytes(self._slots, self._capacity)
+        with plain_errors(self._folder, "read"):
+            names = sorted(entry.name for entry in os.scandir(self._folder) if entry.is_file())
+            for number, name in enumerate(names):
+                path = self._folder / name
+                found = path.stat().st_size
+                if found == 0 and number == len(names) - 1:
+                    path.unlink()
+                    continue
+                if found != size or len(name) != NAME_DIGITS or not name.isdigit():
+                    raise DamagedStore(
+                        f"{path} has {found} bytes, index files have {size} with "
+                        f"{self._slots} slots (maxHashSlotNum) and {self._capacity} entries "
+                        "(maxIndexNum); set these as they were, or delete the file: it is rebuilt"
+                    )
+                segment = Segment(path, 0, size, writable=True)
+                self.files.append(IndexFile(segment, self._slots, self._capacity))
+
+    @property
+    def end_offset(self) -> int:
+        """Messages that lie before this one in the log are indexed."""
+        return self.files[-1].end_offset if self.files else 0
+
+    def drop_after(self, moment_ms: int) -> None:
+        """Delete the files with keys of messages stored after this moment."""
+        for file in [file for file in self.files if file.end_ms > moment_ms]:
+            self.files.remove(file)
+            file.segment.delete()
+
+    def cut_at_file(self, name: str, count: int) -> None:
+        """Keep the files up to the one of this name, and of that the entries before `count`."""
+        names = [file.segment.path.name for file in self.files]
+        kept = names.index(name) + 1 if name in names else 0
+        for file in self.files[kept:]:
+            file.segment.delete()
+        del self.files[kept:]
+        if kept:
+            self.files[-1].cut(min(count, self.files[-1].count))
+
+    def cut_at_log(self, log_end: int) -> None:
+        """Drop the entries of messages at `log_end` or behind it."""
+        while self.files and self.files[-1].end_offset >= log_end and self.files[-1].count > 1:
+            file = self.files[-1]
+            if file.begin_offset < log_end:
+                file.cut(file.count_before(log_end))
+                return
+            self.files.pop().segment.delete()
+
+    def flush(self, log_end: int) -> None:
+        """Add the pending keys of messages that lie before `log_end`. DiskFull keeps them."""
+        if not self._is_enabled:
+            self.pending.clear()
+        while self.pending:
+            batch = self.pending[:BATCH_KEYS_MAX]
+            if batch[-1][2] >= log_end:
+                batch = [item for item in batch if item[2] < log_end]
+            if not batch:
+                return
+            self._add(batch)
+            del self.pending[: len(batch)]
+
+    def find(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Log offsets under this key, ascending; other keys with the same hash may be among them.
+
+        The newest `limit` of the time range.
+        """
+        wanted = key_hash(f"{topic}#{key}")
+        found: list[int] = []
+        for file in reversed(self.files):
+            if file.covers(begin_ms, end_ms):
+                found += file.find(wanted, limit - len(found), begin_ms, end_ms)
+            if len(found) >= limit or file.begin_ms < begin_ms:
+                break
+        return sorted(set(found))
+
+    def delete_before(self, log_start: int) -> None:
+        """Delete the files, but not the last, with nothing of the log from `log_start` on."""
+        while len(self.files) > 1 and self.files[0].end_offset < log_start:
+            self.files.pop(0).segment.delete()
+
+    def release(self) -> None:
+        """Let go of all files."""
+        for file in self.files:
+            file.segment.release()
+        self.files.clear()
+
+    def _add(self, batch: list[Pending]) -> None:
+        keys: list[bytes] = []
+        places: list[int] = []
+        times: list[int] = []
+        prefixes: dict[str, bytes] = {}
+        for topic, properties, offset, store_ms in batch:
+            prefix = prefixes.get(topic)
+            if prefix is None:
+                prefix = prefixes[topic] = f"{topic}#".encode()
+            for key in index_keys(properties):
+                keys.append(prefix + key)
+                places.append(offset)
+                times.append(store_ms)
+        if not keys:
+            return
+        hashes = key_hashes(keys)
+        offsets = np.array(places, np.int64)
+        store_times = np.array(times, np.int64)
+        done = 0
+        while done < len(keys):
+            file = self._writable()
+            done += file.insert(hashes[done:], offsets[done:], store_times[done:])
+
+    def _writable(self) -> IndexFile:
+        previous = self.files[-1] if self.files else None
+        if previous is not None and not previous.is_full:
+            return previous
+        make_folder(self._folder)
+        moment_ms = self._now_ms()
+        path = self._folder / file_name(moment_ms)
+        while path.exists():
+            moment_ms += 1
+            path = self._folder / file_name(moment_ms)
+        file = IndexFile.create(path, self._slots, self._capacity, previous)
+        self.files.append(file)
+        self.new_files = True
+        return file
+
+
+def index_keys(raw: bytes) -> list[bytes]:
+    """The keys that a message with these properties is indexed under: unique key, words of KEYS."""
+    found = []
+    unique = find(raw, b"UNIQ_KEY")
+    if unique:
+        found.append(unique)
+    keys = find(raw, b"KEYS")
+    if keys:
+        found += [key for key in keys.split(b" ") if key]
+    return found
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """Whether messages with this system flag have their keys in the index."""
+    return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK

@@ -1,0 +1,75 @@
+"""config/*.json with a .bak beside each: the text before the last.
+
+A save is whole or not there at all, also after a power cut: the new text goes into a file of its
+own, which then takes the name. What can't be read falls back to the .bak.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from .errors import DamagedStore, plain_errors
+from .segment import make_folder, sync_folder
+
+T = TypeVar("T")
+
+FILE_BYTES_MAX = 1 << 30
+
+
+def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
+    """What the file, else its .bak, decodes to; None when neither exists or both are empty.
+
+    DamagedStore, naming both, when there is a text and none can be decoded.
+    """
+    reasons = []
+    for candidate in (path, _backup(path)):
+        data = _read(candidate)
+        if not data.strip():
+            continue
+        try:
+            return decode(data)
+        except Exception as wrong:  # whatever the decoder finds: the other file may be good
+            reasons.append(f"{candidate} ({wrong})")
+    if reasons:
+        raise DamagedStore(f"can't read {' nor '.join(reasons)}; correct or remove what is there")
+    return None
+
+
+def save(path: Path, text: bytes | str) -> None:
+    """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
+    make_folder(path.parent)
+    data = text.encode() if isinstance(text, str) else text
+    previous = _read(path)
+    if previous:
+        _replace(_backup(path), previous)
+    _replace(path, data)
+    with plain_errors(path.parent, "write"):
+        sync_folder(path.parent)
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _read(path: Path) -> bytes:
+    with plain_errors(path, "read"):
+        try:
+            with open(path, "rb") as file:
+                return file.read(FILE_BYTES_MAX)
+        except FileNotFoundError:
+            return b""
+
+
+def _replace(path: Path, data: bytes) -> None:
+    made = path.with_name(path.name + ".new")
+    with plain_errors(path, "write"):
+        fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(made, path)

@@ -1,0 +1,83 @@
+"""The parts of a store, and where they lie: what writing, reading and recovery share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .commit_log import CommitLog
+from .errors import StoreError
+from .index import Index
+from .queues import Queues
+from .settings import StoreSettings
+
+HOST_BYTES_V4 = 8
+INDEX_PENDING_MAX = 1_000_000  # messages whose keys wait for the index
+
+
+class Parts:
+    """Log, queues and index of one store. `host` is this broker's ip and port, 8 or 20 bytes."""
+
+    def __init__(
+        self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
+    ) -> None:
+        self.root = root
+        self.settings = settings
+        self.host = host
+        self.host_hex = host.hex().upper().encode()
+        self.log_folder = settings.commit_log_dir or root / "commitlog"
+        self._now_ms = now_ms
+        self._log = CommitLog(self.log_folder, settings.segment_bytes)
+        self._queues = Queues(root, settings)
+        self._index = Index(root / "index", settings, now_ms)
+        self._last_ms = 0  # store time of the last message
+
+    @property
+    def readable_end(self) -> int:
+        """How far the log may be read: with SYNC_FLUSH only what is on the disk."""
+        return self._log.durable if self.settings.sync_flush else self._log.end
+
+    def write_staged(self) -> None:
+        """Write what `put` has staged, in one go. StoreError when the disk fails.
+
+        Then none of what was staged is stored, and nothing more is taken until a restart.
+        """
+        log = self._log
+        if not log.staged:
+            return
+        try:
+            log.write_staged()
+        except StoreError:
+            self._forget_unwritten()
+            raise
+        if len(self._index.pending) > INDEX_PENDING_MAX:
+            self.index_pending()
+
+    def index_pending(self) -> None:
+        """Add the keys of new messages to the index.
+
+        DiskFull when it has no room: they wait on, and when too many wait no messages are taken.
+        """
+        index = self._index
+        if not index.pending:
+            return
+        self._log.write_staged()
+        try:
+            index.flush(self.readable_end)
+        except StoreError as wrong:
+            if len(index.pending) > INDEX_PENDING_MAX:
+                self._log.pause(f"the index can't follow: {wrong}")
+            raise
+        self._log.resume()
+
+    def refuse_writes(self, reason: str) -> None:
+        """Take nothing more until a restart; `reason` is what senders are told."""
+        self._log.refuse(reason)
+        self._forget_unwritten()
+
+    def _forget_unwritten(self) -> None:
+        """Take back what was given out for records that didn't get into the log."""
+        end = self._log.end
+        for queue in self._queues.all():
+            queue.cut_at_log(end)
+        pending = self._index.pending
+        while pending and pending[-1][2] >= end:
+            pending.pop()

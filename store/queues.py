@@ -1,0 +1,123 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from .batch_queue import BatchQueue
+from .consume_queue import ConsumeQueue
+from .errors import DamagedStore, StoreError, plain_errors
+from .queue_ext import QueueExt
+from .settings import StoreSettings
+
+Queue = ConsumeQueue | BatchQueue
+Key = tuple[str, int]
+
+QUEUES_MAX = 1_000_000
+QUEUE_ID_MAX = 1 << 20
+TOPIC_CHARS_MAX = 255  # a record keeps the length of its topic in one byte, or is version 2
+_LEGAL = re.compile(r"[%|+a-zA-Z0-9_-]+")
+
+
+class Queues:
+    """The queues. `plain` and `batch` hold them by (topic, queue id)."""
+
+    def __init__(self, root: Path, settings: StoreSettings) -> None:
+        self._settings = settings
+        self._folder = root / "consumequeue"
+        self._batch_folder = root / "batchconsumequeue"
+        self._ext_folder = root / "consumequeue_ext"
+        self.plain: dict[Key, ConsumeQueue] = {}
+        self.batch: dict[Key, BatchQueue] = {}
+        self._ext: dict[Key, QueueExt] = {}
+
+    def load(self, *, is_clean: bool) -> None:
+        """Open every queue that has a folder."""
+        for topic, queue_id, _ in _folders(self._folder):
+            self.make(topic, queue_id).load(is_clean=is_clean)
+        for topic, queue_id, folder in _folders(self._batch_folder):
+            if (topic, queue_id) in self.plain:
+                raise DamagedStore(
+                    f"topic {topic} has both {folder} and a consume queue; remove the wrong one"
+                )
+            self.make_batch(topic, queue_id).load(is_clean=is_clean)
+        for topic, queue_id, folder in _folders(self._ext_folder):
+            self._ext[topic, queue_id] = QueueExt(folder, self._settings.queue_ext_file_bytes)
+
+    def make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; a new, empty one when there was none. No file is made yet."""
+        found = self.plain.get((topic, queue_id))
+        if found is None:
+            folder = self._checked(self._folder, topic, queue_id)
+            found = ConsumeQueue(folder, topic, queue_id, self._settings.queue_file_bytes)
+            self.plain[topic, queue_id] = found
+        return found
+
+    def make_batch(self, topic: str, queue_id: int) -> BatchQueue:
+        """The batch queue; a new, empty one when there was none."""
+        found = self.batch.get((topic, queue_id))
+        if found is None:
+            folder = self._checked(self._batch_folder, topic, queue_id)
+            found = BatchQueue(folder, topic, queue_id, self._settings.batch_queue_file_bytes)
+            self.batch[topic, queue_id] = found
+        return found
+
+    def find(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue, of whichever kind, or None."""
+        key = (topic, queue_id)
+        return self.plain.get(key) or self.batch.get(key)
+
+    def all(self) -> Iterator[Queue]:
+        """Every queue."""
+        yield from self.plain.values()
+        yield from self.batch.values()
+
+    def ext_tags_code(self, topic: str, queue_id: int, address: int) -> int | None:
+        """The tag hash that an address in an entry leads to; None when it leads nowhere."""
+        ext = self._ext.get((topic, queue_id))
+        return None if ext is None else ext.tags_code(address)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic with their files."""
+        for group in (self.plain, self.batch):
+            for key in [key for key in group if key[0] == topic]:
+                group.pop(key).segments.delete()
+        for folder in (self._folder, self._batch_folder):
+            path = folder / topic
+            if path.is_dir() and not any(path.iterdir()):
+                with plain_errors(path, "delete"):
+                    path.rmdir()
+
+    def release(self) -> None:
+        """Let go of all mappings."""
+        for queue in self.all():
+            queue.release()
+
+    def _checked(self, folder: Path, topic: str, queue_id: int) -> Path:
+        """The folder of a queue. A name that could lead elsewhere is a StoreError."""
+        if len(topic) > TOPIC_CHARS_MAX or _LEGAL.fullmatch(topic) is None:
+            raise StoreError(
+                f"topic {topic[:TOPIC_CHARS_MAX]!r} can't be stored: a name has 1 to "
+                f"{TOPIC_CHARS_MAX} of the characters a-z A-Z 0-9 _ - % | +"
+            )
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            raise StoreError(f"queue id {queue_id} is not between 0 and {QUEUE_ID_MAX}")
+        if len(self.plain) + len(self.batch) >= QUEUES_MAX:
+            raise StoreError(f"the store has {QUEUES_MAX} queues, no more fit; delete topics")
+        return folder / topic / str(queue_id)
+
+
+def _folders(root: Path) -> list[tuple[str, int, Path]]:
+    """Topic, queue id and folder of each queue below a folder."""
+    found = []
+    with plain_errors(root, "read"):
+        if not root.is_dir():
+            return []
+        for topic in os.scandir(root):
+            if not topic.is_dir():
+                continue
+            for queue in os.scandir(topic.path):
+                if queue.is_dir() and queue.name.isascii() and queue.name.isdigit():
+                    found.append((topic.name, int(queue.name), Path(queue.path)))
+    return found

@@ -1,0 +1,360 @@
+"""Messages out of the store: pulls, and everything else that asks where a message is.
+
+What lies beyond `readable_end` is not there for anybody. Records go out as views into the log where
+they lie side by side, else copied into one piece: a copy of a few kilobytes costs less than
+the system's work for many small buffers.
+"""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..protocol.record import decode_record, store_ms_of
+from . import status
+from .batch_queue import BatchQueue
+from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array, run_of
+from .index import index_keys
+from .parts import Parts
+from .queues import Queue
+from .time_search import offset_at
+
+PULL_BYTES_MIN = 100
+QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
+
+Buffer = bytes | memoryview
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look for messages came to.
+
+    `records` are whole records in `size` bytes, `count` messages of them; `next_offset` is where to
+    look next.
+    """
+
+    status: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[Buffer]
+    size: int
+    count: int
+
+
+class Reading(Parts):
+    """The half of the store that hands messages out."""
+
+    _memory_bytes = 0
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Found:
+        """The messages of a queue from `offset` on; with `tags_codes` only those with such tags.
+
+        At least one message when there is any, and not more than `messages_max` in `bytes_max`
+        bytes, the limits of the settings, and one queue file.
+        """
+        log = self._log
+        if log.staged:
+            log.write_staged()
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
+        end = queue.next
+        if self.settings.sync_flush:
+            end = queue.readable_end(log.durable)
+        start = queue.min_offset
+        if end == 0:
+            return Found(status.NO_MESSAGE_IN_QUEUE, 0, start, end, [], 0, 0)
+        if offset < start:
+            return Found(status.OFFSET_TOO_SMALL, start, start, end, [], 0, 0)
+        if offset == end:
+            return Found(status.OFFSET_OVERFLOW_ONE, offset, start, end, [], 0, 0)
+        if offset > end:
+            return Found(status.OFFSET_OVERFLOW_BADLY, end, start, end, [], 0, 0)
+        segment, at, room = queue.locate(offset)
+        if room > end - offset:
+            room = end - offset
+        settings = self.settings
+        (first,) = run_of(1).unpack_from(segment.view, at)[:1]
+        if log.end - first > self._memory_bytes:
+            messages_max = min(messages_max, settings.pull_messages_max_on_disk)
+            bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
+        messages_max = max(1, min(messages_max, settings.pull_messages_max))
+        bytes_max = max(PULL_BYTES_MIN, min(bytes_max, settings.pull_bytes_max))
+        if tags_codes is not None:
+            scan = max(settings.scan_bytes_max // 20, messages_max)
+            return self._get_tagged(
+                queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
+            )
+        count = min(messages_max, room)
+        flat = run_of(count).unpack_from(segment.view, at)
+        offsets, sizes = flat[0::3], flat[1::3]
+        size = sum(sizes)
+        source = log.segments.find(first)
+        last = offsets[-1] + sizes[-1]
+        if source is not None and size <= bytes_max and last <= source.end:
+            base = source.base
+            memory = source.memory
+            records: Buffer
+            if last - first == size:
+                records = memory[first - base : last - base]
+            else:
+                records = b"".join(
+                    [
+                        memory[place - base : place - base + length]
+                        for place, length in zip(offsets, sizes, strict=True)
+                    ]
+                )
+            if len(records) == size:
+                log.count_read(size)
+                return Found(status.FOUND, offset + count, start, end, [records], size, count)
+        entries = list(zip(offsets, sizes, flat[2::3], strict=True))
+        return self._collect(queue, offset, entries, bytes_max, end)
+
+    def _get_tagged(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        scan: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int],
+        end: int,
+    ) -> Found:
+        """Only messages whose tags code is among the wanted ones, out of `scan` entries."""
+        segment, at, _ = queue.locate(offset)
+        entries = read_array(segment, at, scan)
+        tags = entries["tags"]
+        hits = tags <= EXT_ADDRESS_MAX
+        if hits.any():
+            for number in np.flatnonzero(hits):
+                code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
+                hits[number] = code is None or code in tags_codes
+        for wanted_code in tags_codes:
+            hits |= tags == wanted_code
+        numbers = np.flatnonzero(hits)[: messages_max + 1].tolist()
+        wanted = [entries[number].item() for number in numbers[:messages_max]]
+        found = self._collect(queue, offset, wanted, bytes_max, end)
+        # Behind the last message taken, or behind all that was looked at.
+        taken = found.next_offset - offset
+        if taken < len(wanted):
+            found.next_offset = offset + numbers[taken]
+        elif len(numbers) > messages_max:
+            found.next_offset = offset + numbers[messages_max - 1] + 1
+        else:
+            found.next_offset = offset + scan
+        if not wanted:
+            found.status = status.NO_MATCHED_MESSAGE
+        return found
+
+    def _collect(
+        self, queue: ConsumeQueue, offset: int, entries: list[Entry], bytes_max: int, end: int
+    ) -> Found:
+        """The records of these entries, one by one, until `bytes_max`; what is gone is passed over.
+
+        `next_offset` is `offset` and the number of entries that were dealt with.
+        """
+        log = self._log
+        limit = self.readable_end
+        records: list[Buffer] = []
+        size = done = 0
+        for place, length, _ in entries:
+            if records and size + length > bytes_max:
+                break
+            done += 1
+            record = log.record(place, limit)
+            if record is None or len(record) != length:
+                continue
+            records.append(record)
+            size += length
+        log.count_read(size)
+        found = status.FOUND if records else status.MESSAGE_WAS_REMOVING
+        return Found(found, offset + done, queue.min_offset, end, records, size, len(records))
+
+    def _get_batched(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None,
+    ) -> Found:
+        """`get` for a batch queue: whole records, the first one holding message `offset`."""
+        queue = self._queues.batch.get((topic, queue_id))
+        if queue is None:
+            return Found(status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+        limit = self.readable_end
+        start, end = queue.min_offset, queue.readable_end(limit)
+        found = Found(status.NO_MATCHED_MESSAGE, offset, start, end, [], 0, 0)
+        if end == 0:
+            found.status, found.next_offset = status.NO_MESSAGE_IN_QUEUE, 0
+        elif offset < start:
+            found.status, found.next_offset = status.OFFSET_TOO_SMALL, start
+        elif offset == end:
+            found.status = status.OFFSET_OVERFLOW_ONE
+        elif offset > end:
+            found.status, found.next_offset = status.OFFSET_OVERFLOW_BADLY, end
+        if found.status != status.NO_MATCHED_MESSAGE:
+            return found
+        for unit in queue.units(offset, messages_max, limit):
+            too_many = found.count + unit.number > messages_max
+            if found.records and (too_many or found.size + unit.size > bytes_max):
+                break
+            found.next_offset = unit.base + unit.number
+            record = self._log.record(unit.log_offset, limit)
+            if record is None or (tags_codes is not None and unit.tags_code not in tags_codes):
+                continue
+            found.records.append(record)
+            found.size += unit.size
+            found.count += unit.number
+            found.status = status.FOUND
+        return found
+
+    # ---- offsets
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the first message of a queue that is still there; -1 without a queue."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next message of a queue gets; 0 without a queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.readable_end(self._log.durable) if self.settings.sync_flush else queue.next
+
+    def offset_at(self, topic: str, queue_id: int, moment_ms: int, upper: bool = False) -> int:
+        """The offset of the message stored at this moment, as RocketMQ finds it.
+
+        Between two messages it is the later one, with `upper` the earlier one.
+        """
+        self.write_staged()
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return 0
+        end = self.max_offset(topic, queue_id)
+        found = offset_at(queue, end, moment_ms, upper, self._log.start, self._store_ms)
+        return max(queue.min_offset, min(found, end))
+
+    def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at this offset was stored; -1 when there is none."""
+        self.write_staged()
+        queue = self._queues.find(topic, queue_id)
+        place = None if queue is None else self._place(queue, offset)
+        return -1 if place is None else self._store_ms(place) or -1
+
+    def earliest_store_ms(self, topic: str, queue_id: int) -> int:
+        """When the first message of a queue that is still there was stored; -1 without one."""
+        return self.store_ms_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message is so near the end of the log that it is most likely in memory."""
+        queue = self._queues.find(topic, queue_id)
+        place = None if queue is None else self._place(queue, offset)
+        return place is None or self._log.end - place <= self._memory_bytes
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
+        """Up to `count` entries of a consume queue: log offset, size, tags code each."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return []
+        self.write_staged()
+        if isinstance(queue, BatchQueue):
+            units = queue.units(offset, count, self.readable_end)
+            return [(unit.log_offset, unit.size, unit.tags_code) for unit in units]
+        return queue.entries(offset, count, self.max_offset(topic, queue_id))
+
+    # ---- messages by place or key
+
+    def message_at(self, log_offset: int) -> bytes | None:
+        """The record that begins at this log offset; None when none does."""
+        self.write_staged()
+        record = self._log.record(log_offset, self.readable_end)
+        return None if record is None else bytes(record)
+
+    def query(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
+    ) -> list[bytes]:
+        """The records of a topic with this key or unique key, of a time range, oldest first."""
+        self.index_pending()
+        limit = min(limit, QUERY_MESSAGES_MAX)
+        wanted = key.encode(errors="replace")
+        found = []
+        for place in self._index.find(topic, key, limit, begin_ms, end_ms):
+            data = self.message_at(place)
+            if data is None:
+                continue
+            record = decode_record(data)
+            # Another key may have the same hash.
+            if record.topic == topic and wanted in index_keys(record.raw_properties):
+                found.append(data)
+        return found
+
+    # ---- the store as a whole
+
+    @property
+    def log_start(self) -> int:
+        """The log offset of the first byte that is still there."""
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """The log offset that the next record gets."""
+        return self._log.end
+
+    @property
+    def durable_end(self) -> int:
+        """How far the log is on the disk."""
+        return self._log.durable
+
+    @property
+    def readable_end_moves_with_sync(self) -> bool:
+        """Whether messages become readable only by a sync (SYNC_FLUSH)."""
+        return self.settings.sync_flush
+
+    def queues(self, topic: str) -> list[int]:
+        """The ids of the queues of a topic that have been used, ascending."""
+        return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
+
+    def topics(self) -> dict[str, list[int]]:
+        """Every topic with a queue, and the ids of its queues."""
+        found: dict[str, list[int]] = {}
+        for queue in self._queues.all():
+            found.setdefault(queue.topic, []).append(queue.queue_id)
+        return found
+
+    def disk_ratio(self) -> float:
+        """How full the disk of the commit log is, 0 to 1, rounded up to a hundredth."""
+        usage = os.statvfs(self.log_folder)
+        used = usage.f_blocks - usage.f_bfree
+        usable = used + usage.f_bavail
+        return -(-used * 100 // usable) / 100 if usable else 0.0
+
+    def _measure_memory(self) -> None:
+        """How much of the log is taken to be in memory: a part of what the machine has."""
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._memory_bytes = memory * self.settings.memory_ratio_percent // 100
+
+    def _place(self, queue: Queue, offset: int) -> int | None:
+        """The log offset of the message at this queue offset."""
+        if not queue.min_offset <= offset < queue.next:
+            return None
+        if isinstance(queue, BatchQueue):
+            units = queue.units(offset, 1, self.readable_end)
+            return units[0].log_offset if units else None
+        return queue.entry(offset)[0]
+
+    def _store_ms(self, place: int) -> int:
+        """When the record at this place was stored; 0 when there is none."""
+        record = self._log.record(place, self.readable_end)
+        return 0 if record is None else store_ms_of(record)

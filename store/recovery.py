@@ -1,0 +1,226 @@
+"""Opening a store: where the log ends, and queues and index that agree with it.
+
+After a clean stop the checkpoint says it all, and only what doesn't add up is looked into. After a
+crash every record behind the last safe place is checked, and the log ends before the first that
+is not whole. What lies behind the end becomes zeros, so that an old record can't come back
+when the log has grown up to it. Doing it twice changes nothing more.
+"""
+
+import logging
+from collections.abc import Callable
+
+from ..protocol.errors import Malformed
+from ..protocol.record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    Record,
+    decode_record,
+)
+from .checkpoint import Checkpoint
+from .commit_log import BLANK, CommitLog
+from .derive import Derive, QueueGap
+from .index import Index
+from .index_file import NAME_DIGITS
+from .parts import Parts
+from .segment import Segment
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+PROGRESS_BYTES = 16 << 20
+MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+
+
+def recover(
+    parts: Parts, checkpoint: Checkpoint, *, is_clean: bool, progress: Progress | None = None
+) -> int:
+    """Find the end of the log, cut and mend queues and index; returns the last store time.
+
+    The files are loaded by this. `progress(done, all)` is called with bytes of the log.
+    """
+    commit_log, queues, index = parts._log, parts._queues, parts._index
+    commit_log.segments.load()
+    queues.load(is_clean=is_clean)
+    _load_index(index, checkpoint, is_clean=is_clean)
+    if not commit_log.segments.items:
+        # Java does the same: queues and index of a log that is not there lead nowhere.
+        for queue in queues.all():
+            queue.segments.cut(-1)
+        queues.plain.clear()
+        queues.batch.clear()
+        index.drop_after(-1)
+        commit_log.set_end(0)
+        return 0
+    start = _start(parts, checkpoint, is_clean=is_clean)
+    trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
+    walk = Walk(commit_log, trusted, progress)
+    try:
+        end, last_ms = _derive(parts, walk, start, is_whole=start == commit_log.start)
+    except QueueGap as gap:
+        log.warning("queue %s lacks entries; all queues are made again from the log", gap)
+        end, last_ms = _derive(parts, walk, commit_log.start, is_whole=True)
+    commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
+    last = commit_log.segments.find(end)
+    if last is not None and last.zero(end - last.base):
+        log.warning("bytes behind the end of the log at %d were not whole; they are zeros now", end)
+    commit_log.set_end(end)
+    for queue in queues.all():
+        queue.cut_at_log(end)
+        queue.correct_min(commit_log.start)
+    index.cut_at_log(end)
+    return last_ms
+
+
+class Walk:
+    """Goes through the log record by record.
+
+    A record before `trusted` that is damaged was once whole: it is reported and passed over. Behind
+    it the log ends at the first that is not whole.
+    """
+
+    def __init__(self, commit_log: CommitLog, trusted: int, progress: Progress | None) -> None:
+        self._segments = commit_log.segments
+        self._trusted = trusted
+        self._progress = progress
+        self.damaged: list[int] = []
+
+    def run(self, place: int, on_record: Callable[[Record], None]) -> int:
+        """Call `on_record` for each record from `place` on; returns where the log ends."""
+        begin = reported = place
+        last = self._segments.last.end
+        while True:
+            segment = self._segments.find(place)
+            if segment is None:
+                return place
+            at = place - segment.base
+            if segment.size - at < BLANK.size:
+                return place
+            size, magic = BLANK.unpack_from(segment.view, at)
+            if magic == MAGIC_BLANK and size == segment.size - at:
+                if segment is self._segments.last:
+                    return place
+                segment.forget()
+                place = segment.end
+                continue
+            record = _whole_record(segment, place)
+            if record is None:
+                if place >= self._trusted:
+                    return place
+                self.damaged.append(place)
+                following = self._following(segment, place)
+                log.error(
+                    "the record at %d of the log is damaged; going on at %d", place, following
+                )
+                place = following
+                continue
+            on_record(record)
+            place += record.size
+            if self._progress is not None and place - reported >= PROGRESS_BYTES:
+                reported = place
+                self._progress(place - begin, last - begin)
+
+    def _following(self, segment: Segment, place: int) -> int:
+        """Where the next whole record or the next file begins."""
+        data = segment.view
+        at = place - segment.base + 4
+        while True:
+            found = [data.find(magic, at) for magic in MAGICS]
+            places = [hit for hit in found if hit >= 0]
+            if not places:
+                return min(segment.end, self._trusted)
+            at = min(places)
+            if _whole_record(segment, segment.base + at - 4) is not None:
+                return segment.base + at - 4
+            at += 1
+
+
+def _whole_record(segment: Segment, place: int) -> Record | None:
+    """The record at this place of the log, if all of it is there and right."""
+    at = place - segment.base
+    if segment.size - at < RECORD_BYTES_MIN:
+        return None
+    try:
+        record = decode_record(segment.memory, at)
+    except Malformed:
+        return None
+    if record.log_offset != place or not record.is_body_intact:
+        return None
+    return record
+
+
+def _derive(parts: Parts, walk: Walk, start: int, *, is_whole: bool) -> tuple[int, int]:
+    index = parts._index
+    indexed = index.end_offset if index.files else parts._log.start
+    if not parts.settings.index_enable:
+        indexed = start
+    index.pending.clear()
+    derive = Derive(parts._queues, index, parts.settings, is_whole=is_whole)
+
+    def on_record(record: Record) -> None:
+        if record.log_offset >= start:
+            derive.queue(record)
+        if record.log_offset >= indexed:
+            derive.index(record)
+
+    end = walk.run(min(start, _record_start(parts._log, indexed, start)), on_record)
+    index.flush(end)
+    return end, derive.last_ms
+
+
+def _record_start(commit_log: CommitLog, place: int, otherwise: int) -> int:
+    """`place` if a record begins there, else the start of the log."""
+    if place >= otherwise:
+        return otherwise
+    segment = commit_log.segments.find(place)
+    if segment is not None and _whole_record(segment, place) is not None:
+        return place
+    return commit_log.start
+
+
+def _load_index(index: Index, checkpoint: Checkpoint, *, is_clean: bool) -> None:
+    index.load()
+    if is_clean:
+        return
+    if checkpoint.synced_end < 0 or len(checkpoint.index_name) != NAME_DIGITS:
+        index.drop_after(checkpoint.index_ms)
+        return
+    index.cut_at_file(checkpoint.index_name, checkpoint.index_count)
+
+
+def _trusted_end(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+    """Up to where the log was whole once: a bad record before that is damage, not the end."""
+    if checkpoint.synced_end >= 0:
+        return checkpoint.synced_end
+    return _queues_end(parts) if is_clean else 0
+
+
+def _queues_end(parts: Parts) -> int:
+    return max((queue.log_end for queue in parts._queues.all()), default=0)
+
+
+def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+    """The place from which on messages are checked and dispatched; a record begins there."""
+    commit_log, queues = parts._log, parts._queues
+    segments = commit_log.segments
+    first = commit_log.start
+    own = checkpoint.synced_end
+    if first <= own <= segments.last.end:
+        if not is_clean:
+            return own
+        counts = [queue.next for queue in queues.all()]
+        if (checkpoint.queues, checkpoint.entries) == (len(counts), sum(counts)):
+            return own
+        log.warning("the queues are not as the last stop left them; they are made again")
+        return first
+    if is_clean:
+        end = _queues_end(parts)
+        bases = [segment.base for segment in segments.items if segment.base <= end]
+        return bases[-1] if bases else first
+    safe_ms = checkpoint.safe_ms
+    for segment in reversed(segments.items):
+        record = _whole_record(segment, segment.base)
+        if record is not None and 0 < record.store_ms <= safe_ms:
+            return segment.base
+    return first

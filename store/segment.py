@@ -1,0 +1,195 @@
+"""One file of a fixed size: with `json_file` and `checkpoint` the only door to the disk.
+
+A segment has its full length from the start, and bytes are written only where room on the disk was
+reserved before (`reserve`): on a full disk that is an error one can answer, while a write through a
+mapping without room kills the process. The mapping is dropped, never closed: readers may still hold
+views into it.
+"""
+
+import errno
+import mmap
+import os
+from pathlib import Path
+
+from .errors import StoreError, plain_error, plain_errors
+
+ZERO_CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(ZERO_CHUNK_BYTES)
+
+
+class Segment:
+    """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to."""
+
+    __slots__ = ("_fd", "_map", "_memory", "base", "path", "size", "writable")
+
+    def __init__(self, path: Path, base: int, size: int, *, writable: bool) -> None:
+        """An existing file. `writable`: the mapping may be written through."""
+        self.path = path
+        self.base = base
+        self.size = size
+        self.writable = writable
+        self._fd = -1
+        self._map: mmap.mmap | None = None
+        self._memory: memoryview | None = None
+
+    @classmethod
+    def create(cls, path: Path, base: int, size: int, *, reserve: int, writable: bool) -> "Segment":
+        """A new file of zeros with room for its first `reserve` bytes. DiskFull without a trace."""
+        segment = cls(path, base, size, writable=writable)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as wrong:
+            raise plain_error(wrong, path, "make") from wrong
+        try:
+            try:
+                os.ftruncate(fd, size)
+                if reserve:
+                    os.posix_fallocate(fd, 0, reserve)
+            finally:
+                os.close(fd)
+        except OSError as wrong:
+            path.unlink(missing_ok=True)
+            raise plain_error(wrong, path, f"reserve {reserve} bytes for") from wrong
+        return segment
+
+    @property
+    def end(self) -> int:
+        """The place behind the last byte."""
+        return self.base + self.size
+
+    @property
+    def fd(self) -> int:
+        """The open file number; kept until `release`."""
+        if self._fd < 0:
+            with plain_errors(self.path, "open"):
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._fd
+
+    @property
+    def view(self) -> mmap.mmap:
+        """The whole file, mapped."""
+        found = self._map
+        if found is None:
+            prot = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
+            mode = os.O_RDWR if self.writable else os.O_RDONLY
+            with plain_errors(self.path, "open"):
+                fd = os.open(self.path, mode | os.O_CLOEXEC)
+                try:
+                    found = mmap.mmap(fd, self.size, mmap.MAP_SHARED, prot)
+                finally:
+                    os.close(fd)
+            self._map = found
+        return found
+
+    @property
+    def memory(self) -> memoryview:
+        """The whole file as something to cut views from."""
+        found = self._memory
+        if found is None:
+            found = self._memory = memoryview(self.view)
+        return found
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._map is not None
+
+    def write(self, at: int, data: bytes) -> None:
+        """Write all of `data` at byte `at` of the file. OSError as the system gives it."""
+        done = os.pwrite(self.fd, data, at)
+        while done < len(data):
+            more = os.pwrite(self.fd, memoryview(data)[done:], at + done)
+            if more == 0:
+                raise OSError(errno.EIO, "the system wrote nothing")
+            done += more
+
+    def reserve(self, at: int, size: int) -> None:
+        """Make sure that the disk has room for these bytes."""
+        with plain_errors(self.path, f"reserve {size} bytes for"):
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.posix_fallocate(fd, at, size)
+            finally:
+                os.close(fd)
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. OSError as the system gives it.
+
+        May run in another thread: a file that was deleted meanwhile is none of its business.
+        """
+        if self._fd >= 0:
+            os.fdatasync(self._fd)
+            return
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def zero(self, at: int) -> bool:
+        """Make every byte from `at` on a zero again; True when one was not.
+
+        Holes and blocks never written are passed over, so that a large empty file takes no time.
+        """
+        changed = False
+        with plain_errors(self.path, "zero"):
+            while at < self.size:
+                try:
+                    at = os.lseek(self.fd, at, os.SEEK_DATA)
+                except OSError as wrong:
+                    if wrong.errno != errno.ENXIO:
+                        raise
+                    break
+                chunk = os.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
+                if not chunk:
+                    break
+                if chunk != _ZEROS[: len(chunk)]:
+                    self.write(at, _ZEROS[: len(chunk)])
+                    changed = True
+                at += len(chunk)
+        return changed
+
+    def forget(self) -> None:
+        """Give the memory of pages read so far back; they come again from the file when needed."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def release(self) -> None:
+        """Let go of mapping and file number; both come back when asked for."""
+        self._memory = None
+        self._map = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        """Remove the file. Views that readers still hold stay good."""
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        except OSError as wrong:
+            raise plain_error(wrong, self.path, "delete") from wrong
+        self.release()
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk knows the names in this folder. OSError as the system gives it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: Path) -> None:
+    """The folder and those above it. A file in the way is a StoreError."""
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"{path} is a file, a folder is needed there; move it away")
+    with plain_errors(path, "make"):
+        path.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,209 @@
+"""MessageStore: all that the broker sees of the store.
+
+It has no thread, socket or clock. The broker calls `write_staged` once per turn of its loop before
+answers go out, `index_pending` and `save_checkpoint` on a timer, and takes a `sync_plan` to another
+thread and back: `plan = store.sync_plan()`, there `plan.run()`, here `store.synced(plan)`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from . import checkpoint as checkpoints
+from .checkpoint import Checkpoint
+from .errors import DiskFull, plain_errors
+from .lock import StoreLock, write_abort
+from .reading import Found, Reading
+from .recovery import Progress, recover
+from .segment import make_folder
+from .settings import StoreSettings
+from .sync import SyncPlan
+from .writing import Writing
+
+__all__ = ["Found", "MessageStore"]
+
+QUEUE_PAGES_MIN = 2  # dirty pages that make a sync of a queue worth it between thorough ones
+QUEUES_CHEAP_MAX = 64  # dirty queues that are all synced each time
+PAGE_BYTES = 4096
+QUEUE_ENTRY_BYTES = 20
+
+
+class MessageStore(Writing, Reading):
+    """A store folder, opened. `host` is this broker's ip and port as records have it."""
+
+    def __init__(
+        self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(root, settings, host, now_ms)
+        self._lock = StoreLock(root)
+        self._checkpoint = Checkpoint()
+        self._saved = Checkpoint()
+        self._is_open = False
+        self._queues_synced_ms = 0
+        self._thorough_ms = 0
+
+    def open(self, progress: Progress | None = None) -> None:
+        """Lock the folder, recover, get ready. StoreError, with one sentence, when it can't be.
+
+        `progress(done, all)` is told of long work in bytes of the log.
+        """
+        make_folder(self.root)
+        self._lock.acquire()
+        try:
+            make_folder(self.log_folder)
+            self._measure_memory()
+            self._checkpoint = checkpoints.load(self.root / "checkpoint")
+            is_clean = not (self.root / "abort").exists()
+            write_abort(self.root)
+            last_ms = recover(self, self._checkpoint, is_clean=is_clean, progress=progress)
+            self._last_ms = last_ms or self._checkpoint.log_ms
+            self._is_open = True
+            self._sync_all()
+            self.save_checkpoint()
+        except BaseException:
+            self._is_open = False
+            self._let_go()
+            raise
+
+    def close(self) -> None:
+        """Write and sync everything; the folder then opens at once the next time.
+
+        The file `abort` stays when the disk doesn't take all, so that the next start looks closely.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            if self._log.refusal is None:
+                self.write_staged()
+                self._sync_all()
+                self.index_pending()
+                self._sync_all()
+                queues = list(self._queues.all())
+                self._checkpoint.queues = len(queues)
+                self._checkpoint.entries = sum(queue.next for queue in queues)
+                checkpoints.save(self.root / "checkpoint", self._checkpoint, sync=True)
+                with plain_errors(self.root, "write in"):
+                    (self.root / "abort").unlink(missing_ok=True)
+        finally:
+            self._let_go()
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic. Its messages stay in the log until their file goes."""
+        self.write_staged()
+        self._queues.delete_topic(topic)
+
+    # ---- the disk
+
+    def sync_plan(self) -> SyncPlan | None:
+        """What has to reach the disk now; None when nothing is new. Run it in any thread."""
+        self.write_staged()
+        now_ms = self._now_ms()
+        is_due = now_ms - self._queues_synced_ms >= self.settings.queue_sync_ms
+        return self._plan(now_ms, with_queues=is_due, thorough=False)
+
+    def synced(self, plan: SyncPlan) -> None:
+        """Note that a plan has run through: what it covers survives a power cut."""
+        self._log.durable = max(self._log.durable, min(plan.log_end, self._log.written))
+        for queue, end in plan.queues:
+            queue.synced = min(end, queue.next)
+        checkpoint = self._checkpoint
+        checkpoint.log_ms = max(checkpoint.log_ms, plan.log_ms)
+        for file in plan.index_files:
+            file.segment.forget()
+        if plan.covers_all:
+            checkpoint.queues_ms = max(checkpoint.queues_ms, plan.log_ms)
+            checkpoint.index_ms = max(checkpoint.index_ms, plan.full_index_ms)
+            checkpoint.synced_end = plan.synced_end
+            checkpoint.confirm_offset = plan.synced_end
+            checkpoint.index_count = plan.index_count
+            checkpoint.index_name = plan.index_name
+
+    def save_checkpoint(self) -> None:
+        """Write the file `checkpoint`, if it has changed."""
+        checkpoint = self._checkpoint
+        checkpoint.queues = checkpoint.entries = -1
+        if checkpoint != self._saved:
+            checkpoints.save(self.root / "checkpoint", checkpoint)
+            self._saved = Checkpoint(**{name: getattr(checkpoint, name) for name in _FIELDS})
+
+    def _sync_all(self) -> None:
+        plan = self._plan(self._now_ms(), with_queues=True, thorough=True)
+        if plan is None:
+            return
+        with plain_errors(self.root, "sync"):
+            try:
+                plan.run()
+            except OSError as wrong:
+                self.refuse_writes(f"the disk did not take a sync: {wrong}")
+                raise
+        self.synced(plan)
+
+    def _plan(self, now_ms: int, *, with_queues: bool, thorough: bool) -> SyncPlan | None:
+        log = self._log
+        plan = SyncPlan(log.written, self._last_ms)
+        if log.new_files:
+            plan.folders += [self.log_folder, self.root]
+            log.new_files = False
+        if log.durable < log.written:
+            for segment in reversed(log.segments.items):
+                if segment.end <= log.durable:
+                    break
+                plan.segments.append(segment)
+        if with_queues:
+            self._plan_queues(plan, now_ms, thorough=thorough)
+        is_new = plan.covers_all and plan.synced_end != self._checkpoint.synced_end
+        is_empty = not (plan.segments or plan.folders or plan.queue_segments or is_new)
+        return None if is_empty else plan
+
+    def _plan_queues(self, plan: SyncPlan, now_ms: int, *, thorough: bool) -> None:
+        self._queues_synced_ms = now_ms
+        dirty = [queue for queue in self._queues.all() if queue.next != queue.synced]
+        if now_ms - self._thorough_ms >= self.settings.queue_sync_thorough_ms:
+            thorough = True
+        if thorough or len(dirty) <= QUEUES_CHEAP_MAX:
+            self._thorough_ms = now_ms
+            plan.covers_all = True
+        else:
+            least = QUEUE_PAGES_MIN * PAGE_BYTES // QUEUE_ENTRY_BYTES
+            dirty = [queue for queue in dirty if queue.next - queue.synced >= least]
+        for queue in dirty:
+            if queue.new_files:
+                folder = queue.segments.folder
+                plan.folders += [folder, folder.parent, folder.parent.parent, self.root]
+                queue.new_files = False
+            plan.queue_segments += queue.unsynced()
+            plan.queues.append((queue, queue.next))
+        if plan.covers_all:
+            self._plan_index(plan)
+
+    def _plan_index(self, plan: SyncPlan) -> None:
+        index = self._index
+        try:
+            self.index_pending()
+        except DiskFull:
+            plan.covers_all = False  # what recovery would have to index again is not all known
+            return
+        if index.new_files:
+            plan.folders += [self.root / "index", self.root]
+            index.new_files = False
+        for file in index.files:
+            if file.count != file.synced_count:
+                file.synced_count = file.count
+                plan.queue_segments.append(file.segment)
+                plan.index_files.append(file)
+            if file.is_full:
+                plan.full_index_ms = file.end_ms
+        if index.files:
+            plan.index_count = index.files[-1].count
+            plan.index_name = index.files[-1].segment.path.name
+        waiting = index.pending
+        plan.synced_end = min(plan.log_end, waiting[0][2]) if waiting else plan.log_end
+
+    def _let_go(self) -> None:
+        self._index.release()
+        self._queues.release()
+        self._log.segments.release()
+        self._lock.release()
+
+
+_FIELDS = tuple(Checkpoint.__slots__)

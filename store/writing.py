@@ -1,0 +1,329 @@
+"""Messages into the store. `put` is the hot path: straight code, few calls, no copies.
+
+A message gets its place in the log and its entry in the queue in the same call; its record is only
+staged. Whatever may fail (size, room in log and queue) comes first, so that a message is in both or
+in neither.
+"""
+
+from ..protocol.batch import ENTRY as BATCH_ENTRY
+from ..protocol.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
+from ..protocol.errors import Malformed
+from ..protocol.properties import PROPERTIES_BYTES_MAX, find
+from ..protocol.record import (
+    BORN_HOST_V6,
+    CRC_MASK,
+    HEAD,
+    INNER_BATCH,
+    PROPERTIES_LENGTH,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    Record,
+    crc32,
+    encode_record,
+)
+from ..protocol.tags import tag_hash
+from .commit_log import STAGED_BYTES_MAX
+from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
+from .errors import MessageTooLarge, StoreError
+from .index import is_indexed
+from .parts import HOST_BYTES_V4, Parts
+
+RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
+SPECIAL_FLAGS = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
+
+_tags_codes: dict[bytes, int] = {}
+TAGS_CODES_MAX = 10_000
+
+
+class Writing(Parts):
+    """The half of the store that takes messages."""
+
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+    ) -> tuple[int, int, int]:
+        """Store a message; returns its log offset, its queue offset, and where it ends in the log.
+
+        It is readable after the next `write_staged`. `properties` in stored form, ending in \\x02.
+        In SCHEDULE_TOPIC_XXXX the tags code is worked out here, from the property DELAY. Raises
+        StoreError, and then nothing was stored.
+        """
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            queue = self._new_queue(topic, queue_id)
+        body_bytes = len(body)
+        properties_bytes = len(properties)
+        if body_bytes > self.settings.max_message_bytes or properties_bytes > PROPERTIES_BYTES_MAX:
+            raise self._too_large(body_bytes, properties_bytes)
+        host = self.host
+        if sys_flag & SPECIAL_FLAGS or queue.is_schedule or len(born_host) + len(host) != 16:
+            return self._put_special(
+                queue, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
+                reconsume_times, prepared_offset,
+            )  # fmt: skip
+        log = self._log
+        size = queue.fixed_bytes + body_bytes + properties_bytes
+        log_offset = log.end
+        end = log_offset + size
+        if end > log.room_end:
+            log.roll(size)
+            log_offset = log.end
+            end = log_offset + size
+        at = queue.at
+        if at >= queue.limit:
+            queue.make_room()
+            at = queue.at
+        queue_offset = queue.next
+        store_ms = self._now_ms()
+        staged = log.staged
+        staged += (
+            HEAD.pack(
+                size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, log_offset,
+                sys_flag, born_ms, born_host, store_ms, host, reconsume_times, prepared_offset,
+                body_bytes,
+            ),
+            body,
+            queue.topic_field,
+            PROPERTIES_LENGTH.pack(properties_bytes),
+            properties,
+        )  # fmt: skip
+        log.end = end
+        ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
+        queue.at = at + ENTRY_BYTES
+        queue.next = queue_offset + 1
+        self._index.pending.append((topic, properties, log_offset, store_ms))
+        self._last_ms = store_ms
+        if end - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return log_offset, queue_offset, end
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        batch: bytes,
+        shared_properties: bytes,
+        reconsume_times: int = 0,
+    ) -> tuple[int, list[int], int]:
+        """Store the messages of a batch body side by side, all of them or none.
+
+        Returns the first queue offset, the log offset of each message, and where the last ends.
+        `shared_properties` are added to each message's own. Malformed when the body can't be read,
+        else as `put`.
+        """
+        if sys_flag & SPECIAL_FLAGS & ~(BORN_HOST_V6 | STORE_HOST_V6):
+            raise StoreError(
+                f"a batch with system flag {sys_flag} can't be stored: no transactions, no batches "
+                "in batches; send the messages singly"
+            )
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            queue = self._new_queue(topic, queue_id)
+        log = self._log
+        store_ms = self._now_ms()
+        context = (sys_flag, born_ms, born_host, shared_properties, reconsume_times, store_ms)
+        parts, entries, pending, end = self._batch_records(queue, batch, log.end, *context)
+        size = end - log.end
+        if size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+            raise MessageTooLarge(
+                f"the batch is {size} bytes as stored, the limit is "
+                f"{self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX} (maxMessageSize and "
+                "64 KiB); send fewer messages at once"
+            )
+        if end > log.room_end:
+            log.roll(size)
+            parts, entries, pending, end = self._batch_records(queue, batch, log.end, *context)
+        first = queue.next
+        _append_entries(queue, entries)
+        log.staged += parts
+        log.end = end
+        self._index.pending += pending
+        self._last_ms = store_ms
+        if end - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return first, entries[0::3], end
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if (topic, queue_id) in self._queues.batch:
+            raise StoreError(
+                f"topic {topic} has batch consume queues, which can be read only; send to another"
+            )
+        return self._queues.make(topic, queue_id)
+
+    def _put_special(
+        self,
+        queue: ConsumeQueue,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        reconsume_times: int,
+        prepared_offset: int,
+    ) -> tuple[int, int, int]:
+        """`put` for IPv6 hosts, transactions and delayed messages."""
+        if sys_flag & INNER_BATCH:
+            raise StoreError("a record with an inner batch can't be stored; send a plain batch")
+        log = self._log
+        store_ms = self._now_ms()
+        if queue.is_schedule:
+            tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
+        is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
+        queue_offset = queue.next if is_queued else 0
+        record = Record(
+            0, 0, 0, queue.queue_id, flag, queue_offset, 0, sys_flag, born_ms, born_host, store_ms,
+            self.host, reconsume_times, prepared_offset, body, queue.topic, properties,
+        )  # fmt: skip
+        size = len(encode_record(record))
+        if log.end + size > log.room_end:
+            log.roll(size)
+        log_offset = record.log_offset = log.end
+        data = encode_record(record)
+        if is_queued:
+            queue.append(log_offset, size, tags_code)
+        log.staged.append(data)
+        log.end = log_offset + size
+        if is_indexed(sys_flag):
+            self._index.pending.append((queue.topic, properties, log_offset, store_ms))
+        self._last_ms = store_ms
+        return log_offset, queue_offset, log.end
+
+    def _batch_records(
+        self,
+        queue: ConsumeQueue,
+        batch: bytes,
+        base: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        shared: bytes,
+        reconsume_times: int,
+        store_ms: int,
+    ) -> tuple[list[bytes], list[int], list[tuple[str, bytes, int, int]], int]:
+        """The records of a batch that begins at `base`, in pieces; entries; keys; the end."""
+        topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
+        magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
+        host, body_bytes_max = self.host, self.settings.max_message_bytes
+        is_v4 = len(born_host) == len(host) == HOST_BYTES_V4
+        parts: list[bytes] = []
+        entries: list[int] = []
+        pending = []
+        end = len(batch)
+        at = 0
+        while at < end:
+            if at + BATCH_ENTRY_BYTES_MIN > end:
+                raise Malformed(f"{end - at} bytes are left over at {at}")
+            _, _, _, flag, body_bytes = BATCH_ENTRY.unpack_from(batch, at)
+            at += BATCH_ENTRY.size
+            stop = at + body_bytes
+            if body_bytes < 0 or stop + 2 > end:
+                raise Malformed(f"a body of {body_bytes} bytes at {at} runs over the end {end}")
+            body = batch[at:stop]
+            own = batch[stop] << 8 | batch[stop + 1]
+            at = stop + 2 + own
+            if own > PROPERTIES_BYTES_MAX or at > end:
+                raise Malformed(f"properties of {own} bytes at {stop} run over the end {end}")
+            properties = batch[stop + 2 : at]
+            if own and properties[-1] != 2:
+                properties += b"\x02"
+            properties += shared
+            properties_bytes = len(properties)
+            if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+                raise self._too_large(body_bytes, properties_bytes)
+            if is_v4:
+                size = fixed_bytes + body_bytes + properties_bytes
+                parts += (
+                    HEAD.pack(
+                        size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, base,
+                        sys_flag, born_ms, born_host, store_ms, host, reconsume_times, 0,
+                        body_bytes,
+                    ),
+                    body,
+                    topic_field,
+                    PROPERTIES_LENGTH.pack(properties_bytes),
+                    properties,
+                )  # fmt: skip
+            else:
+                record = Record(
+                    0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
+                    store_ms, host, reconsume_times, 0, body, topic, properties,
+                )  # fmt: skip
+                parts.append(encode_record(record))
+                size = len(parts[-1])
+            entries += (base, size, raw_tags_code(properties) if b"TAGS\x01" in properties else 0)
+            pending.append((topic, properties, base, store_ms))
+            base += size
+            queue_offset += 1
+        if not entries:
+            raise Malformed("the batch is empty")
+        return parts, entries, pending, base
+
+    def _too_large(self, body_bytes: int, properties_bytes: int) -> MessageTooLarge:
+        if body_bytes > self.settings.max_message_bytes:
+            return MessageTooLarge(
+                f"the message body is {body_bytes} bytes, the limit is "
+                f"{self.settings.max_message_bytes} (maxMessageSize); send it in parts, compress "
+                "it, or raise the limit"
+            )
+        return MessageTooLarge(
+            f"the message properties are {properties_bytes} bytes, the limit is "
+            f"{PROPERTIES_BYTES_MAX}; put some of it into the body"
+        )
+
+
+def raw_tags_code(properties: bytes) -> int:
+    """The tags code of a message with these properties."""
+    tags = find(properties, b"TAGS")
+    if tags is None:
+        return 0
+    found = _tags_codes.get(tags)
+    if found is None:
+        if len(_tags_codes) >= TAGS_CODES_MAX:
+            _tags_codes.clear()
+        found = _tags_codes[tags] = tag_hash(tags.decode(errors="replace"))
+    return found
+
+
+def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwise: int = 0) -> int:
+    """When a message in SCHEDULE_TOPIC_XXXX is to be delivered: its tags code there.
+
+    `otherwise` when it asks for no delay. A level beyond the last counts as the last.
+    """
+    level = find(properties, b"DELAY")
+    if level is None or not level.isdigit() or int(level) == 0:
+        return otherwise
+    return store_ms + levels_ms[min(int(level), len(levels_ms)) - 1]
+
+
+def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:
+    """Append entries, given as flat numbers: all, or on DiskFull none."""
+    count = len(entries) // 3
+    at = queue.at
+    if at + count * ENTRY_BYTES <= queue.limit and count <= RUN_MAX:
+        run_of(count).pack_into(queue.view, at, *entries)
+        queue.at = at + count * ENTRY_BYTES
+        queue.next += count
+        return
+    first = queue.next
+    try:
+        for number in range(0, len(entries), 3):
+            queue.append(*entries[number : number + 3])
+    except StoreError:
+        queue.cut(first)
+        raise
