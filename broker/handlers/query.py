@@ -40,13 +40,11 @@ class QueryHandlers:
         wanted = header.max_messages
         if header.unique_key == "true":
             wanted = self.config.default_query_max_num
-        # Hashes of keys can collide: the asker compares the keys of what it gets, as everywhere.
-        found = self.store.query(
-            header.topic, header.key, header.begin_ms, header.end_ms, min(wanted, MESSAGES_MAX)
-        )
         records: list[bytes] = []
         size = 0
-        for record in found.records:
+        for record in self.store.query(
+            header.topic, header.key, header.begin_ms, header.end_ms, min(wanted, MESSAGES_MAX)
+        ):
             size += len(record)
             if records and size > ANSWER_BYTES_MAX:
                 break
@@ -57,7 +55,7 @@ class QueryHandlers:
                 "can not find message, maybe time range not correct",
                 QueryMessageAnswer(0, 0).to_fields(),
             )
-        answer = QueryMessageAnswer(found.index_ms, found.index_log_offset)
+        answer = QueryMessageAnswer(*self.store.index_end)
         return Reply(codes.SUCCESS, answer.to_fields(), body=records)
 
     def on_view(self, header: ViewMessage, command: Command, connection: Connection) -> Reply:
