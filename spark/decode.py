@@ -43,16 +43,18 @@ def decode(
     first: int = 0,
     end: int = OFFSET_MAX,
 ) -> pa.RecordBatch:
-    """The records in `data` whose queue offset is in [first, end), as rows with these columns.
+    """The messages in `data` whose queue offset is in [first, end), as rows with these columns.
 
-    `data` holds whole records, one after the other, in one queue's order. Malformed when it
-    doesn't, or when a body doesn't unpack.
+    `data` holds whole records, one after the other, in one queue's order; a batch in one record
+    may be there twice and counts once. Malformed when bodies don't unpack or the bytes are no
+    records.
     """
     records = locate(data)
     if needs_unwrap(records.sys_flags).any():
         records = locate(unwrapped(records))
     offsets = records.queue_offsets()
-    wanted = (offsets >= first) & (offsets < end)
+    passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
+    wanted = (offsets > passed) & (offsets < end)
     if not wanted.all():
         records = records.picked(wanted)
     rows = _Rows(records, broker_name)

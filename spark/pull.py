@@ -1,18 +1,23 @@
 """Pulls a range of a queue, in pieces large enough to be worth decoding.
 
-A broker answers some 32 messages a pull; a piece holds many answers. Nothing else is kept, so the
-memory of a task doesn't depend on how long its range is.
+A broker answers some 32 messages a pull, and waiting for each answer would cost more than the rest
+of a read: a range is cut into slots of that size, and several slots are pulled at the same time.
+What is held at once is one piece, so the memory of a task doesn't depend on how long its range is.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..client.blocking import MessageQueue, Pulled
 from ..protocol import codes
 from .plan import QueueRange
 
-PIECE_MESSAGES = 8192  # Spark's own Arrow batches have 10,000 rows
-PIECE_BYTES = 8 << 20  # a piece ends with the answer that reaches this
+PIECE_MESSAGES_MAX = 8192  # Spark's own Arrow batches have 10,000 rows
+PIECE_BYTES_ENOUGH = 8 << 20  # no slot is begun after it
+PULLS_UNDER_WAY_MAX = 16  # of one task; an answer is 256 KiB at most, or one message
 
 
 class DataLossError(Exception):
@@ -20,52 +25,103 @@ class DataLossError(Exception):
 
 
 class Puller(Protocol):
-    """What pulling asks of `client.blocking.Reader`."""
+    """What pulling asks of `client.reader.Reader`."""
 
-    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled: ...
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole records with all messages of the offsets [start, end).
+
+    A batch in one record that reaches over a border is there as a whole, perhaps more than once.
+    """
+
+    start: int
+    end: int
+    data: bytes
 
 
 def pull_pieces(
     puller: Puller, wanted: QueueRange, *, messages_per_pull: int, fail_on_data_loss: bool
-) -> Iterator[bytes]:
-    """The records of a range, as pieces of whole records in the queue's order.
+) -> Iterator[Piece]:
+    """The pieces of a range, one after the other and without a gap; opens and closes the puller.
 
-    The first and the last piece may hold records beyond the range. DataLossError when the broker
-    has deleted a part of it, unless `fail_on_data_loss` is off: then what is left is read.
+    DataLossError when the broker has deleted a part of the range, unless `fail_on_data_loss` is
+    off: then what is left is read. Raises what the client raises.
     """
-    held: list[bytes] = []
-    size, begun, offset = 0, wanted.start, wanted.start
-    while offset < wanted.end:
-        count = min(messages_per_pull, wanted.end - offset)
-        pulled = puller.pull(wanted.queue, offset, count)
-        if pulled.code == codes.SUCCESS:
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(puller.start())
+            start = wanted.start
+            while start < wanted.end:
+                work = _Work(puller, wanted, messages_per_pull, fail_on_data_loss)
+                piece = runner.run(work.pull_piece(start))
+                start = piece.end
+                if piece.data:
+                    yield piece
+        finally:
+            runner.run(puller.close())
+
+
+@dataclass(slots=True)
+class _Work:
+    puller: Puller
+    wanted: QueueRange
+    messages_per_pull: int
+    fail_on_data_loss: bool
+
+    async def pull_piece(self, start: int) -> Piece:
+        limit = min(self.wanted.end, start + PIECE_MESSAGES_MAX)
+        under_way: deque[asyncio.Task[list[bytes]]] = deque()
+        held: list[bytes] = []
+        size, end = 0, start
+        try:
+            while True:
+                while (
+                    end < limit
+                    and size < PIECE_BYTES_ENOUGH
+                    and len(under_way) < PULLS_UNDER_WAY_MAX
+                ):
+                    begin, end = end, min(limit, end + self.messages_per_pull)
+                    under_way.append(asyncio.create_task(self._pull_slot(begin, end)))
+                if not under_way:
+                    return Piece(start, end, b"".join(held))
+                bodies = await under_way.popleft()
+                held += bodies
+                size += sum(map(len, bodies))
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _pull_slot(self, offset: int, end: int) -> list[bytes]:
+        """The answers that hold the offsets up to `end`: one, unless the broker gives less."""
+        bodies = []
+        while offset < end:
+            pulled = await self.puller.pull(self.wanted.queue, offset, end - offset)
+            if pulled.code != codes.SUCCESS:
+                offset = self._after_nothing(pulled, offset)
+                continue
             if pulled.next_offset <= offset:
                 raise DataLossError(
-                    f"the broker answered offset {offset} of {wanted} and {pulled.next_offset} "
-                    "as the next one; reading would not get on"
+                    f"the broker answered offset {offset} while reading {self.wanted} and "
+                    f"{pulled.next_offset} as the next one; reading would not get on"
                 )
-            held.append(pulled.body)
-            size += len(pulled.body)
+            bodies.append(pulled.body)
             offset = pulled.next_offset
-        else:
-            offset = _after_nothing(pulled, offset, wanted, fail_on_data_loss)
-        if size >= PIECE_BYTES or offset - begun >= PIECE_MESSAGES:
-            if held:
-                yield b"".join(held)
-            held.clear()
-            size, begun = 0, offset
-    if held:
-        yield b"".join(held)
+        return bodies
 
-
-def _after_nothing(pulled: Pulled, offset: int, wanted: QueueRange, fail_on_data_loss: bool) -> int:
-    """Where reading goes on when there were no messages at `offset`."""
-    if pulled.code == codes.PULL_RETRY_IMMEDIATELY and pulled.next_offset > offset:
-        return pulled.next_offset
-    if fail_on_data_loss:
-        raise DataLossError(
-            f"nothing is at offset {offset} while reading {wanted}: the broker now holds "
-            f"{pulled.min_offset} to {pulled.max_offset}; read again, "
-            "or set failOnDataLoss to false to read what is left"
-        )
-    return max(pulled.min_offset, pulled.next_offset) if offset < pulled.min_offset else wanted.end
+    def _after_nothing(self, pulled: Pulled, offset: int) -> int:
+        """Where reading goes on when there were no messages at `offset`."""
+        if pulled.code == codes.PULL_RETRY_IMMEDIATELY and pulled.next_offset > offset:
+            return pulled.next_offset
+        if self.fail_on_data_loss:
+            raise DataLossError(
+                f"nothing is at offset {offset} while reading {self.wanted}: the broker now holds "
+                f"{pulled.min_offset} to {pulled.max_offset}; read again, "
+                "or set failOnDataLoss to false to read what is left"
+            )
+        return pulled.min_offset if offset < pulled.min_offset else self.wanted.end

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..client import reader
 from ..client.blocking import Reader
 from .decode import decode
 from .options import ReadOptions, read_options
@@ -50,25 +51,26 @@ class RocketmqReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
-        with Reader(self.options.name_server, group=self.options.group) as reader:
-            return [InputPartition(each) for each in plan(reader, self.options)]
+        with Reader(self.options.name_server, group=self.options.group) as bounds:
+            return [InputPartition(each) for each in plan(bounds, self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, batch by batch."""
         wanted: QueueRange | None = partition.value
         if wanted is None:  # PySpark makes one partition of none
             return
-        with Reader(self.options.name_server, group=self.options.group) as reader:
-            for piece in pull_pieces(
-                reader,
-                wanted,
-                messages_per_pull=self.options.messages_per_pull,
-                fail_on_data_loss=self.options.fail_on_data_loss,
-            ):
-                yield decode(
-                    piece,
-                    self.columns,
-                    broker_name=wanted.broker_name,
-                    first=wanted.start,
-                    end=wanted.end,
-                )
+        options = self.options
+        pieces = pull_pieces(
+            reader.Reader(options.name_server, group=options.group),
+            wanted,
+            messages_per_pull=options.messages_per_pull,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        for piece in pieces:
+            yield decode(
+                piece.data,
+                self.columns,
+                broker_name=wanted.broker_name,
+                first=piece.start,
+                end=piece.end,
+            )

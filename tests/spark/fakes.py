@@ -1,4 +1,7 @@
-"""A reader of queues that are lists in memory; it answers as a broker does."""
+"""A reader of queues that are lists in memory; it answers as a broker does.
+
+It stands for both readers of the client: bounds are asked for without a loop, pulls within one.
+"""
 
 from aerobee.client.blocking import MessageQueue, Pulled
 from aerobee.protocol import codes
@@ -13,6 +16,7 @@ class FakeReader:
         self.held = {MessageQueue(*queue): offsets for queue, offsets in held.items()}
         self.given_max = given_max
         self.pulls: list[tuple[int, int]] = []
+        self.is_open = False
 
     def queues(self, topic: str) -> list[MessageQueue]:
         return sorted(queue for queue in self.held if queue.topic == topic)
@@ -23,7 +27,14 @@ class FakeReader:
     def max_offset(self, queue: MessageQueue) -> int:
         return self.held[queue].stop
 
-    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def start(self) -> None:
+        self.is_open = True
+
+    async def close(self) -> None:
+        self.is_open = False
+
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+        assert self.is_open
         self.pulls.append((offset, max_messages))
         low, high = self.held[queue].start, self.held[queue].stop
         if offset < low:

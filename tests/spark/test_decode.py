@@ -144,7 +144,7 @@ def test_a_property_string_is_read_as_java_reads_it(text: bytes, expected: str |
         stored(properties=b"KEYS\x01before"),
         stored(properties=b"\x02KEYS\x01after\x02"),
     )
-    data = before + stored(properties=text) + after
+    data = before + stored(1, properties=text) + after
     rows = rows_of(data, "key", "properties")
     assert [row["key"] for row in rows] == ["before", expected, "after"]
     assert dict(rows[1]["properties"]).get("KEYS") == expected
@@ -165,7 +165,8 @@ def test_a_batch_in_one_record_becomes_a_row_for_each_of_its_messages() -> None:
     assert rows[2]["key"] == "k"
     assert rows[2]["headers"] == [{"key": "own", "value": b"v"}]
     assert {row["topic"] for row in rows} == {"orders"}
-    # A pull that begins inside of a batch brings the whole batch.
+    # Pulls that begin inside of a batch bring the whole batch, each of them.
+    data = packed + packed + packed + raw
     assert [row["offset"] for row in rows_of(data, "offset", first=11, end=14)] == [11, 12, 13]
 
 

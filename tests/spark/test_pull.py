@@ -1,5 +1,7 @@
 """Pulling a range: whole, in bounded pieces, and what happens when messages are gone."""
 
+import asyncio
+
 import pytest
 from aerobee.client.blocking import MessageQueue, Pulled
 from aerobee.protocol import codes
@@ -16,13 +18,19 @@ QUEUE = ("a", "x", 0)
 def pieces(
     reader: FakeReader, start: int, end: int, *, fail_on_data_loss: bool = True
 ) -> list[list[int]]:
-    found = pull_pieces(
+    found = []
+    position = start
+    for piece in pull_pieces(
         reader,
         QueueRange(*QUEUE, start, end),
         messages_per_pull=32,
         fail_on_data_loss=fail_on_data_loss,
-    )
-    return [[record.queue_offset for record in decode_all(piece)] for piece in found]
+    ):
+        assert position <= piece.start < piece.end <= end
+        position = piece.end
+        found.append([record.queue_offset for record in decode_all(piece.data)])
+    assert not reader.is_open
+    return found
 
 
 def test_many_answers_make_one_piece() -> None:
@@ -38,16 +46,40 @@ def test_a_broker_that_gives_less_than_asked_for_is_asked_on() -> None:
 
 
 def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "PIECE_MESSAGES", 64)
+    monkeypatch.setattr(pull, "PIECE_MESSAGES_MAX", 70)
+    found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
+    assert [len(piece) for piece in found] == [70, 70, 10]
+    assert [offset for piece in found for offset in piece] == list(range(150))
+
+
+def test_no_slot_is_begun_after_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "PIECE_BYTES_ENOUGH", 1)
+    monkeypatch.setattr(pull, "PULLS_UNDER_WAY_MAX", 2)
     found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
     assert [len(piece) for piece in found] == [64, 64, 22]
     assert [offset for piece in found for offset in piece] == list(range(150))
 
 
-def test_pieces_end_at_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "PIECE_BYTES", 1)
-    found = pieces(FakeReader({QUEUE: range(70)}), 0, 70)
-    assert [len(piece) for piece in found] == [32, 32, 6]
+class Slow(FakeReader):
+    """Answers the first of the pulls under way last."""
+
+    most = 0
+    now = 0
+
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(3 if offset % 64 else 9):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return await super().pull(queue, offset, max_messages)
+
+
+def test_pulls_run_side_by_side_and_their_answers_keep_the_order() -> None:
+    reader = Slow({QUEUE: range(2000)})
+    assert pieces(reader, 0, 2000) == [list(range(2000))]
+    assert reader.most == pull.PULLS_UNDER_WAY_MAX
+    assert [offset for offset, _ in reader.pulls] != sorted(offset for offset, _ in reader.pulls)
 
 
 def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
@@ -55,8 +87,10 @@ def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
         "nothing is at offset 10 while reading offsets 10 to 60 of queue 0 of topic a on x: "
         "the broker now holds 50 to 60"
     )
+    reader = FakeReader({QUEUE: range(50, 60)})
     with pytest.raises(DataLossError, match=words):
-        pieces(FakeReader({QUEUE: range(50, 60)}), 10, 60)
+        pieces(reader, 10, 60)
+    assert not reader.is_open
 
 
 def test_a_queue_that_became_shorter_fails_the_read() -> None:
@@ -66,30 +100,33 @@ def test_a_queue_that_became_shorter_fails_the_read() -> None:
 
 def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
     reader = FakeReader({QUEUE: range(50, 60)})
-    assert pieces(reader, 10, 100, fail_on_data_loss=False) == [list(range(50, 60))]
+    assert pieces(reader, 10, 60, fail_on_data_loss=False) == [list(range(50, 60))]
+    assert pieces(reader, 55, 100, fail_on_data_loss=False) == [list(range(55, 60))]
     assert pieces(reader, 10, 40, fail_on_data_loss=False) == []
 
 
 class Filtering(FakeReader):
     """Says at each second pull that nothing matched and where to go on."""
 
-    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
         if len(self.pulls) % 2 == 0:
             self.pulls.append((offset, max_messages))
             return Pulled(codes.PULL_RETRY_IMMEDIATELY, offset + 5, 0, 100, b"")
-        return super().pull(queue, offset, max_messages)
+        return await super().pull(queue, offset, max_messages)
 
 
 def test_a_broker_that_says_go_on_is_followed() -> None:
-    found = pieces(Filtering({QUEUE: range(100)}), 0, 74)
-    assert found == [[*range(5, 37), *range(42, 74)]]
+    assert pieces(Filtering({QUEUE: range(32)}), 0, 32) == [list(range(5, 32))]
+
+
+class Standing(FakeReader):
+    """Gives messages and the same offset as the next one."""
+
+    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+        found = await super().pull(queue, offset, max_messages)
+        return Pulled(found.code, offset, found.min_offset, found.max_offset, found.body)
 
 
 def test_an_answer_that_leads_nowhere_ends_the_read() -> None:
-    class Standing(FakeReader):
-        def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
-            found = super().pull(queue, offset, max_messages)
-            return Pulled(found.code, offset, found.min_offset, found.max_offset, found.body)
-
     with pytest.raises(DataLossError, match="would not get on"):
         pieces(Standing({QUEUE: range(100)}), 0, 100)
