@@ -11,6 +11,7 @@ from ..protocol import codes
 from ..protocol.aio.connection import Row
 from ..protocol.aio.server import table
 from ..protocol.message_id import UniqueIds
+from .handlers.admin_broker import AdminBrokerHandlers
 from .handlers.admin_clients import AdminClientHandlers
 from .handlers.admin_groups import AdminGroupHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
@@ -22,6 +23,7 @@ from .handlers.pull import PullHandlers
 from .handlers.query import QueryHandlers
 from .handlers.retries import RetryHandlers
 from .handlers.send import SendHandlers
+from .runtime_info import RuntimeInfo
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -46,6 +48,9 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.config, b.store, b.topics, b.groups, b.delays, b.holds, b.stats, syncer, ids
     )
     name, address = b.config.broker_name, b.address
+    runtime = RuntimeInfo(
+        b.config, b.store, b.stats, b.delays, started_ms=b.started_ms, now_ms=b.now_ms
+    )
     families = (
         sends,
         pulls,
@@ -53,6 +58,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),
+        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, started_ms=b.started_ms),
         AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
         AdminOffsetHandlers(
