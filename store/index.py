@@ -154,12 +154,11 @@ class Index:
         if previous is not None and not previous.is_full:
             return previous
         make_folder(self._folder)
-        moment_ms = self._now_ms()
-        path = self._folder / file_name(moment_ms)
-        while path.exists():
-            moment_ms += 1
-            path = self._folder / file_name(moment_ms)
-        file = IndexFile.create(path, self._slots, self._capacity, previous)
+        name = file_name(self._now_ms())
+        if previous is not None:
+            # The names are the order of the files, also when the clock was set back.
+            name = max(name, str(int(previous.segment.path.name) + 1))
+        file = IndexFile.create(self._folder / name, self._slots, self._capacity, previous)
         self.files.append(file)
         self.new_files = True
         return file

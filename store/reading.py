@@ -318,6 +318,12 @@ class Reading(Parts):
         return self._log.durable
 
     @property
+    def index_end(self) -> tuple[int, int]:
+        """Store time in ms and log offset of the last message in the index; zeros for none."""
+        last = self._index.files[-1] if self._index.files else None
+        return (0, 0) if last is None else (last.end_ms, last.end_offset)
+
+    @property
     def readable_end_moves_with_sync(self) -> bool:
         """Whether messages become readable only by a sync (SYNC_FLUSH)."""
         return self.settings.sync_flush

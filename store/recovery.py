@@ -55,12 +55,13 @@ def recover(
         return 0
     start = _start(parts, checkpoint, is_clean=is_clean)
     trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
+    indexed = _indexed_end(parts, checkpoint)
     walk = Walk(commit_log, trusted, progress)
     try:
-        end, last_ms = _derive(parts, walk, start, is_whole=start == commit_log.start)
+        end, last_ms = _derive(parts, walk, start, indexed, is_whole=start == commit_log.start)
     except QueueGap as gap:
         log.warning("queue %s lacks entries; all queues are made again from the log", gap)
-        end, last_ms = _derive(parts, walk, commit_log.start, is_whole=True)
+        end, last_ms = _derive(parts, walk, commit_log.start, indexed, is_whole=True)
     commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
     last = commit_log.segments.find(end)
     if last is not None and last.zero(end - last.base):
@@ -150,11 +151,25 @@ def _whole_record(segment: Segment, place: int) -> Record | None:
     return record
 
 
-def _derive(parts: Parts, walk: Walk, start: int, *, is_whole: bool) -> tuple[int, int]:
+def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
+    """Messages before this place have all their keys in the index."""
     index = parts._index
-    indexed = index.end_offset if index.files else parts._log.start
     if not parts.settings.index_enable:
-        indexed = start
+        return parts._log.segments.last.end
+    if not index.files:
+        return parts._log.start
+    last = index.files[-1]
+    noted = (checkpoint.index_name, checkpoint.index_count)
+    # Java can stop between two keys of a message only where a file is full.
+    if not last.is_full or noted == (last.segment.path.name, last.count):
+        return last.end_offset + 1
+    return last.end_offset
+
+
+def _derive(
+    parts: Parts, walk: Walk, start: int, indexed: int, *, is_whole: bool
+) -> tuple[int, int]:
+    index = parts._index
     index.pending.clear()
     derive = Derive(parts._queues, index, parts.settings, is_whole=is_whole)
 
@@ -164,7 +179,8 @@ def _derive(parts: Parts, walk: Walk, start: int, *, is_whole: bool) -> tuple[in
         if record.log_offset >= indexed:
             derive.index(record)
 
-    end = walk.run(min(start, _record_start(parts._log, indexed, start)), on_record)
+    begin = min(start, _record_start(parts._log, index.end_offset, start))
+    end = walk.run(begin if indexed < start else start, on_record)
     index.flush(end)
     return end, derive.last_ms
 
