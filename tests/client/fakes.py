@@ -5,6 +5,7 @@ They speak through the real connections, so what a test sees is what went over t
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -73,6 +74,7 @@ class FakeBroker(FakeServer):
             codes.SEND_BATCH_MESSAGE: self.take,
             codes.UPDATE_CONSUMER_OFFSET: lambda *_: OK,
             codes.QUERY_CONSUMER_OFFSET: lambda *_: Reply(codes.QUERY_NOT_FOUND, remark="new"),
+            codes.GET_MAX_OFFSET: lambda *_: Reply(fields={"offset": "0"}),
             codes.PULL_MESSAGE: lambda *_: None,  # held for ever
         }
 
@@ -179,3 +181,10 @@ def pulled(
         **(extra or {}),
     }
     return Reply(code, fields, body=b"".join(records or ()))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the client's background work is about to bring; TimeoutError after 5 s."""
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - the client has no event for what tests look at
+            await asyncio.sleep(0.001)
