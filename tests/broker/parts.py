@@ -1,0 +1,197 @@
+"""The parts of a broker without its sockets: a real store in a folder, real tables, a still clock.
+
+`Parts.ask` sends a request as it stands on the wire (header fields as texts) through a row of the
+handlers under test and gives back the reply, or raises its Refusal.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from aerobee.broker.clients import Clients
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.delays import Delays, parse_levels
+from aerobee.broker.groups import Groups
+from aerobee.broker.handlers.admin_broker import AdminBrokerHandlers
+from aerobee.broker.handlers.admin_clients import AdminClientHandlers
+from aerobee.broker.handlers.admin_groups import AdminGroupHandlers
+from aerobee.broker.handlers.admin_offsets import AdminOffsetHandlers
+from aerobee.broker.handlers.admin_stats import AdminStatsHandlers
+from aerobee.broker.handlers.admin_topics import AdminTopicHandlers
+from aerobee.broker.handlers.query import QueryHandlers
+from aerobee.broker.offsets import Offsets
+from aerobee.broker.runtime_info import RuntimeInfo
+from aerobee.broker.stats import Stats
+from aerobee.broker.topics import Topics
+from aerobee.protocol import properties
+from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from aerobee.protocol.bodies.subscription import subscription
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.command import Command, Reply, read_ext
+from aerobee.protocol.tags import tag_hash
+from aerobee.store.store import MessageStore
+
+HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
+ADDRESS = "127.0.0.1:10911"
+START_MS = 1_700_000_000_000
+
+
+@dataclass(eq=False)
+class Wire:
+    """Stands in for a client's connection: remembers what it is told, answers what it is asked."""
+
+    address: str = "127.0.0.1:50001"
+    told: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
+    asked: list[tuple[int, dict[str, str], bytes, float]] = field(default_factory=list)
+    answer: Command | Exception = field(default_factory=Command)
+
+    def oneway(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
+        self.told.append((code, fields, body))
+
+    async def request(
+        self, code: int, fields: dict[str, str], body: bytes, timeout_s: float
+    ) -> Command:
+        self.asked.append((code, fields, body, timeout_s))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Parts:
+    """Everything that administrative handlers work on. `now_ms` is the clock: set it."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.now_ms = START_MS
+        base: dict[str, Any] = {
+            "broker_name": "broker-a",
+            "store_path_root_dir": str(folder / "store"),
+            "mapped_file_size_commit_log": 1 << 20,
+            "max_hash_slot_num": 100,
+            "max_index_num": 400,
+        }
+        self.config = config = BrokerConfig(**(base | settings))
+
+        def clock() -> int:
+            return self.now_ms
+
+        root = config.store_dir
+        self.store = MessageStore(root, config.store_settings(), HOST, clock)
+        self.store.open()
+        self.stats = Stats(config.broker_cluster_name, clock)
+        self.topics = Topics(root / "config" / "topics.json", config, self.stats, clock)
+        self.topics.load()
+        self.changes: list[TopicConfig] = []
+        self.topics.on_change = self.changes.append
+        self.groups = Groups(
+            root / "config" / "subscriptionGroup.json",
+            clock,
+            auto_create=config.auto_create_subscription_group,
+        )
+        self.groups.load()
+        self.offsets = Offsets(root / "config" / "consumerOffset.json", clock)
+        self.clients = Clients(lambda _: None)
+        self.delays = Delays(
+            root / "config" / "delayOffset.json",
+            self.store,
+            parse_levels(config.message_delay_level),
+            clock,
+            lambda _: None,
+        )
+        name = config.broker_name
+        info = RuntimeInfo(
+            config, self.store, self.stats, self.delays, started_ms=START_MS, now_ms=clock
+        )
+        families = (
+            AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),
+            AdminGroupHandlers(self.groups, self.offsets, self.clients, self.stats, ADDRESS),
+            AdminOffsetHandlers(
+                self.store, self.topics, self.offsets, self.clients, self.delays, broker_name=name
+            ),
+            AdminClientHandlers(
+                self.store, self.topics, self.groups, self.clients, broker_name=name
+            ),
+            AdminStatsHandlers(
+                self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
+                broker_name=name, address=ADDRESS, now_ms=clock,
+            ),
+            AdminBrokerHandlers(config, self.store, self.topics, info, started_ms=START_MS),
+            QueryHandlers(config, self.store, self.clients),
+        )  # fmt: skip
+        self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
+
+    def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
+        """The reply to a request with these header fields, written as Java writes them."""
+        reply = self._call(code, body, fields)
+        assert isinstance(reply, Reply)
+        return reply
+
+    async def ask_later(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
+        """The same of a request that asks somebody else first."""
+        return await cast(Coroutine[Any, Any, Reply], self._call(code, body, fields))
+
+    def put(
+        self, topic: str, queue_id: int = 0, body: bytes = b"body", at_ms: int = 0, **pairs: str
+    ) -> int:
+        """Store a message (at this time, or now); its log offset."""
+        if at_ms:
+            self.now_ms = at_ms
+        tags = pairs.get("TAGS")
+        log_offset, _, _ = self.store.put(
+            topic, queue_id, 0, 0, self.now_ms, HOST, body, properties.encode(pairs),
+            0 if tags is None else tag_hash(tags),
+        )  # fmt: skip
+        counter = self.stats.puts(topic)
+        counter.messages += 1
+        counter.bytes += len(body)
+        self.store.write_staged()
+        return log_offset
+
+    def topic(self, name: str, queues: int = 2, **more: Any) -> TopicConfig:
+        """Make a topic."""
+        config = TopicConfig(name, queues, queues, **more)
+        self.topics.put(config)
+        self.changes.clear()
+        return config
+
+    def join(
+        self,
+        group: str | None,
+        topics: dict[str, str] | None = None,
+        *,
+        client_id: str = "c1",
+        producer: str | None = None,
+        version: int = 479,
+        language: str = "JAVA",
+        address: str = "127.0.0.1:50001",
+    ) -> Wire:
+        """A client of a group comes online."""
+        wire = Wire(address)
+        wanted = [subscription(topic, text, version=1) for topic, text in (topics or {}).items()]
+        consumers = [
+            ConsumerData(
+                group, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", wanted
+            )
+        ]
+        heartbeat = HeartbeatData(
+            client_id,
+            [ProducerData(producer)] if producer else [],
+            consumers if group is not None else [],
+        )
+        connection = cast(Connection, wire)
+        allowed: Callable[[ConsumerData], bool] = lambda _: True  # noqa: E731
+        self.clients.register(heartbeat, connection, language, version, self.now_ms, allowed)
+        return wire
+
+    def _call(self, code: int, body: bytes | None, fields: dict[str, object]) -> object:
+        texts = {name: _text(value) for name, value in fields.items()}
+        language = texts.pop("language", "JAVA")
+        command = Command(code, read_ext(texts or None), body=body, language=language)
+        row = self.rows[code]
+        header = None if row.header is None else command.header(row.header)
+        return row.handler(header, command, cast(Connection, Wire()))
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
