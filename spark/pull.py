@@ -8,7 +8,7 @@ What is held at once is one piece, so the memory of a task doesn't depend on how
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..client.blocking import MessageQueue, Pulled
@@ -41,7 +41,7 @@ class Piece:
 
     start: int
     end: int
-    data: bytes
+    data: bytes = field(repr=False)  # asyncio writes results out as text in places
 
 
 def pull_pieces(

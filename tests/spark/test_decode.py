@@ -141,8 +141,8 @@ def test_many_records_of_all_shapes_equal_what_the_plain_reader_says() -> None:
 )
 def test_a_property_string_is_read_as_java_reads_it(text: bytes, expected: str | None) -> None:
     before, after = (
-        stored(properties=b"KEYS\x01before"),
-        stored(properties=b"\x02KEYS\x01after\x02"),
+        stored(0, properties=b"KEYS\x01before"),
+        stored(2, properties=b"\x02KEYS\x01after\x02"),
     )
     data = before + stored(1, properties=text) + after
     rows = rows_of(data, "key", "properties")
