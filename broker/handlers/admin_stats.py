@@ -145,8 +145,8 @@ class AdminStatsHandlers:
         if consumed > 0:
             consumed_ms = store.store_ms_at(topic, queue_id, consumed - 1)
         delay_ms = 0
-        if consumed < most:
-            next_offset = max(consumed, store.min_offset(topic, queue_id))
+        next_offset = max(0, consumed, store.min_offset(topic, queue_id))
+        if next_offset < most:
             delay_ms = self.now_ms() - store.store_ms_at(topic, queue_id, next_offset)
         return QueueTimeSpan(
             MessageQueue(topic, self.broker_name, queue_id),
