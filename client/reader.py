@@ -82,7 +82,8 @@ class Reader:
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
         header = QueueAddress(queue.topic, queue.queue_id)
-        return await self._offset(queue, codes.GET_MIN_OFFSET, header)
+        # A broker may say -1 for a queue that was never written.
+        return max(0, await self._offset(queue, codes.GET_MIN_OFFSET, header))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""

@@ -1,8 +1,12 @@
-"""Fakes for the client's tests, started and stopped around each."""
+"""Fakes and real daemons for the client's tests, started and stopped around each."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.namesrv.server import NameServer
 
 from .fakes import FakeCluster
 
@@ -25,3 +29,28 @@ async def two() -> AsyncIterator[FakeCluster]:
     cluster.topics["orders"] = 4
     yield cluster
     await cluster.stop()
+
+
+@pytest.fixture
+async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
+    """Our own broker, registered with our own name server."""
+    config = BrokerConfig(
+        broker_name="broker-a",
+        broker_ip1="127.0.0.1",
+        listen_port=0,
+        namesrv_addr=f"127.0.0.1:{namesrv.port}",
+        store_path_root_dir=str(tmp_path / "store"),
+        mapped_file_size_commit_log=16 << 20,
+        max_hash_slot_num=1_000,
+        max_index_num=4_000,
+    )
+    running = Broker(config)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+def address(namesrv: NameServer, broker: Broker) -> str:
+    """The name server of a running cluster with one broker."""
+    return f"127.0.0.1:{namesrv.port}"

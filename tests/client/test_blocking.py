@@ -1,0 +1,150 @@
+"""The client without an event loop, against our own broker; the calls run in other threads."""
+
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from aerobee.client.blocking import Consumer, Message, Producer, Reader
+from aerobee.client.errors import ClosedError, IllegalMessageError, NoRouteError, UnreachableError
+from aerobee.client.loop_thread import LoopThread
+from aerobee.protocol.record import decode_all
+
+SECONDS = 10
+
+
+async def test_messages_are_sent_consumed_and_read_without_a_loop(address: str) -> None:
+    def work() -> None:
+        with Producer(address, group="shop") as producer:
+            receipt = producer.send(Message("orders", b"one", tags="a"))
+            assert receipt.queue in producer.queues("orders")
+            producer.send_oneway(Message("orders", b"two"))
+            batch = producer.send_batch([Message("orders", b"three"), Message("orders", b"four")])
+            assert len(batch.msg_ids) == 2
+            with pytest.raises(IllegalMessageError):
+                producer.send(Message("orders", b""))
+        found = {}
+        with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
+            for message in consumer:
+                with message.process():
+                    found[message.body] = message.msg_id
+                if len(found) == 4:
+                    break
+            assert consumer.queues
+        assert set(found) == {b"one", b"two", b"three", b"four"}
+        assert found[b"one"] == receipt.msg_id
+        with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
+            assert consumer.receive(timeout=0.1) is None  # all were acknowledged
+        with Reader(address) as reader:
+            bodies = [
+                record.body
+                for queue in reader.queues("orders")
+                if reader.max_offset(queue) > reader.min_offset(queue)
+                for record in decode_all(reader.pull(queue, reader.offset_at(queue, 0)).body)
+            ]
+            assert sorted(bodies) == sorted(found)
+            with pytest.raises(NoRouteError):
+                reader.queues("nope")
+
+    await asyncio.to_thread(work)
+
+
+async def test_raising_sends_back_and_the_loop_goes_on(address: str) -> None:
+    def work() -> None:
+        with Producer(address) as producer:
+            producer.send(Message("orders", b"x"))
+        with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
+            first = consumer.receive(SECONDS)
+            assert first is not None
+            with first.process():
+                raise RuntimeError("boom")
+            producer = Producer(address)
+            producer.send(Message("orders", b"y"))
+            producer.close()
+            second = consumer.receive(SECONDS)
+            assert second is not None
+            assert second.body == b"y"
+            second.nack(delay_level=-1)
+
+    await asyncio.to_thread(work)
+
+
+async def test_many_threads_share_a_producer_and_a_consumer(address: str) -> None:
+    def work() -> set[bytes]:
+        with Producer(address) as producer, ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda n: producer.send(Message("orders", b"%d" % n)), range(200)))
+        found: set[bytes] = set()
+        enough = threading.Event()
+
+        def consume(consumer: Consumer) -> None:
+            for message in consumer:
+                with message.process():
+                    found.add(message.body)
+                if len(found) == 200:
+                    enough.set()
+
+        with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
+            threads = [threading.Thread(target=consume, args=(consumer,)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            assert enough.wait(SECONDS)
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        return found
+
+    assert await asyncio.to_thread(work) == {b"%d" % number for number in range(200)}
+
+
+async def test_closing_by_two_threads_at_once_closes_once(address: str) -> None:
+    def work() -> None:
+        consumer = Consumer(address, group="g", topics=["TBW102"])
+        threads = [threading.Thread(target=consumer.close) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert not any(thread.is_alive() for thread in threads)
+        with pytest.raises(ClosedError):
+            consumer.receive()
+        assert list(consumer) == []
+
+    await asyncio.to_thread(work)
+
+
+def test_a_start_that_fails_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    with pytest.raises(UnreachableError, match="no name server answered"):
+        Consumer("127.0.0.1:1", group="g", topics=["orders"])
+    assert threading.active_count() == before
+
+
+def test_a_loop_thread_gives_results_and_errors_and_refuses_after_its_end() -> None:
+    thread = LoopThread("test")
+
+    async def fine() -> int:
+        return 7
+
+    async def wrong() -> None:
+        raise KeyError("x")
+
+    assert thread.run(fine()) == 7
+    with pytest.raises(KeyError):
+        thread.run(wrong())
+    thread.close()
+    thread.close()
+    with pytest.raises(ClosedError, match="is closed"):
+        thread.run(fine())
+
+
+def test_a_loop_thread_from_before_a_fork_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = LoopThread("test")
+
+    async def fine() -> None: ...
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ClosedError, match="before a fork"):
+            thread.run(fine())
+    thread.close()
