@@ -133,6 +133,7 @@ class Broker:
         rows.update(table)
         fast_rows.update(fast_table(table))
         self._every(SWEEP_SECONDS, lambda: self.holds.sweep(now_ms()))
+        self._every(DELAY_SECONDS, self.syncer.sweep)
         self._every(EXPIRE_SECONDS, self._expire)
         self._every(INDEX_SECONDS, self.store.index_pending)
         self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)

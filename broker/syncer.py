@@ -67,6 +67,14 @@ class Syncer:
         self._waiting.append((end, deadline, connection, command, reply, late))
         self._needed.set()
 
+    def sweep(self) -> None:
+        """Answer what has waited too long, also while the disk takes its time."""
+        now = self._now_ms()
+        waiting = self._waiting
+        while waiting and (waiting[0][1] <= now or self.failure is not None):
+            _, _, connection, command, _, late = waiting.popleft()
+            connection.answer(command, late())
+
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
         if self._task is not None:
@@ -83,7 +91,7 @@ class Syncer:
             self._needed.clear()
             if self.failure is None:
                 await self._sync()
-            self._overdue()
+            self.sweep()
             if self._waiting:
                 self._needed.set()
                 if self.failure is not None:
@@ -110,10 +118,3 @@ class Syncer:
             connection.answer(command, reply)
         for callback in self._after_sync:
             callback()
-
-    def _overdue(self) -> None:
-        now = self._now_ms()
-        waiting = self._waiting
-        while waiting and (waiting[0][1] <= now or self.failure is not None):
-            _, _, connection, command, _, late = waiting.popleft()
-            connection.answer(command, late())

@@ -1,5 +1,6 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -85,9 +86,7 @@ class Caller:
         if group is not None:
             wanted = [subscription(t, e, version=version) for t, e in (topics or {}).items()]
             consumers = [
-                ConsumerData(
-                    group, "CONSUME_PASSIVELY", model, "CONSUME_FROM_FIRST_OFFSET", wanted
-                )
+                ConsumerData(group, "CONSUME_PASSIVELY", model, "CONSUME_FROM_FIRST_OFFSET", wanted)
             ]
         producers = [ProducerData(producer)] if producer else []
         return await self.ask(
@@ -98,6 +97,13 @@ class Caller:
 def records(answer: Command) -> list[Record]:
     """The records in a pull's answer."""
     return decode_all(answer.body or b"")
+
+
+async def parked(broker: Broker, count: int) -> None:
+    """Returns once this many pulls wait in the broker."""
+    async with asyncio.timeout(10):
+        while broker.holds.count < count:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
 
 
 @pytest.fixture

@@ -171,9 +171,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 
 
-async def test_a_message_that_is_not_there_can_not_come_back(
-    run: Callable, config: Config
-) -> None:
+async def test_a_message_that_is_not_there_can_not_come_back(run: Callable, config: Config) -> None:
     _broker, caller = await run(config())
     header = ConsumerSendMsgBack(123_456, "cg", 0)
     answer = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)

@@ -94,9 +94,7 @@ async def test_a_changed_subscription_is_a_notice_and_a_repeated_one_is_none(
 
 async def test_broadcasters_and_quiet_groups_are_not_told(broker: Broker) -> None:
     one = Listener(broker)
-    broker.groups.put(
-        SubscriptionGroupConfig("quiet", notify_consumer_ids_changed_enable=False)
-    )
+    broker.groups.put(SubscriptionGroupConfig("quiet", notify_consumer_ids_changed_enable=False))
     await one.heartbeat(group="quiet", topics={"T": "*"})
     await one.heartbeat(group="all", topics={"T": "*"}, model="BROADCASTING")
     await one.heartbeat(group="loud", topics={"T": "*"})

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import pytest
-
 from aerobee.broker import holds as holds_module
 from aerobee.broker.holds import Hold, Holds
 from aerobee.protocol.command import Command, Reply

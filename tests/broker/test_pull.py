@@ -8,19 +8,12 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
 
-from .conftest import Caller, Config, records
+from .conftest import Caller, Config, parked, records
 
 
 async def filled(caller: Caller, count: int = 5) -> None:
     for number in range(count):
         await caller.send("T", b"%d" % number, TAGS="even" if number % 2 == 0 else "odd")
-
-
-async def parked(broker: Broker, count: int) -> None:
-    """Returns once this many pulls wait in the broker."""
-    async with asyncio.timeout(10):
-        while broker.holds.count < count:
-            await asyncio.sleep(0)
 
 
 async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None:
@@ -116,9 +109,7 @@ async def test_a_pull_that_waited_in_vain_is_answered_when_its_time_is_up(caller
     assert answer.header(PullMessageAnswer).next_offset == 1
 
 
-async def test_many_wait_on_one_queue_and_all_are_answered(
-    broker: Broker, caller: Caller
-) -> None:
+async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     waiting = [
         asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000, group=f"g{n}"))

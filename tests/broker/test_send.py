@@ -181,9 +181,7 @@ async def test_a_message_tried_too_often_goes_to_the_dead_letters(
     broker: Broker, caller: Caller
 ) -> None:
     assert (await caller.send("%RETRY%cg", b"fine", reconsume_times=3)).code == 0
-    answer = await caller.send(
-        "%RETRY%cg", b"dead", reconsume_times=4, max_reconsume_times=3
-    )
+    answer = await caller.send("%RETRY%cg", b"dead", reconsume_times=4, max_reconsume_times=3)
     assert answer.code == 0
     assert [r.body for r in records(await caller.pull("%RETRY%cg"))] == [b"fine"]
     assert [r.body for r in records(await caller.pull("%DLQ%cg"))] == [b"dead"]
