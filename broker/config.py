@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
-from ..conf.java_keys import JAVA_KEYS
+from ..conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
 from ..conf.sources import ConfigError
 from ..protocol import java_properties
@@ -232,8 +232,10 @@ def load_broker(
 
 
 def to_text(config: BrokerConfig) -> str:
-    """The body of GET_BROKER_CONFIG (26)."""
-    return java_properties.dump(config.as_properties())
+    """The body of GET_BROKER_CONFIG (26). AuthConfig's keys are there only if they were given."""
+    unseen = AUTH_KEYS - config.others.keys()
+    shown = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    return java_properties.dump(shown)
 
 
 def describe(config: BrokerConfig) -> list[str]:

@@ -6,6 +6,8 @@ computes a default from its processors, this is what four of them give. In the o
 classes: BrokerConfig, NettyServerConfig, NettyClientConfig, MessageStoreConfig, AuthConfig.
 """
 
+from collections.abc import Iterable
+
 _TABLE = (
     (
         "String",
@@ -220,6 +222,10 @@ _TABLE = (
     logicalDiskSpaceCleanForciblyThreshold=0.8
     """,
     ),
+)
+
+# A real broker reads these but leaves them out of what GET_BROKER_CONFIG answers.
+_AUTH_TABLE = (
     (
         "String",
         """
@@ -247,14 +253,15 @@ _TABLE = (
 )
 
 
-def _keys() -> dict[str, tuple[str, str | None]]:
+def _keys(table: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str | None]]:
     found: dict[str, tuple[str, str | None]] = {}
-    for kind, entries in _TABLE:
+    for kind, entries in table:
         for entry in entries.split():
             key, equals, default = entry.partition("=")
             found[key] = (kind, default if equals else None)
     return found
 
 
+AUTH_KEYS = frozenset(_keys(_AUTH_TABLE))
 # Key to Java type (String, boolean, int, long, double) and default.
-JAVA_KEYS = _keys()
+JAVA_KEYS = _keys(_TABLE + _AUTH_TABLE)

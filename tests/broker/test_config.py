@@ -13,7 +13,7 @@ from aerobee.broker.config import (
     reachable_address,
     to_text,
 )
-from aerobee.conf.java_keys import JAVA_KEYS
+from aerobee.conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from aerobee.conf.sources import FILE_BYTES_MAX, ConfigError
 from aerobee.protocol import java_properties
 
@@ -356,13 +356,13 @@ def test_each_key_is_marked_in_the_description() -> None:
 
 
 def test_the_config_request_gives_javas_keys_and_what_was_given_besides() -> None:
-    config, _ = load_broker(
-        options=["listenPort=20911", "namesrvAddr=a:1", "aclEnable=true", "mine=yes"],
-    )
+    options = ["listenPort=20911", "namesrvAddr=a:1", "aclEnable=true", "mine=yes"]
+    config, _ = load_broker(options=[*options, "aclCacheMaxNum=7"])
     shown = java_properties.parse(to_text(config))
-    java = {key for key, (_, default) in java_keys().items() if default is not None}
-    filled = {"configName", "clusterName", "authConfigPath", "rocketmqHome", "namesrvAddr"}
-    assert shown.keys() == java | filled | {"mine"}
+    classes = {key: default for key, (_, default) in java_keys().items() if default is not None}
+    # A real broker shows the keys of four of its classes, and of AuthConfig what its file has.
+    expected = classes.keys() - AUTH_KEYS | {"rocketmqHome", "namesrvAddr"}
+    assert shown.keys() == expected | {"mine", "aclCacheMaxNum"}
     assert (shown["listenPort"], shown["haListenPort"]) == ("20911", "20912")
     assert (shown["aclEnable"], shown["mine"]) == ("true", "yes")
     assert shown["brokerIP2"] == shown["brokerIP1"] == "127.0.0.1"
