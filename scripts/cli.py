@@ -33,7 +33,7 @@ INTERRUPTED = 130  # what a shell expects after Ctrl-C
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what was asked, 1 when not, 2 for words it doesn't know."""
     words = list(sys.argv[1:] if argv is None else argv)
-    options = _parser(words).parse_args(words)
+    options = _options(words)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -52,19 +52,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _options(words: list[str]) -> argparse.Namespace:
+    if not words or words[0] not in COMMANDS:
+        _overview().parse_args(words)  # helps, or says what is wrong, and ends the program
+    command = words[0]
+    file, does = COMMANDS[command]
+    parser = argparse.ArgumentParser(
+        prog=f"aerobee {command}", description=f"{does[0].upper()}{does[1:]}."
+    )
+    import_module(f".{file}", __package__).declare(command, parser)
+    # Words and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
+    return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
+
+
+def _overview() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aerobee",
         description="A message broker and name server that speak RocketMQ's protocol.",
         epilog="Begin with `aerobee up`; `aerobee COMMAND --help` explains a command.",
     )
     parser.add_argument("--version", action="version", version=f"aerobee {version('aerobee')}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in words if not word.startswith("-")), None)
-    for name, (file, does) in COMMANDS.items():
-        one = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
-        if name == chosen:
-            import_module(f".{file}", __package__).declare(name, one)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (_, does) in COMMANDS.items():
+        commands.add_parser(name, help=does)
     return parser
 
 

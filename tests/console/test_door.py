@@ -1,0 +1,131 @@
+"""The HTTP door, asked over a socket, with a daemon made of four functions behind it."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import pytest
+from aerobee.console.door import OFF, Answers, Door, Family
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Daemon:
+    """What the door asks; a test changes it."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self.not_ready: str | None = None
+        self.families: list[Family] = []
+        self.topic = "orders"
+
+    def answers(self) -> Answers:
+        return Answers(
+            fault=lambda: self.fault,
+            not_ready=lambda: self.not_ready,
+            metrics=lambda: self.families,
+            status=lambda: ("a daemon", [("Port", 7)], [("Topics", ["Topic"], [[self.topic]])]),
+        )
+
+
+Get = Callable[[str], "aiohttp.client._RequestContextManager"]
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+async def get(daemon: Daemon) -> AsyncIterator[Get]:
+    """Asks a running door for a path."""
+    door = Door("127.0.0.1", 0, daemon.answers())
+    await door.start()
+    assert door.url is not None
+    async with aiohttp.ClientSession(door.url) as session:
+        yield session.get
+    await door.stop()
+
+
+async def test_a_daemon_that_is_well_answers_ok(get: Get) -> None:
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_a_daemon_that_is_not_ready_is_healthy_all_the_same(get: Get, daemon: Daemon) -> None:
+    daemon.not_ready = "no name server has taken the registration"
+    async with get("/healthz") as answer:
+        assert answer.status == 200
+    async with get("/readyz") as answer:
+        assert answer.status == 503
+        assert daemon.not_ready in await answer.text()
+
+
+async def test_a_fault_is_named_everywhere(get: Get, daemon: Daemon) -> None:
+    daemon.fault = "the disk has failed"
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
+    async with get("/") as answer:
+        assert "the disk has failed" in await answer.text()
+
+
+async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
+    daemon.families = [
+        ("rocketmq_messages_in", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
+        ("rocketmq_topic_number", "gauge", "Topics", (), [((), 2)]),
+    ]
+    async with get("/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = await answer.text()
+    found = [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    assert found == [
+        ("rocketmq_messages_in_total", {"topic": "a"}, 3.0),
+        ("rocketmq_messages_in_total", {"topic": "b"}, 4.0),
+        ("rocketmq_topic_number", {}, 2.0),
+    ]
+
+
+async def test_metrics_are_read_anew_each_time(get: Get, daemon: Daemon) -> None:
+    for number in (1, 2):
+        daemon.families = [("rocketmq_topic_number", "gauge", "Topics", (), [((), number)])]
+        async with get("/metrics") as answer:
+            assert f"rocketmq_topic_number {number}.0" in await answer.text()
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(get: Get) -> None:
+    async with get("/") as answer:
+        assert answer.content_type == "text/html"
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        text = await answer.text()
+    assert "orders" in text
+    assert "<script" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+async def test_a_name_can_not_smuggle_markup_into_the_page(get: Get, daemon: Daemon) -> None:
+    daemon.topic = "<img src=x onerror=alert(1)>"
+    async with get("/") as answer:
+        text = await answer.text()
+    assert "<img" not in text
+    assert "&lt;img src=x" in text
+
+
+async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        door = Door("127.0.0.1", port, daemon.answers())
+        with pytest.raises(OSError, match=f"can't serve HTTP on 127.0.0.1:{port}: .*httpPort"):
+            await door.start()
+
+
+async def test_a_door_that_is_off_has_no_address(daemon: Daemon) -> None:
+    door = Door("127.0.0.1", OFF, daemon.answers())
+    await door.start()
+    assert door.url is None
+    await door.stop()

@@ -1,0 +1,27 @@
+"""The status page as text: what is shown, how numbers look, and where it stops."""
+
+from aerobee.console.page import ROWS_MAX, render
+
+
+def test_numbers_have_separators_and_stand_to_the_right() -> None:
+    text = render(("t", [], [("Topics", ["Name", "Stored"], [["orders", 1234567]])]), None)
+    assert '<td class="number">1,234,567</td>' in text
+    assert '<th class="number">Stored</th>' in text
+    assert "<td>orders</td>" in text
+
+
+def test_an_empty_table_says_so() -> None:
+    assert "None yet" in render(("t", [], [("Topics", ["Name"], [])]), None)
+
+
+def test_a_long_table_is_cut_and_says_by_how_much() -> None:
+    rows = [[f"topic-{number}"] for number in range(ROWS_MAX + 7)]
+    text = render(("t", [], [("Topics", ["Name"], rows)]), None)
+    assert f"topic-{ROWS_MAX - 1}<" in text
+    assert f"topic-{ROWS_MAX}<" not in text
+    assert "and 7 more" in text
+
+
+def test_title_facts_and_fault_are_escaped() -> None:
+    text = render(("<b>", [("<i>", "<u>")], []), "<s>")
+    assert not any(mark in text for mark in ("<b>", "<i>", "<u>", "<s>"))

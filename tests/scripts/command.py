@@ -1,0 +1,108 @@
+"""The command `aerobee` as a user runs it: a process of its own, on free ports and a fresh store.
+
+Every wait has a deadline and fails with what there was instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from aerobee.scripts.child import Child
+
+SECONDS = 60
+AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]
+# Segments of a test's store: the real ones take a GiB each.
+SMALL = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=60000"]
+FREE_PORTS = ["--namesrv-port", "0", "--listen-port", "0", "--set", "httpPort=0"]
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours without what would set up an aerobee."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AEROBEE_") and name != "NAMESRV_ADDR"
+    }
+    return {**clean, **(more or {})}
+
+
+def aerobee(
+    *words: str, data: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    return subprocess.run(
+        [*AEROBEE, *words],
+        input=data,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment(env),
+        cwd=cwd,
+        check=False,
+    )
+
+
+def output(*words: str, data: str = "") -> str:
+    """What a command that works prints."""
+    done = aerobee(*words, data=data)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*words: str, data: str = "", env: Mapping[str, str] | None = None) -> str:
+    """The one sentence of a command that can't do what it was asked."""
+    done = aerobee(*words, data=data, env=env)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith(f"aerobee {words[0]}: ")
+    return lines[0]
+
+
+class Daemon:
+    """A running `aerobee up`, `namesrv` or `broker`: its ready line and what it says."""
+
+    def __init__(self, child: Child, ready: str) -> None:
+        self.child = child
+        self.ready = ready
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address."""
+        return self._find(r"name server(?: is ready on)? (127\.0\.0\.1:\d+)")
+
+    @property
+    def broker(self) -> str:
+        """Where the broker listens."""
+        return self._find(r"(?:broker|is ready on) (127\.0\.0\.1:\d+) \(clients")
+
+    @property
+    def page(self) -> str:
+        """The URL of the status page."""
+        return self._find(r"status page (http://[^;, ]+)")
+
+    def _find(self, pattern: str) -> str:
+        found = re.search(pattern, self.ready)
+        assert found is not None, self.ready
+        return found[1]
+
+
+@contextmanager
+def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """A daemon from its ready line until the end of the block, which is clean: exit code 0."""
+    folder.mkdir(exist_ok=True)
+    stderr = folder / f"{words[0]}.stderr"
+    child = Child([*AEROBEE, *words], stderr, cwd=folder, env=environment(env))
+    with child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        yield Daemon(child, ready)
+        code = child.stop()
+        assert code == 0, child.tail()
+        assert "Traceback" not in stderr.read_text()

@@ -1,0 +1,181 @@
+"""The client commands against a running `aerobee up`: pub, sub, topics, groups, cluster, lag."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .command import (
+    AEROBEE,
+    FREE_PORTS,
+    SECONDS,
+    SMALL,
+    Daemon,
+    environment,
+    output,
+    refused,
+    running,
+)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("up")
+    with running(folder, "up", *FREE_PORTS, *SMALL, "--store", str(folder / "store")) as one:
+        yield one
+
+
+def test_each_line_of_standard_input_becomes_a_message(daemon: Daemon) -> None:
+    said = output("pub", "lines", "-n", daemon.namesrv, data="one\n\ntwo\r\nthree")
+    assert said == "sent 3 messages to lines\n"
+    found = output("sub", "lines", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "3")
+    assert sorted(found.splitlines()) == ["one", "three", "two"]
+
+
+def test_a_file_is_published_with_tag_keys_and_properties(daemon: Daemon, tmp_path: Path) -> None:
+    file = tmp_path / "orders.txt"
+    file.write_text("order 1\n")
+    words = ["--tags", "paid", "--key", "o-1", "--key", "c-7", "-p", "shop=berlin", str(file)]
+    output("pub", "marked", "-n", daemon.namesrv, *words)
+    text = output(
+        *("sub", "marked", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1", "--json")
+    )
+    found = json.loads(text)
+    assert found["body"] == "order 1"
+    assert (found["topic"], found["tags"], found["keys"]) == ("marked", "paid", ["o-1", "c-7"])
+    assert found["properties"] == {"shop": "berlin"}
+
+
+def test_json_from_sub_goes_back_into_pub(daemon: Daemon) -> None:
+    lines = [
+        json.dumps({"body": "text ü", "tags": "a", "keys": ["k"], "properties": {"x": "1"}}),
+        json.dumps({"bodyBase64": "/wD+", "tags": "b"}),
+        json.dumps({"body": {"nested": [1, 2]}}),
+    ]
+    output("pub", "first", "--json", "-n", daemon.namesrv, data="\n".join(lines))
+    sub = ["--namesrv", daemon.namesrv, "--from", "earliest", "-n", "3", "--json"]
+    copied = output("sub", "first", *sub)
+    output("pub", "second", "--json", "-n", daemon.namesrv, data=copied)
+
+    def contents(text: str) -> list[tuple[object, ...]]:
+        found = map(json.loads, text.splitlines())
+        return sorted(
+            tuple(
+                str(one.get(name)) for name in ("body", "bodyBase64", "tags", "keys", "properties")
+            )
+            for one in found
+        )
+
+    assert contents(output("sub", "second", *sub)) == contents(copied)
+    assert {json.loads(line).get("body") for line in copied.splitlines()} == {
+        *("text ü", '{"nested": [1, 2]}', None)
+    }
+
+
+def test_a_line_that_is_no_json_object_is_named(daemon: Daemon) -> None:
+    said = refused("pub", "bad", "--json", "-n", daemon.namesrv, data='{"body": "ok"}\nnot json\n')
+    assert "line 2 is not a JSON object with a body" in said
+
+
+def test_a_thousand_lines_are_spread_over_the_queues(daemon: Daemon) -> None:
+    output("pub", "many", "-n", daemon.namesrv, data="".join(f"line {n}\n" for n in range(1000)))
+    text = output(
+        *("sub", "many", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1000", "--json")
+    )
+    found = [json.loads(line) for line in text.splitlines()]
+    assert {one["body"] for one in found} == {f"line {n}" for n in range(1000)}
+    assert {one["queue"] for one in found} == {0, 1, 2, 3}
+
+
+def test_sub_shows_only_the_tags_that_were_asked_for(daemon: Daemon) -> None:
+    for tag in ("a", "b", "c"):
+        output("pub", "tagged", "--tags", tag, "-n", daemon.namesrv, data=f"with {tag}")
+    words = ["--namesrv", daemon.namesrv, "--from", "earliest", "--tags", "a || c", "-n", "2"]
+    assert sorted(output("sub", "tagged", *words).splitlines()) == ["with a", "with c"]
+    grouped = output("sub", "tagged", *words, "--group", "taggers")
+    assert sorted(grouped.splitlines()) == ["with a", "with c"]
+
+
+def test_sub_waits_for_a_topic_that_does_not_exist_yet(daemon: Daemon) -> None:
+    words = [*AEROBEE, "sub", "later", "--namesrv", daemon.namesrv, "-n", "1"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as watcher:
+        assert watcher.stderr is not None
+        assert "does not exist yet" in watcher.stderr.readline()
+        output("pub", "later", "-n", daemon.namesrv, data="the first")
+        said, _ = watcher.communicate(timeout=SECONDS)
+    assert (said, watcher.returncode) == ("the first\n", 0)
+
+
+def test_sub_ends_quietly_when_its_reader_has_seen_enough(daemon: Daemon) -> None:
+    output("pub", "long", "-n", daemon.namesrv, data="x" * 1000 + "\n" + "y" * 1000)
+    words = [*AEROBEE, "sub", "long", "--namesrv", daemon.namesrv, "--from", "earliest"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as watcher:
+        assert watcher.stdout is not None
+        watcher.stdout.readline()
+        watcher.stdout.readline()
+        watcher.stdout.close()
+        output("pub", "long", "-n", daemon.namesrv, data="z\n")
+        assert watcher.stderr is not None
+        assert watcher.stderr.read() == ""
+        assert watcher.wait(SECONDS) == 0
+
+
+def test_topics_groups_and_lag_tell_what_was_done(daemon: Daemon) -> None:
+    where = ["-n", daemon.namesrv]
+    output("pub", "counted", *where, data="1\n2\n3\n4\n5\n")
+    words = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "counters"]
+    output("sub", "counted", *words, "-n", "5")
+    output("pub", "counted", *where, data="6\n7\n")
+
+    topics = [json.loads(line) for line in output("topics", "--json", *where).splitlines()]
+    [counted] = [one for one in topics if one["topic"] == "counted"]
+    assert (counted["queues"], counted["messages"]) == (4, 7)
+    assert not any(one["topic"].startswith(("%", "TBW102", "SCHEDULE")) for one in topics)
+
+    lags = [json.loads(line) for line in output("lag", "--json", *where).splitlines()]
+    behind = [one for one in lags if (one["group"], one["topic"]) == ("counters", "counted")]
+    assert [one["behind_by"] for one in behind] == [2]
+
+    queues = output("lag", "counters", *where).splitlines()
+    assert queues[0].split() == ["TOPIC", "BROKER", "QUEUE", "CONSUMED", "END", "BEHIND", "BY"]
+    ours = [line.split() for line in queues[1:] if line.startswith("counted ")]
+    assert sum(int(one[-1]) for one in ours) == 2
+
+    groups = [json.loads(line) for line in output("groups", "--json", *where).splitlines()]
+    [counters] = [one for one in groups if one["group"] == "counters"]
+    assert (counters["members"], counters["topics"]) == (0, "counted")
+
+
+def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
+    where = ["-n", daemon.namesrv]
+    assert "created topic made" in output("topics", "create", "made", "--queues", "3", *where)
+    assert "made" in output("topics", *where)
+    assert "deleted topic made" in output("topics", "delete", "made", *where)
+    assert not any(line.startswith("made ") for line in output("topics", *where).splitlines())
+
+
+def test_cluster_lists_the_broker(daemon: Daemon) -> None:
+    [broker] = output("cluster", "--json", "-n", daemon.namesrv).splitlines()
+    found = json.loads(broker)
+    assert (found["role"], found["address"]) == ("master", daemon.broker)
+
+
+@pytest.mark.parametrize("command", ["topics", "groups", "cluster", "lag"])
+def test_without_a_name_server_one_sentence_says_so(command: str) -> None:
+    assert "127.0.0.1:1" in refused(command, "-n", "127.0.0.1:1")
+
+
+def test_pub_without_a_name_server_says_what_was_sent() -> None:
+    said = refused("pub", "orders", "-n", "127.0.0.1:1", data="hello\n")
+    assert "0 messages were sent, then line 1 to 1 failed" in said
+
+
+def test_an_illegal_topic_name_is_refused(daemon: Daemon) -> None:
+    assert "../up" in refused("pub", "../up", "-n", daemon.namesrv, data="hello\n")
+    assert "../up" in refused("topics", "create", "../up", "-n", daemon.namesrv)

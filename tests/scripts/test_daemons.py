@@ -1,0 +1,209 @@
+"""Starting and stopping daemons as a user does, and everything that stops a start."""
+
+import re
+import resource
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from .command import (
+    FREE_PORTS,
+    SECONDS,
+    SMALL,
+    aerobee,
+    output,
+    refused,
+    running,
+)
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        found: str = answer.read().decode()
+        return found
+
+
+def up(store: Path) -> list[str]:
+    return ["up", *FREE_PORTS, *SMALL, "--store", str(store)]
+
+
+# --- up ------------------------------------------------------------------------------------------
+
+
+def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        assert f"broker {daemon.broker} (clients are told {daemon.broker})" in daemon.ready
+        assert f"store {tmp_path / 'store'}" in daemon.ready
+        hint = daemon.ready.partition("try: echo hello | ")[2]
+        assert hint == f"aerobee pub greetings -n {daemon.namesrv}"
+        assert daemon.child.lines == [daemon.ready]
+        assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
+
+
+def test_without_an_option_the_store_is_in_the_folder_one_is_in(tmp_path: Path) -> None:
+    with running(tmp_path, "up", *FREE_PORTS, *SMALL):
+        assert (tmp_path / "aerobee-data" / "lock").exists()
+
+
+def test_messages_are_there_after_a_restart(tmp_path: Path) -> None:
+    words = up(tmp_path / "store")
+    with running(tmp_path, *words) as daemon:
+        output("pub", "kept", "-n", daemon.namesrv, data="one\ntwo\n")
+    with running(tmp_path, *words) as daemon:
+        sub = ["sub", "kept", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "2"]
+        assert sorted(output(*sub).splitlines()) == ["one", "two"]
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        daemon.child.process.send_signal(signal.SIGINT)
+        assert daemon.child.wait(SECONDS) == 0
+        assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        output("pub", "watched", "-n", daemon.namesrv, data="one\ntwo\n")
+        group = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "watchers"]
+        output("sub", "watched", *group, "-n", "2")
+        assert get(daemon.page + "healthz") == "ok\n"
+        assert get(daemon.page + "readyz") == "ok\n"
+        text = get(daemon.page + "metrics")
+        found = {
+            (sample.name, sample.labels.get("topic"), sample.labels.get("consumer_group")): sample
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        assert found["rocketmq_messages_in_total", "watched", None].value == 2
+        assert found["rocketmq_messages_out_total", "watched", "watchers"].value == 2
+        assert found["rocketmq_throughput_in_total", "watched", None].value > 100
+        assert found["rocketmq_consumer_lag_messages", "watched", "watchers"].value == 0
+        assert found["rocketmq_storage_size", None, None].value > 0
+        labels = found["rocketmq_messages_in_total", "watched", None].labels
+        assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
+        page = get(daemon.page)
+        assert "<td>watched</td>" in page
+        assert "<td>watchers</td>" in page
+
+
+# --- name server and broker apart ----------------------------------------------------------------
+
+
+def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path / "n", "namesrv", "--listen-port", "0", "--set", "httpPort=0") as names:
+        assert get(names.page + "readyz") == "ok\n"
+        file = tmp_path / "broker.conf"
+        file.write_text(
+            f"brokerName = b-1\nbrokerClusterName=c-1\nnamesrvAddr={names.namesrv}\n"
+            f"listenPort=0\nstorePathRootDir={tmp_path / 'store'}\nfileReservedTime=48\n"
+            "deleteWhen=04\nbrokerId=0\nbrokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n"
+        )
+        broker = ["broker", "-c", str(file), *SMALL, "--set", "httpPort=-1"]
+        with running(tmp_path / "b", *broker) as daemon:
+            assert daemon.ready.startswith("broker b-1 is ready")
+            assert "status page" not in daemon.ready
+            assert daemon.broker in output("cluster", "-n", names.namesrv)
+            assert "<td>b-1</td><td>c-1</td><td>master</td>" in get(names.page)
+        assert "b-1" not in output("cluster", "-n", names.namesrv)
+
+
+def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path: Path) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text("brokerName: from-file\nbrokerClusterName: from-file\nregionId: from-file\n")
+    env = {"AEROBEE_BROKER_CLUSTER_NAME": "from-env", "AEROBEE_REGION_ID": "from-env"}
+    words = ["broker", "-c", str(file), "--set", "regionId=from-set", "--print-config"]
+    done = aerobee(*words, env=env)
+    assert done.returncode == 0
+    shown = dict(re.findall(r"^used +(\w+)=(.*)$", done.stdout, re.MULTILINE))
+    names = ("brokerName", "brokerClusterName", "regionId")
+    assert [shown[name] for name in names] == ["from-file", "from-env", "from-set"]
+
+
+def test_print_config_marks_each_key(tmp_path: Path) -> None:
+    words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
+    done = aerobee("broker", *words)
+    assert re.search(r"^used +listenPort=10911$", done.stdout, re.MULTILINE)
+    accepted = r"^accepted without effect +sendMessageThreadPoolNums=4$"
+    assert re.search(accepted, done.stdout, re.MULTILINE)
+    assert re.search(r"^unknown +listenPrt=1$", done.stdout, re.MULTILINE)
+    assert "did you mean listenPort?" in done.stderr
+
+
+# --- what stops a start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("listenPort=many", "listenPort is 'many' (--set), but must be a whole number from 0"),
+        ("listenPort=70000", "listenPort is '70000' (--set), but must be a whole number from 0"),
+        ("flushDiskType=SOMETIMES", "but must be one of ASYNC_FLUSH, SYNC_FLUSH"),
+        ("autoCreateTopicEnable=maybe", "but must be true or false"),
+        ("listenPort", "--set 'listenPort' has no key and value; write --set key=value"),
+    ],
+)
+def test_a_wrong_value_stops_the_start(setting: str, said: str) -> None:
+    for command in ("broker", "up"):
+        assert said in refused(command, "--set", setting)
+
+
+def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
+    said = refused("namesrv", "--set", "scanNotActiveBrokerInterval=soon")
+    assert "scanNotActiveBrokerInterval is 'soon'" in said
+
+
+def test_a_config_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for command in ("broker", "namesrv"):
+        said = refused(command, "-c", str(tmp_path / "none.conf"))
+        assert f"{tmp_path / 'none.conf'} can't be read: No such file" in said
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        what = f"can't listen on 127.0.0.1:{port}: another program listens there"
+        store = ["--store", str(tmp_path), *SMALL]
+        assert what in refused("namesrv", "--listen-port", port, "--log-level", "warning")
+        for option in ("--namesrv-port", "--listen-port"):
+            assert what in refused("up", *FREE_PORTS, option, port, *store)
+        said = refused("up", *FREE_PORTS, "--set", f"httpPort={port}", *store)
+        assert f"can't serve HTTP on 127.0.0.1:{port}" in said
+
+
+def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(tmp_path, *up(store)) as daemon:
+        said = refused(*up(store))
+        assert str(store) in said
+        output("pub", "still", "-n", daemon.namesrv, data="here")
+
+
+def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert str(file) in refused(*up(file / "store"))
+    assert "/proc/aerobee" in refused(*up(Path("/proc/aerobee")))
+
+
+def test_a_disk_without_room_for_messages_is_told_to_the_sender(tmp_path: Path) -> None:
+    # A limit on the size of files is met by the same code as a full disk, and needs no root.
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        limits = (1 << 20, resource.RLIM_INFINITY)
+        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)
+        said = refused("pub", "orders", "-n", daemon.namesrv, data="hello")
+        assert "no room to" in said
+        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        assert "sent 1" in output("pub", "orders", "-n", daemon.namesrv, data="hello")
+
+
+def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
+    done = aerobee("begin")
+    assert done.returncode == 2
+    assert "choose from" in done.stderr
+    assert "up" in done.stderr

@@ -1,0 +1,95 @@
+"""Arrows between the folders point down, and each outside package has its one place.
+
+When one of these fails, move the code to the layer it belongs to; the pictures are in
+ARCHITECTURE.md. Widening a table here is a decision to be written down there.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from . import tree
+
+# What each layer may import besides itself and Python.
+ARROWS = {
+    "protocol": set(),
+    "protocol.aio": {"protocol"},
+    "conf": {"protocol"},
+    "store": {"protocol"},
+    "namesrv": {"conf", "protocol.aio", "protocol"},
+    "broker": {"conf", "store", "protocol.aio", "protocol"},
+    "client": {"protocol.aio", "protocol"},
+    "spark": {"client", "protocol"},
+    "console": {"client", "protocol"},
+    "scripts": {
+        *("conf", "store", "namesrv", "broker", "client", "spark", "console"),
+        *("protocol.aio", "protocol"),
+    },
+}
+
+# Each outside package and the folders or files that may know it.
+PLACES = {
+    "aiohttp": ["console"],
+    "isal": ["protocol/record.py"],
+    "msgpack": ["protocol/header_msgpack.py"],
+    "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
+    "numpy": ["store", "spark"],
+    "pandas": ["scripts/demo.py", "scripts/flights.py"],
+    "prometheus_client": ["console"],
+    "pyarrow": ["spark"],
+    "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
+    "tqdm": ["scripts"],
+    "uvloop": ["scripts/serving.py"],
+    "yaml": ["conf/sources.py"],
+}
+
+# What a layer does without, so that it can be tested as plain functions.
+BARRED = {
+    "protocol": {"asyncio", "socket", "selectors", "ssl", "threading", "subprocess", "pathlib"},
+    "store": {"asyncio", "socket", "selectors", "ssl", "threading", "subprocess", "random"},
+}
+
+
+def test_arrows_between_folders_point_down() -> None:
+    wrong = []
+    for found in tree.all_imports():
+        source = Path(found.file)
+        if not found.relative or source.parent == Path():
+            continue
+        here = tree.layer(source.parts)
+        there = tree.layer(tuple(found.name.split(".")[1:]))
+        if there != here and there not in ARROWS[here]:
+            wrong.append(f"{found.place}: {here} must not import {there}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_outside_package_has_its_one_place() -> None:
+    wrong = []
+    for found in tree.all_imports():
+        if found.relative or tree.is_standard(found.top) or found.top == "aerobee":
+            continue
+        places = PLACES.get(found.top, [])
+        if not any(Path(found.file).is_relative_to(place) for place in places):
+            wrong.append(f"{found.place}: {found.top} belongs to {places or 'no folder yet'}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", BARRED)
+def test_protocol_and_store_do_without_the_outside_world(folder: str) -> None:
+    wrong = [
+        f"{found.place}: {folder} works without {found.top}"
+        for found in tree.all_imports()
+        if tree.layer(Path(found.file).parts) == folder and found.top in BARRED[folder]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_inside_the_package_imports_are_relative() -> None:
+    wrong = [
+        f"{found.place}: import {found.name} by its relative name"
+        for found in tree.all_imports()
+        if found.top == "aerobee"
+        and not found.relative
+        and not any(Path(found.file).is_relative_to(guest) for guest in tree.GUESTS)
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,75 @@
+"""The source tree as these tests see it: folders, files, and what each file imports."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (
+    *("protocol", "store", "namesrv", "broker", "client"),
+    *("spark", "console", "conf", "scripts"),
+)
+# Packages of their own that live in a folder of ours, from where they may import aerobee by name.
+GUESTS = ("spark/pyspark_rocketmq",)
+
+
+class Import(NamedTuple):
+    """One import: where it stands, and what it names ("aerobee.store.segment", "numpy")."""
+
+    file: str
+    line: int
+    name: str
+    relative: bool
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def top(self) -> str:
+        """The outermost package."""
+        return self.name.partition(".")[0]
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    """All Python files of the package, relative to the root."""
+    found = [ROOT / "__init__.py"]
+    for folder in FOLDERS:
+        found += sorted((ROOT / folder).rglob("*.py"))
+    return tuple(path.relative_to(ROOT) for path in found)
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of one file, those inside functions too."""
+    package = ("aerobee", *path.parent.parts)
+    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(str(path), node.lineno, alias.name, False)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield Import(str(path), node.lineno, node.module or "", False)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            for name in names:
+                yield Import(str(path), node.lineno, ".".join((*base, name)), True)
+
+
+@cache
+def all_imports() -> tuple[Import, ...]:
+    """Every import of every source file."""
+    return tuple(found for path in sources() for found in imports(path))
+
+
+def layer(parts: tuple[str, ...]) -> str:
+    """The layer that a path or a dotted name below the package belongs to."""
+    return "protocol.aio" if parts[:2] == ("protocol", "aio") else parts[0]
+
+
+def is_standard(name: str) -> bool:
+    """Whether a package is part of Python."""
+    return name in sys.stdlib_module_names
