@@ -4,16 +4,22 @@ import asyncio
 import re
 
 import pytest
+from aerobee.client import Consumer
 from aerobee.client.cluster import Cluster, every
 from aerobee.client.errors import (
     BrokerError,
+    ClientError,
     ClosedError,
     NoAnswerError,
     NoRouteError,
     UnreachableError,
 )
+from aerobee.client.heartbeat import Members
+from aerobee.client.offsets import GroupOffsets
 from aerobee.protocol import codes
+from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
+from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from aerobee.protocol.command import OK, Reply
 from aerobee.protocol.headers.clients import UnregisterClient
 
@@ -163,3 +169,39 @@ async def test_repeated_work_goes_on_after_a_failure(caplog: pytest.LogCaptureFi
     with pytest.raises(asyncio.CancelledError):
         await task
     assert "trying failed" in caplog.text
+
+
+async def test_an_answer_that_can_not_be_read_is_a_client_error(fake: FakeCluster) -> None:
+    cluster = Cluster(fake.address)
+    offsets = GroupOffsets(cluster, "g")
+    await cluster.route("orders")
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(fields={"offset": "x"})
+    with pytest.raises(ClientError, match=r"QUERY_CONSUMER_OFFSET .* can't be read"):
+        await offsets.load(MessageQueue("orders", "broker-a", 0))
+    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Reply(body=b"]")
+    with pytest.raises(ClientError, match="TopicRouteData"):
+        await cluster.route("other")
+    await cluster.close()
+
+
+async def test_one_client_takes_one_consumer_per_group() -> None:
+    members = Members("me")
+    members.add_consumer(Consumer("127.0.0.1:1", group="g", topics=["t"]))
+    members.add_consumer(Consumer("127.0.0.1:1", group="h", topics=["t"]))
+    with pytest.raises(ClientError, match="group g already"):
+        members.add_consumer(Consumer("127.0.0.1:1", group="g", topics=["t"]))
+
+
+async def test_slaves_are_asked_only_when_that_is_allowed(fake: FakeCluster) -> None:
+    route = TopicRouteData(
+        None, [QueueData("a", 1, 1, 6)], [BrokerData("c", "a", {1: "one:1", 3: "three:3"})]
+    )
+    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Reply(body=route.encode())
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    assert cluster.address_of("a", 1) == "one:1"
+    assert cluster.address_of("a", 2, only=False) == "three:3"
+    assert cluster.address_of("a", 0, only=False) == "one:1"
+    with pytest.raises(NoRouteError, match="broker a with id 0"):
+        cluster.address_of("a", 0)
+    await cluster.close()
