@@ -53,6 +53,8 @@ def walk(cluster: Cluster, java: Java) -> Outputs:
     def note(title: str, *words: str) -> None:
         outputs[title] = admin(*words)
 
+    # A real broker says that it has started before its name server knows.
+    admin.until(lambda text: cluster.broker in text, "clusterList", *name)
     note("updateTopic", "updateTopic", *name, *address, *topic, "-r", "4", "-w", "4")
     ordered = ("-c", CLUSTER_NAME, "-t", "Ordered", "-r", "2", "-w", "2", "-o", "true")
     note("updateTopic of a cluster", "updateTopic", *name, *ordered)
@@ -64,7 +66,9 @@ def walk(cluster: Cluster, java: Java) -> Outputs:
     note("topicStatus of an empty topic", "topicStatus", *name, *topic)
 
     words = ("sendMessage", *name, *topic, "-p", "a body", "-k", "a-key", "-c", "a")
-    note("sendMessage", *words, "-b", BROKER_NAME, "-i", "2")
+    words += ("-b", BROKER_NAME, "-i", "2")
+    # A new producer of the tool does not always find the broker at its first try.
+    outputs["sendMessage"] = admin.until(lambda text: "SEND_OK" in text, *words)
     where = ("-b", BROKER_NAME, "-i", "2")
     note("topicStatus", "topicStatus", *name, *topic)
     look = ("queryMsgByOffset", *name, *topic, *where, "-o", "0")
@@ -198,8 +202,8 @@ def test_the_broker_status_has_the_same_keys_with_the_same_kind_of_values(
     assert len(real) > 50
     assert ours.keys() == real.keys()
     for key in sorted(real):
-        kinds = numbers_out([ours[key]]), numbers_out([real[key]])
-        assert kinds[0] == kinds[1], key
+        if real[key] != "null":  # a histogram, once the real broker has taken its first sample
+            assert numbers_out([ours[key]]) == numbers_out([real[key]]), key
     assert ours["brokerVersionDesc"] == real["brokerVersionDesc"]
 
 
@@ -209,7 +213,8 @@ def test_the_broker_config_has_the_same_keys_and_what_was_set_has_the_same_value
 ) -> None:
     ours, real = (pairs(each[title], "=") for each in outputs)
     assert len(real) > 400
-    assert ours.keys() == real.keys()
+    # The real broker shows what its file holds, also a key that is only ours.
+    assert ours.keys() == real.keys() - {"httpPort"}
     set_by_us = {"brokerName", "brokerClusterName", "brokerId", "flushDiskType", "brokerIP1"}
     defaults = {
         "defaultTopicQueueNums",
@@ -231,5 +236,5 @@ def pairs(output: str, divider: str) -> dict[str, str]:
     """The `key divider value` lines of an output."""
     # With -c each line begins with the broker's address; one key ends with the store's folder.
     line_form = re.compile(rf"(?:127\.0\.0\.1:\d+ +)?([^\s/]+)(?:/\S+)?\s*{divider}(.*)")
-    found = (line_form.fullmatch(line) for line in output.splitlines() if line[:3] != "===")
+    found = (line_form.fullmatch(line) for line in output.splitlines() if "=====" not in line)
     return {each[1]: each[2].strip() for each in found if each}
