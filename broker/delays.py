@@ -19,6 +19,7 @@ from ..protocol.wire import Int32, Int64
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from .saved import Saved
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def parse_levels(text: str) -> list[int]:
     return found
 
 
-class Delays:
+class Delays(Saved):
     """The cursors of all levels. `mark((topic, queue))` says that a message was delivered."""
 
     def __init__(
@@ -61,32 +62,22 @@ class Delays:
         now_ms: Callable[[], int],
         mark: Callable[[tuple[str, int]], None],
     ) -> None:
-        self._path = path
+        super().__init__(path, now_ms)
         self._store = store
-        self._now_ms = now_ms
         self._mark = mark
         self.levels_ms = levels_ms
         self.offsets: dict[int, int] = {}
-        self._version = DataVersion()
-        self._changed = False
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
-        found = json_file.load(self._path, DelayOffsets.decode)
+        found = json_file.load(self.path, DelayOffsets.decode)
         if found is not None:
             self.offsets = dict(found.offset_table)
-            self._version = found.data_version or DataVersion()
-
-    def save(self) -> None:
-        """Write the file when something changed."""
-        if self._changed:
-            self._changed = False
-            self._version = self._version.following(self._now_ms())
-            json_file.save(self._path, self.to_body().encode(standard=True))
+            self.version = found.data_version or DataVersion()
 
     def to_body(self) -> DelayOffsets:
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
-        return DelayOffsets(dict(self.offsets), self._version)
+        return DelayOffsets(dict(self.offsets), self.version)
 
     def level(self, text: str | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more."""
@@ -118,7 +109,7 @@ class Delays:
                 offset += 1
                 done += 1
                 self.offsets[level] = offset
-                self._changed = True
+                self.changed = True
 
     def _deliver(self, log_offset: int) -> None:
         data = self._store.message_at(log_offset)

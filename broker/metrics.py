@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
+from ..protocol.record import store_ms_of
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -120,9 +121,25 @@ def _connections(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
 
 
 def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
-    labels = (*node, "local", "disk")
-    used = shutil.disk_usage(broker.root).used  # of the whole disk, as RocketMQ has it
-    yield "rocketmq_storage_size", "gauge", "Broker storage size, bytes", STORAGE, [(labels, used)]
+    store, labels = broker.store, (*node, "local", "disk")
+    numbers = [
+        # Of the whole disk, as RocketMQ has it.
+        ("rocketmq_storage_size", "Disk in use, bytes", shutil.disk_usage(broker.root).used),
+        (
+            *("rocketmq_storage_flush_behind_bytes", "Not yet on the disk, bytes"),
+            max(0, store.log_end - store.durable_end),
+        ),
+        # Queues are written with the log, never behind it.
+        ("rocketmq_storage_dispatch_behind_bytes", "Not yet in the queues, bytes", 0),
+    ]
+    first = store.message_at(store.log_start)
+    if first is not None:
+        age_ms = broker.now_ms() - store_ms_of(first)
+        numbers.append(
+            ("rocketmq_storage_message_reserve_time", "Age of the oldest message, ms", age_ms)
+        )
+    for name, text, value in numbers:
+        yield name, "gauge", text, STORAGE, [(labels, value)]
 
 
 def _topic_and_group(topic: str, group: str) -> tuple[str, ...]:

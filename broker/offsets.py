@@ -11,25 +11,23 @@ from pathlib import Path
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ..store import json_file
+from .saved import Saved
 
 KEYS_MAX = 1_000_000  # topic and group pairs
 SEPARATOR = "@"
 
 
-class Offsets:
+class Offsets(Saved):
     """Offsets by (topic, group) and queue. `path` is consumerOffset.json."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
-        self._path = path
-        self._now_ms = now_ms
+        super().__init__(path, now_ms)
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
-        self._changed = False
-        self.version = DataVersion()
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
-        found = json_file.load(self._path, ConsumerOffsetSerializeWrapper.decode)
+        found = json_file.load(self.path, ConsumerOffsetSerializeWrapper.decode)
         if found is None:
             return
         self.version = found.data_version or DataVersion()
@@ -37,14 +35,6 @@ class Offsets:
             topic, separator, group = key.partition(SEPARATOR)
             if separator and SEPARATOR not in group:
                 self._table[topic, group] = dict(queues)
-
-    def save(self) -> None:
-        """Write the file when something changed."""
-        if not self._changed:
-            return
-        self._changed = False
-        self.version = self.version.following(self._now_ms())
-        json_file.save(self._path, self.to_body().encode(standard=True))
 
     def to_body(self) -> ConsumerOffsetSerializeWrapper:
         """The table as consumerOffset.json and GET_ALL_CONSUMER_OFFSET have it."""
@@ -62,7 +52,7 @@ class Offsets:
                 )
             queues = self._table[topic, group] = {}
         queues[queue_id] = offset
-        self._changed = True
+        self.changed = True
 
     def get(self, topic: str, group: str, queue_id: int) -> int:
         """The next offset to consume, -1 when the group never reported one."""
@@ -104,4 +94,4 @@ class Offsets:
         for key in keys:
             del self._table[key]
             self._pulled.pop(key, None)
-        self._changed = self._changed or bool(keys)
+        self.changed = self.changed or bool(keys)

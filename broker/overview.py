@@ -23,7 +23,7 @@ def overview(broker: "Broker") -> Overview:
 
 def fault(broker: "Broker") -> str | None:
     """What is wrong with this broker itself, in one sentence; None when it is well."""
-    return None
+    return broker.syncer.failure
 
 
 def not_ready(broker: "Broker") -> str | None:
@@ -43,7 +43,7 @@ def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
         ("Address for clients", broker.address),
         ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
         ("Name servers", ", ".join(names) or "none"),
-        ("Store", str(broker.root)),
+        ("Store", str(broker.root.absolute())),
         ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Connections", len(broker.server.connections)),
         ("Messages in since start", broker.stats.broker_puts().messages),

@@ -8,10 +8,12 @@ after the turn's messages are in the log (`_end_of_turn`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
+from ..store import json_file
 from ..store.store import MessageStore
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
@@ -20,6 +22,7 @@ from .groups import Groups
 from .handlers.pull import PullHandlers
 from .offsets import Offsets
 from .registration import Registration
+from .saved import Saved
 from .stats import Stats
 from .syncer import Syncer
 from .table import fast_table, full_table
@@ -55,6 +58,7 @@ class Broker:
         self.root = config.store_dir
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
     def address(self) -> str:
@@ -137,8 +141,8 @@ class Broker:
         self._every(EXPIRE_SECONDS, self._expire)
         self._every(INDEX_SECONDS, self.store.index_pending)
         self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
-        self._every(config.flush_consumer_offset_interval / 1000, self.offsets.save)
-        self._every(config.flush_delay_offset_interval / 1000, self.delays.save)
+        self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
+        self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))
         self._every(STATS_SECONDS, lambda: self.stats.sample(now_ms()))
         await self.server.accept()
@@ -151,9 +155,22 @@ class Broker:
         return await self.server.listen(self.config.bind_address, port, rows, accept=False)
 
     async def _close_store(self) -> None:
+        self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
         self.offsets.save()
         self.delays.save()
         self.store.close()
+
+    async def _save(self, part: Saved) -> None:
+        """Write a part's file without holding the loop up while the disk takes its time."""
+        text = part.unsaved()
+        if text is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._files, json_file.save, part.path, text)
+        except BaseException:
+            part.changed = True
+            raise
 
     def _every(self, seconds: float, work: Callable[[], object]) -> None:
         """Do the work again and again; a failure is logged and doesn't end it."""
@@ -191,6 +208,8 @@ async def _repeat(seconds: float, work: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            work()
+            waits = work()
+            if isinstance(waits, Coroutine):
+                await waits
         except Exception:
             log.exception("a periodic task failed; it goes on in %g s", seconds)

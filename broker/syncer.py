@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..protocol.aio.connection import Connection
 from ..protocol.command import Command, Reply
+from ..store.errors import StoreError
 from ..store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -98,19 +99,17 @@ class Syncer:
                     await asyncio.sleep(0.05)
 
     async def _sync(self) -> None:
-        self._store.write_staged()
-        plan = self._store.sync_plan()
-        if plan is None:
-            return
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, plan.run)
-        except OSError as wrong:
+            plan = self._store.sync_plan()
+            if plan is not None:
+                await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
+        except (OSError, StoreError) as wrong:
             self.failure = f"the disk did not take a sync: {wrong}"
             self._store.refuse_writes(self.failure)
             log.critical("%s; no more messages are taken until a restart", self.failure)
             return
-        self._store.synced(plan)
+        if plan is not None:
+            self._store.synced(plan)
         durable = self._store.durable_end
         waiting = self._waiting
         while waiting and waiting[0][0] <= durable:

@@ -19,6 +19,8 @@ ENTRY = Struct(
     "i"  # flag
     "i"  # body length; body, properties length, properties follow
 )
+FLAG_AND_LENGTH = Struct(">12xii")  # the two of these that are looked at
+assert FLAG_AND_LENGTH.size == ENTRY.size
 ENTRY_BYTES_MIN = ENTRY.size + PROPERTIES_LENGTH.size
 assert ENTRY_BYTES_MIN == 22
 

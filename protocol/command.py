@@ -112,7 +112,7 @@ class Reply:
     code: int = codes.SUCCESS
     fields: dict[str, str] | None = None
     remark: str | None = None
-    body: bytes | list[bytes] | None = field(default=None)
+    body: bytes | list[bytes] | list[bytes | memoryview] | None = field(default=None)
 
 
 OK = Reply()

@@ -60,7 +60,7 @@ def found_answer(
     max_offset: int,
     topic_sys_flag: int,
     group_sys_flag: int,
-    records: list[bytes],
+    records: list[bytes | memoryview],
     size: int,
 ) -> Reply | bytes:
     """A pull that found `records` (`size` bytes in all): the finished frame for a JSON request."""

@@ -1,0 +1,40 @@
+"""A table that is written to its file from time to time, not at every change."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol.bodies.body import Body
+from ..protocol.bodies.data_version import DataVersion
+from ..store import json_file
+
+
+class Saved(ABC):
+    """Such a table. Whoever changes it sets `changed`; `version` counts the texts written."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+        self.path = path
+        self.changed = False
+        self.version = DataVersion()
+        self._now_ms = now_ms
+
+    @abstractmethod
+    def to_body(self) -> Body:
+        """The table as its file has it."""
+
+    def unsaved(self) -> bytes | None:
+        """The new text, which the caller writes; None when nothing changed since the last.
+
+        A caller who fails sets `changed` again.
+        """
+        if not self.changed:
+            return None
+        self.changed = False
+        self.version = self.version.following(self._now_ms())
+        return self.to_body().encode(standard=True)
+
+    def save(self) -> None:
+        """Write the file when something changed."""
+        text = self.unsaved()
+        if text is not None:
+            json_file.save(self.path, text)
