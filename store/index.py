@@ -18,7 +18,8 @@ from .key_hash import key_hash, key_hashes
 from .segment import Segment, make_folder
 from .settings import StoreSettings
 
-BATCH_KEYS_MAX = 100_000  # added at once; bounds the memory of the arrays
+BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
+UNIQUE_START = b"UNIQ_KEY\x01"
 
 Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
 
@@ -90,16 +91,21 @@ class Index:
 
     def flush(self, log_end: int) -> None:
         """Add the pending keys of messages that lie before `log_end`. DiskFull keeps them."""
+        pending = self.pending
         if not self._is_enabled:
-            self.pending.clear()
-        while self.pending:
-            batch = self.pending[:BATCH_KEYS_MAX]
-            if batch[-1][2] >= log_end:
-                batch = [item for item in batch if item[2] < log_end]
-            if not batch:
-                return
-            self._add(batch)
-            del self.pending[: len(batch)]
+            pending.clear()
+        done = 0
+        try:
+            while done < len(pending):
+                batch = pending[done : done + BATCH_MESSAGES]
+                if batch[-1][2] >= log_end:
+                    batch = [item for item in batch if item[2] < log_end]
+                    if not batch:
+                        break
+                self._add(batch)
+                done += len(batch)
+        finally:
+            del pending[:done]
 
     def find(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> list[int]:
         """Log offsets under this key, ascending; other keys with the same hash may be among them.
@@ -127,18 +133,7 @@ class Index:
         self.files.clear()
 
     def _add(self, batch: list[Pending]) -> None:
-        keys: list[bytes] = []
-        places: list[int] = []
-        times: list[int] = []
-        prefixes: dict[str, bytes] = {}
-        for topic, properties, offset, store_ms in batch:
-            prefix = prefixes.get(topic)
-            if prefix is None:
-                prefix = prefixes[topic] = f"{topic}#".encode()
-            for key in index_keys(properties):
-                keys.append(prefix + key)
-                places.append(offset)
-                times.append(store_ms)
+        keys, places, times = _extract(batch)
         if not keys:
             return
         hashes = key_hashes(keys)
@@ -162,6 +157,31 @@ class Index:
         self.files.append(file)
         self.new_files = True
         return file
+
+
+def _extract(batch: list[Pending]) -> tuple[list[bytes], list[int], list[int]]:
+    """The keys of these messages as `topic#key`, each with its log offset and store time."""
+    keys: list[bytes] = []
+    places: list[int] = []
+    times: list[int] = []
+    prefixes: dict[str, bytes] = {}
+    for topic, raw, offset, store_ms in batch:
+        prefix = prefixes.get(topic)
+        if prefix is None:
+            prefix = prefixes[topic] = f"{topic}#".encode()
+        # Nearly every message has one unique key and no more; the rest goes the long way.
+        at = raw.find(UNIQUE_START)
+        end = raw.find(b"\x02", at)
+        if at < 0 or end < 0 or raw.count(b"KEY") != 1 or (at and raw[at - 1] != 2):
+            for key in index_keys(raw):
+                keys.append(prefix + key)
+                places.append(offset)
+                times.append(store_ms)
+        elif end > at + len(UNIQUE_START):
+            keys.append(prefix + raw[at + len(UNIQUE_START) : end])
+            places.append(offset)
+            times.append(store_ms)
+    return keys, places, times
 
 
 def index_keys(raw: bytes) -> list[bytes]:

@@ -28,6 +28,10 @@ class Parts:
         self._log = CommitLog(self.log_folder, settings.segment_bytes)
         self._queues = Queues(root, settings)
         self._index = Index(root / "index", settings, now_ms)
+        # The same things at hand for every message that comes in.
+        self._plain_queues = self._queues.plain
+        self._pending_keys = self._index.pending
+        self._body_bytes_max = settings.max_message_bytes
         self._last_ms = 0  # store time of the last message
 
     @property

@@ -6,20 +6,23 @@ the system's work for many small buffers.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..protocol.record import decode_record, store_ms_of
 from . import status
 from .batch_queue import BatchQueue
-from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array, run_of
+from .consume_queue import ENTRY, EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array, run_of
 from .index import index_keys
 from .parts import Parts
 from .queues import Queue
 from .time_search import offset_at
 
 PULL_BYTES_MIN = 100
+NEAR_SCAN = 4  # entries first looked at for each message that a pull may take
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
 
 Buffer = bytes | memoryview
@@ -83,41 +86,28 @@ class Reading(Parts):
         if room > end - offset:
             room = end - offset
         settings = self.settings
-        (first,) = run_of(1).unpack_from(segment.view, at)[:1]
-        if log.end - first > self._memory_bytes:
+        if messages_max > settings.pull_messages_max:
+            messages_max = settings.pull_messages_max
+        if bytes_max > settings.pull_bytes_max:
+            bytes_max = settings.pull_bytes_max
+        if log.end - ENTRY.unpack_from(segment.view, at)[0] > self._memory_bytes:
             messages_max = min(messages_max, settings.pull_messages_max_on_disk)
             bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
-        messages_max = max(1, min(messages_max, settings.pull_messages_max))
-        bytes_max = max(PULL_BYTES_MIN, min(bytes_max, settings.pull_bytes_max))
+        if messages_max < 1:
+            messages_max = 1
+        if bytes_max < PULL_BYTES_MIN:
+            bytes_max = PULL_BYTES_MIN
         if tags_codes is not None:
             scan = max(settings.scan_bytes_max // 20, messages_max)
             return self._get_tagged(
                 queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
             )
-        count = min(messages_max, room)
+        count = messages_max if messages_max < room else room
         flat = run_of(count).unpack_from(segment.view, at)
-        offsets, sizes = flat[0::3], flat[1::3]
-        size = sum(sizes)
-        source = log.segments.find(first)
-        last = offsets[-1] + sizes[-1]
-        if source is not None and size <= bytes_max and last <= source.end:
-            base = source.base
-            memory = source.memory
-            records: Buffer
-            if last - first == size:
-                records = memory[first - base : last - base]
-            else:
-                records = b"".join(
-                    [
-                        memory[place - base : place - base + length]
-                        for place, length in zip(offsets, sizes, strict=True)
-                    ]
-                )
-            if len(records) == size:
-                log.count_read(size)
-                return Found(status.FOUND, offset + count, start, end, [records], size, count)
-        entries = list(zip(offsets, sizes, flat[2::3], strict=True))
-        return self._collect(queue, offset, entries, bytes_max, end)
+        found = Found(status.FOUND, offset + count, start, end, [], 0, count)
+        if not self._take(found, flat[0::3], flat[1::3], bytes_max):
+            self._collect(found, offset, flat[0::3], flat[1::3], bytes_max)
+        return found
 
     def _get_tagged(
         self,
@@ -130,54 +120,104 @@ class Reading(Parts):
         end: int,
     ) -> Found:
         """Only messages whose tags code is among the wanted ones, out of `scan` entries."""
+        found = Found(status.FOUND, offset + scan, queue.min_offset, end, [], 0, 0)
         segment, at, _ = queue.locate(offset)
         entries = read_array(segment, at, scan)
+        # Mostly a few entries hold all that one pull may take.
+        near = messages_max * NEAR_SCAN
+        numbers = self._tagged(queue, entries[:near], tags_codes, messages_max)
+        if len(numbers) <= messages_max and near < scan:
+            numbers = self._tagged(queue, entries, tags_codes, messages_max)
+        if not numbers:
+            found.status = status.NO_MATCHED_MESSAGE
+            return found
+        if len(numbers) > messages_max:
+            found.next_offset = offset + numbers.pop()
+        found.count = len(numbers)
+        wanted = entries[numbers]
+        offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
+        if not self._take(found, offsets, sizes, bytes_max):
+            behind = found.next_offset
+            self._collect(found, 0, offsets, sizes, bytes_max)
+            done = found.next_offset
+            found.next_offset = offset + numbers[done] if done < len(numbers) else behind
+        return found
+
+    def _tagged(
+        self,
+        queue: ConsumeQueue,
+        entries: npt.NDArray[np.void],
+        tags_codes: frozenset[int],
+        messages_max: int,
+    ) -> list[int]:
+        """The numbers of the entries with these tags codes: up to one more than wanted."""
         tags = entries["tags"]
         hits = tags <= EXT_ADDRESS_MAX
         if hits.any():
             for number in np.flatnonzero(hits):
                 code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
                 hits[number] = code is None or code in tags_codes
-        for wanted_code in tags_codes:
-            hits |= tags == wanted_code
-        numbers = np.flatnonzero(hits)[: messages_max + 1].tolist()
-        wanted = [entries[number].item() for number in numbers[:messages_max]]
-        found = self._collect(queue, offset, wanted, bytes_max, end)
-        # Behind the last message taken, or behind all that was looked at.
-        taken = found.next_offset - offset
-        if taken < len(wanted):
-            found.next_offset = offset + numbers[taken]
-        elif len(numbers) > messages_max:
-            found.next_offset = offset + numbers[messages_max - 1] + 1
+        for wanted in tags_codes:
+            hits |= tags == wanted
+        numbers: list[int] = np.flatnonzero(hits)[: messages_max + 1].tolist()
+        return numbers
+
+    def _take(
+        self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
+    ) -> bool:
+        """Put all these records into `found`, in one piece; False when that can't be."""
+        first = offsets[0]
+        last = offsets[-1] + sizes[-1]
+        size = sum(sizes)
+        segment = self._log.segments.find(first)
+        if segment is None or size > bytes_max or last > segment.end:
+            return False
+        base = segment.base
+        records: Buffer
+        if last - first == size:
+            records = segment.memory[first - base : last - base]
         else:
-            found.next_offset = offset + scan
-        if not wanted:
-            found.status = status.NO_MATCHED_MESSAGE
-        return found
+            view = segment.view
+            pairs = zip(offsets, sizes, strict=True)
+            records = b"".join(
+                [view[place - base : place - base + length] for place, length in pairs]
+            )
+        if len(records) != size:
+            return False
+        found.records.append(records)
+        found.size = size
+        self._log.count_read(size)
+        return True
 
     def _collect(
-        self, queue: ConsumeQueue, offset: int, entries: list[Entry], bytes_max: int, end: int
-    ) -> Found:
-        """The records of these entries, one by one, until `bytes_max`; what is gone is passed over.
+        self,
+        found: Found,
+        offset: int,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        bytes_max: int,
+    ) -> None:
+        """Put these records into `found` one by one, up to `bytes_max`; what is gone is left out.
 
-        `next_offset` is `offset` and the number of entries that were dealt with.
+        `next_offset` becomes `offset` and the number of entries dealt with.
         """
         log = self._log
         limit = self.readable_end
-        records: list[Buffer] = []
-        size = done = 0
-        for place, length, _ in entries:
-            if records and size + length > bytes_max:
+        done = 0
+        for place, length in zip(offsets, sizes, strict=True):
+            if found.records and found.size + length > bytes_max:
                 break
             done += 1
             record = log.record(place, limit)
             if record is None or len(record) != length:
                 continue
-            records.append(record)
-            size += length
-        log.count_read(size)
-        found = status.FOUND if records else status.MESSAGE_WAS_REMOVING
-        return Found(found, offset + done, queue.min_offset, end, records, size, len(records))
+            found.records.append(record)
+            found.size += length
+        log.count_read(found.size)
+        found.count = len(found.records)
+        found.next_offset = offset + done
+        if not found.records:
+            found.status = status.MESSAGE_WAS_REMOVING
 
     def _get_batched(
         self,

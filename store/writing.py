@@ -5,8 +5,8 @@ staged. Whatever may fail (size, room in log and queue) comes first, so that a m
 in neither.
 """
 
-from ..protocol.batch import ENTRY as BATCH_ENTRY
 from ..protocol.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
+from ..protocol.batch import FLAG_AND_LENGTH as BATCH_ENTRY
 from ..protocol.errors import Malformed
 from ..protocol.properties import PROPERTIES_BYTES_MAX, find
 from ..protocol.record import (
@@ -59,12 +59,12 @@ class Writing(Parts):
         In SCHEDULE_TOPIC_XXXX the tags code is worked out here, from the property DELAY. Raises
         StoreError, and then nothing was stored.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._plain_queues.get((topic, queue_id))
         if queue is None:
             queue = self._new_queue(topic, queue_id)
         body_bytes = len(body)
         properties_bytes = len(properties)
-        if body_bytes > self.settings.max_message_bytes or properties_bytes > PROPERTIES_BYTES_MAX:
+        if body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             raise self._too_large(body_bytes, properties_bytes)
         host = self.host
         if sys_flag & SPECIAL_FLAGS or queue.is_schedule or len(born_host) + len(host) != 16:
@@ -102,7 +102,7 @@ class Writing(Parts):
         ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
         queue.at = at + ENTRY_BYTES
         queue.next = queue_offset + 1
-        self._index.pending.append((topic, properties, log_offset, store_ms))
+        self._pending_keys.append((topic, properties, log_offset, store_ms))
         self._last_ms = store_ms
         if end - log.written > STAGED_BYTES_MAX:
             self.write_staged()
@@ -224,32 +224,35 @@ class Writing(Parts):
         parts: list[bytes] = []
         entries: list[int] = []
         pending = []
+        unpack, pack = BATCH_ENTRY.unpack_from, HEAD.pack
         end = len(batch)
         at = 0
         while at < end:
             if at + BATCH_ENTRY_BYTES_MIN > end:
                 raise Malformed(f"{end - at} bytes are left over at {at}")
-            _, _, _, flag, body_bytes = BATCH_ENTRY.unpack_from(batch, at)
+            flag, body_bytes = unpack(batch, at)
             at += BATCH_ENTRY.size
             stop = at + body_bytes
             if body_bytes < 0 or stop + 2 > end:
                 raise Malformed(f"a body of {body_bytes} bytes at {at} runs over the end {end}")
             body = batch[at:stop]
             own = batch[stop] << 8 | batch[stop + 1]
-            at = stop + 2 + own
+            start = stop + 2
+            at = start + own
             if own > PROPERTIES_BYTES_MAX or at > end:
                 raise Malformed(f"properties of {own} bytes at {stop} run over the end {end}")
-            properties = batch[stop + 2 : at]
-            if own and properties[-1] != 2:
-                properties += b"\x02"
-            properties += shared
+            # A separator is put between a message's own properties and the shared ones.
+            if not own or batch[at - 1] == 2:
+                properties = batch[start:at] + shared
+            else:
+                properties = batch[start:at] + b"\x02" + shared
             properties_bytes = len(properties)
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
                 raise self._too_large(body_bytes, properties_bytes)
             if is_v4:
                 size = fixed_bytes + body_bytes + properties_bytes
                 parts += (
-                    HEAD.pack(
+                    pack(
                         size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, base,
                         sys_flag, born_ms, born_host, store_ms, host, reconsume_times, 0,
                         body_bytes,
