@@ -60,8 +60,9 @@ def _topics(broker: "Broker") -> Table:
     for name, config in sorted(broker.topics.all().items()):
         if is_system_topic(name) or name in _own_topics(broker):
             continue
-        stored = sum(
-            broker.store.max_offset(name, queue) - broker.store.min_offset(name, queue)
+        store = broker.store
+        stored = sum(  # a queue without a message yet begins at -1
+            store.max_offset(name, queue) - max(0, store.min_offset(name, queue))
             for queue in range(max(config.read_queue_nums, config.write_queue_nums))
         )
         if not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):

@@ -145,7 +145,7 @@ async def _topic_row(admin: Admin, name: str) -> Row:
     route = await admin.route(name)
     queues = sum(one.write_queue_nums for one in route.queue_datas)
     stats = (await admin.topic_stats(name)).offset_table.values()
-    stored = sum(one.max_offset - one.min_offset for one in stats)
+    stored = sum(one.max_offset - max(0, one.min_offset) for one in stats)
     last_ms = max((one.last_update_timestamp for one in stats), default=0)
     last = datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds") if last_ms else "never"
     brokers = ",".join(sorted(one.broker_name or "" for one in route.broker_datas))
