@@ -153,10 +153,17 @@ class HeldQueues:
             except ClientError as wrong:
                 held.suggested_broker_id = 0
                 log.warning("pulling %s, next try in %g s: %s", name_of(held.queue), wait, wrong)
+                await self._look_again(held.queue.topic)  # the broker may have moved
             except Exception:
                 log.exception("pulling %s failed; next try in %g s", name_of(held.queue), wait)
             failures += 1
             await asyncio.sleep(wait)
+
+    async def _look_again(self, topic: str) -> None:
+        try:
+            await self._cluster.route(topic, fresh=True)
+        except (ClientError, BrokerError) as wrong:
+            log.debug("keeping the last known route of topic %s: %s", topic, wrong)
 
     async def _room(self, held: ProcessQueue) -> None:
         while held.is_full and not held.dropped:

@@ -367,7 +367,10 @@ class Producer:
         try:
             return cluster.address_of(queue.broker_name)
         except NoRouteError:
-            await cluster.publish_route(queue.topic)
+            if cluster.known_route(queue.topic) is None:
+                await cluster.publish_route(queue.topic)
+            else:
+                await cluster.route(queue.topic, fresh=True)
             return cluster.address_of(queue.broker_name)
 
     def _open(self) -> Cluster:

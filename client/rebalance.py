@@ -17,7 +17,7 @@ from ..protocol.names import RETRY_PREFIX
 from .answers import body_of
 from .assign import Strategy, sort_ids
 from .cluster import Cluster
-from .errors import BrokerError, ClientError, NoRouteError
+from .errors import BrokerError, ClientError, NoAnswerError, NoRouteError, UnreachableError
 from .route import Route
 
 log = logging.getLogger(__name__)
@@ -58,18 +58,27 @@ class Rebalance:
 
     async def _members(self, route: Route) -> list[str]:
         # Any broker of the topic knows all members, because each sends them all its heartbeats.
-        if not route.brokers:
-            return []
-        addresses = route.brokers[random.choice(sorted(route.brokers))]  # noqa: S311
-        address = addresses.get(MASTER_ID) or addresses[min(addresses)]
-        header = ConsumerGroup(self._group)
-        answer = await self._cluster.request(address, codes.GET_CONSUMER_LIST_BY_GROUP, header)
+        names = list(route.brokers)
+        random.shuffle(names)
+        failure: ClientError | None = None
+        for name in names:
+            addresses = route.brokers[name]
+            try:
+                return await self._ask(addresses.get(MASTER_ID) or addresses[min(addresses)])
+            except (UnreachableError, NoAnswerError) as wrong:
+                failure = wrong
+        if failure is not None:
+            raise failure
+        return []
+
+    async def _ask(self, address: str) -> list[str]:
+        code, header = codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup(self._group)
+        answer = await self._cluster.request(address, code, header)
         if answer.code != codes.SUCCESS:
             # It has lost us, after a restart for example: it must hear of us before it can answer.
             await self._cluster.beat_to(address)
-            answer = await self._cluster.ask(address, codes.GET_CONSUMER_LIST_BY_GROUP, header)
-        body = body_of(answer, GetConsumerListByGroupResponseBody, codes.GET_CONSUMER_LIST_BY_GROUP)
-        return sort_ids(body.consumer_id_list)
+            answer = await self._cluster.ask(address, code, header)
+        return sort_ids(body_of(answer, GetConsumerListByGroupResponseBody, code).consumer_id_list)
 
     def _warn_once(self, topic: str, unknown: NoRouteError) -> None:
         if topic in self._missing:

@@ -460,3 +460,34 @@ async def test_a_consumer_that_is_not_started_says_so() -> None:
 def test_odd_options_are_refused_with_the_reason(options: dict[str, object], reason: str) -> None:
     with pytest.raises(ClientError, match=reason):
         Consumer("127.0.0.1:1", **options)  # type: ignore[arg-type]
+
+
+async def test_the_members_are_asked_of_the_next_broker_when_one_is_gone(two: FakeCluster) -> None:
+    two.topics["%RETRY%g"] = 1
+    gone, there = two.brokers
+    for broker in two.brokers:
+        Log(broker, [])
+    async with Consumer(two.address, group="g", topics=["orders"], client_id="b") as consumer:
+        await until(lambda: len(consumer.queues) == 8)
+        await gone.stop()
+        there.members.add("a")
+        await consumer.rebalance()
+        assert [queue.broker_name for queue in consumer.queues] == ["broker-b"] * 4
+
+
+async def test_a_broker_that_moved_is_found_again(
+    one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.001,))
+    old = one_queue.broker
+    Log(old, [record(0, b"0")])
+    async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
+        assert await take(consumer, 1) == [b"0"]
+        new = FakeBroker(old.name)
+        Log(new, [record(0, b"0"), record(1, b"1")])
+        await new.start()
+        one_queue.brokers[0] = new
+        await old.stop()
+        assert await take(consumer, 1) == [b"1"]
+        await consumer.close()
+    await new.stop()
