@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from ..protocol import codes
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ..protocol.errors import Refusal
@@ -10,6 +11,8 @@ from ..protocol.names import SYSTEM_GROUPS, check_group, is_system_group
 from ..store import json_file
 
 GROUPS_MAX = 100_000
+FORBIDDEN_TOPICS_MAX = 10_000  # of one group
+FORBIDDEN_READ = 4  # the bit of a topic's permission that is taken away
 
 
 class Groups:
@@ -60,31 +63,43 @@ class Groups:
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Add or replace a group and write the file."""
-        name = config.group_name or ""
-        if name not in self._groups and len(self._groups) >= GROUPS_MAX:
-            raise OverflowError(
-                f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some"
+        self.put_all([config])
+
+    def put_all(self, configs: list[SubscriptionGroupConfig]) -> None:
+        """Add or replace groups, all or none, and write the file once. Refusal over the limit."""
+        wanted = {config.group_name or "": config for config in configs}
+        if len(self._groups.keys() | wanted.keys()) > GROUPS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some",
             )
-        self._groups[name] = config
+        self._groups |= wanted
         self._save()
 
     def delete(self, name: str) -> bool:
         """Remove a group; False when it wasn't there."""
+        self.forbidden.pop(name, None)
         if self._groups.pop(name, None) is None:
             return False
         self._save()
         return True
 
     def forbids(self, group: str, topic: str) -> bool:
-        """Whether reading the topic is switched off for the group (bit 0 of its mask)."""
+        """Whether reading the topic is switched off for the group."""
         masks = self.forbidden.get(group)
-        return masks is not None and masks.get(topic, 0) & 1 == 1
+        return masks is not None and masks.get(topic, 0) & FORBIDDEN_READ != 0
 
     def set_readable(self, group: str, topic: str, readable: bool) -> None:
         """Switch a group's reading of a topic on or off and write the file."""
         masks = self.forbidden.setdefault(group, {})
+        if topic not in masks and len(masks) >= FORBIDDEN_TOPICS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"group {group} has settings for {len(masks)} topics, the limit is "
+                f"{FORBIDDEN_TOPICS_MAX}",
+            )
         mask = masks.get(topic, 0)
-        masks[topic] = mask & ~1 if readable else mask | 1
+        masks[topic] = mask & ~FORBIDDEN_READ if readable else mask | FORBIDDEN_READ
         self._save()
 
     def to_body(self) -> SubscriptionGroupWrapper:

@@ -83,22 +83,29 @@ class Topics:
 
     def put(self, config: TopicConfig) -> None:
         """Add or replace a topic, write the file, tell the name servers."""
-        name = config.topic_name or ""
-        if name not in self._topics and len(self._topics) >= TOPICS_MAX:
+        self.put_all([config])
+
+    def put_all(self, configs: list[TopicConfig]) -> None:
+        """The same for several, all or none, with one write of the file."""
+        wanted = {config.topic_name or "": config for config in configs}
+        if len(self._topics.keys() | wanted.keys()) > TOPICS_MAX:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"there are {len(self._topics)} topics, the limit is {TOPICS_MAX}; delete some",
             )
-        most = max(config.read_queue_nums, config.write_queue_nums)
-        if most > QUEUES_MAX:
-            raise Refusal(
-                codes.INVALID_PARAMETER,
-                f"topic {name} would have {most} queues, the limit is {QUEUES_MAX}",
-            )
-        self._topics[name] = config
-        self._aim(config)
+        for name, config in wanted.items():
+            most = max(config.read_queue_nums, config.write_queue_nums)
+            if most > QUEUES_MAX:
+                raise Refusal(
+                    codes.INVALID_PARAMETER,
+                    f"topic {name} would have {most} queues, the limit is {QUEUES_MAX}",
+                )
+        self._topics |= wanted
+        for config in wanted.values():
+            self._aim(config)
         self._save()
-        self.on_change(config)
+        for config in wanted.values():
+            self.on_change(config)
 
     def delete(self, name: str) -> bool:
         """Remove a topic and write the file; False when it wasn't there."""

@@ -19,7 +19,7 @@ from ...protocol.headers import admin
 from ...protocol.headers.clients import ConsumerGroup, ProducerGroup
 from ...protocol.headers.groups import DeleteGroup, GroupName, GroupTopic
 from ...protocol.headers.topics import TopicName
-from ...protocol.names import check_group
+from ...protocol.names import check_group, check_topic
 from ..clients import Clients, Member
 from ..groups import Groups
 from ..offsets import Offsets
@@ -70,8 +70,8 @@ class AdminGroupHandlers:
                 f"{len(wanted)} groups in one request, the limit is {GROUPS_PER_REQUEST_MAX}; "
                 "send several",
             )
-        for config in [self._checked(config) for config in wanted]:
-            self.groups.put(config)
+        if wanted:
+            self.groups.put_all([self._checked(config) for config in wanted])
         return OK
 
     def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
@@ -94,7 +94,12 @@ class AdminGroupHandlers:
         self, header: admin.GroupForbidden, command: Command, connection: Connection
     ) -> Reply:
         if header.readable is not None:
-            check_group(header.group)
+            if self.groups.get(header.group) is None:
+                raise Refusal(
+                    codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                    f"Group {header.group} does not exist; create it first",
+                )
+            check_topic(header.topic)
             self.groups.set_readable(header.group, header.topic, header.readable)
         readable = not self.groups.forbids(header.group, header.topic)
         body = GroupForbidden(header.topic, header.group, readable)

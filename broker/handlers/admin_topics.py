@@ -196,10 +196,10 @@ class AdminTopicHandlers:
         )
 
     def _put(self, configs: list[TopicConfig]) -> None:
-        for config in configs:
-            # The same again is no news for the name servers.
-            if self.topics.get(config.topic_name or "") != config:
-                self.topics.put(config)
+        # The same again is no news for the name servers.
+        news = [one for one in configs if self.topics.get(one.topic_name or "") != one]
+        if news:
+            self.topics.put_all(news)
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         """The topics in which pop kept what groups of this topic have to see again."""

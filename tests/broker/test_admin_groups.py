@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker import groups as groups_module
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.clients import GroupList, ProducerTableInfo
 from aerobee.protocol.bodies.group import (
@@ -66,6 +67,17 @@ def test_a_group_has_no_attributes(parts: Parts) -> None:
     refusal = refused(parts, UPDATE, wanted.encode())
     assert refusal.code == codes.SYSTEM_ERROR
     assert refusal.remark == "unsupported key: colour; groups have no attributes"
+
+
+def test_more_groups_than_the_limit_are_refused_together(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = len(parts.groups.all())
+    monkeypatch.setattr(groups_module, "GROUPS_MAX", there + 1)
+    both = SubscriptionGroupList([SubscriptionGroupConfig(name) for name in "GH"])
+    refusal = refused(parts, UPDATE_LIST, both.encode())
+    assert refusal.remark == f"there are {there} groups, the limit is {there + 1}; delete some"
+    assert parts.groups.get("G") is None
 
 
 @pytest.mark.parametrize("body", [None, b"", b"{", b"7", b'{"groupName":{}}'])
@@ -136,22 +148,44 @@ def test_a_deleted_group_keeps_its_offsets_unless_they_go_too(parts: Parts) -> N
     assert parts.stats.item("GROUP_GET_NUMS", "T@G") is None
 
 
+FORBIDDEN = codes.UPDATE_AND_GET_GROUP_FORBIDDEN
+
+
 def test_a_group_can_be_kept_from_a_topic(parts: Parts) -> None:
-    code = codes.UPDATE_AND_GET_GROUP_FORBIDDEN
-    reply = parts.ask(code, group="G", topic="T")
+    parts.groups.put(SubscriptionGroupConfig("G"))
+    reply = parts.ask(FORBIDDEN, group="G", topic="T")
     assert reply.remark == ""
     assert reply.body == b'{"group":"G","readable":true,"topic":"T"}'
-    body = parts.ask(code, group="G", topic="T", readable=False).body
+    body = parts.ask(FORBIDDEN, group="G", topic="T", readable=False).body
     assert body == b'{"group":"G","readable":false,"topic":"T"}'
     assert parts.groups.forbids("G", "T")
-    parts.ask(code, group="G", topic="T", readable=True)
+    assert not parts.groups.forbids("G", "U")
+    # The bit is the one of the read permission: a Java broker that takes the store over reads it.
+    assert parts.groups.to_body().forbidden_table == {"G": {"T": 4}}
+    parts.ask(FORBIDDEN, group="G", topic="T", readable=True)
     assert not parts.groups.forbids("G", "T")
 
 
-def test_a_bad_group_name_is_kept_from_nothing(parts: Parts) -> None:
-    code = codes.UPDATE_AND_GET_GROUP_FORBIDDEN
-    refusal = refused(parts, code, group="a b", topic="T", readable=False)
+def test_a_deleted_group_is_kept_from_nothing_when_it_comes_again(parts: Parts) -> None:
+    parts.groups.put(SubscriptionGroupConfig("G"))
+    parts.ask(FORBIDDEN, group="G", topic="T", readable=False)
+    parts.ask(codes.DELETE_SUBSCRIPTIONGROUP, groupName="G")
+    parts.groups.put(SubscriptionGroupConfig("G"))
+    assert not parts.groups.forbids("G", "T")
+
+
+def test_only_a_group_that_is_there_is_kept_from_a_legal_topic(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = refused(parts, FORBIDDEN, group="G", topic="T", readable=False)
+    assert refusal.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
+    parts.groups.put(SubscriptionGroupConfig("G"))
+    refusal = refused(parts, FORBIDDEN, group="G", topic="a b", readable=False)
     assert refusal.code == codes.INVALID_PARAMETER
+    monkeypatch.setattr(groups_module, "FORBIDDEN_TOPICS_MAX", 1)
+    parts.ask(FORBIDDEN, group="G", topic="T", readable=False)
+    refusal = refused(parts, FORBIDDEN, group="G", topic="U", readable=False)
+    assert refusal.remark == "group G has settings for 1 topics, the limit is 1"
 
 
 # --- 203, 204, 328 --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker import topics as topics_module
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.stats import TopicStatsTable
 from aerobee.protocol.bodies.topic import (
@@ -218,6 +219,17 @@ def test_a_list_that_is_too_long_is_refused(parts: Parts, monkeypatch: pytest.Mo
     body = CreateTopicListRequestBody([TopicConfig("A"), TopicConfig("B")]).encode()
     remark = refused(parts, codes.UPDATE_AND_CREATE_TOPIC_LIST, body).remark
     assert remark == "2 topics in one request, the limit is 1; send several"
+
+
+def test_more_topics_than_the_limit_are_refused_together(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = len(parts.topics.all())
+    monkeypatch.setattr(topics_module, "TOPICS_MAX", there + 1)
+    body = CreateTopicListRequestBody([TopicConfig("A"), TopicConfig("B")]).encode()
+    remark = refused(parts, codes.UPDATE_AND_CREATE_TOPIC_LIST, body).remark
+    assert remark == f"there are {there} topics, the limit is {there + 1}; delete some"
+    assert parts.topics.get("A") is None
 
 
 @pytest.mark.parametrize("body", [None, b"", b"{", b"[]", b'{"topicConfigList":5}'])
