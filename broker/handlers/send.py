@@ -189,12 +189,12 @@ class SendHandlers:
         if key in self.holds.parked:
             self.holds.mark(key)
         host = self._host_hex
-        ids = b",".join([b"%b%016X" % (host, offset) for offset in offsets[:-1]])
+        ids = (host + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
         reply = send_answer(
             command,
             queue_id,
             (_value(text, "UNIQ_KEY\x01") or "").encode(),
-            b"%b,%b" % (ids, host) if ids else host,
+            ids + host,
             offsets[-1],
             self._region,
             first,
