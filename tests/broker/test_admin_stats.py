@@ -46,7 +46,7 @@ def topics_of(found: ConsumeStats) -> set[str]:
 def test_the_progress_of_a_group_is_told_as_java_does(parts: Parts) -> None:
     parts.topic("AutoT", 2)
     parts.put("AutoT", 0, at_ms=1_795_228_516_139)
-    parts.put("AutoT", 0)
+    parts.put("AutoT", 0, at_ms=1_795_228_516_500)
     parts.put("AutoT", 1)
     parts.offsets.commit("AutoT", "G", 0, 1)
     parts.offsets.pulled("AutoT", "G", 0, 2)
