@@ -87,11 +87,15 @@ def rates(
         found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
         for _ in range(rounds):
             for side in (java, ours):
+                before = cpu_seconds(side.broker_pid())
                 result = loadgen.run(program, side.broker, topic, load)
+                spent = cpu_seconds(side.broker_pid()) - before
+                result["cpu_us"] = spent / result["messages"] * 1e6
                 found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
         speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}
         tails = {kind: median(results, "p99_us") for kind, results in found.items()}
+        costs = {kind: median(results, "cpu_us") for kind, results in found.items()}
         rows.append(
             Compared(
                 load.name,
@@ -100,7 +104,8 @@ def rates(
                 speeds["aerobee"],
                 f">= {case.ratio_min:g}",
                 speeds["aerobee"] >= case.ratio_min * speeds["java"],
-                f"p99 {tails['java']:,.0f} / {tails['aerobee']:,.0f} us",
+                f"p99 {tails['java']:,.0f} / {tails['aerobee']:,.0f} us,"
+                f" CPU {costs['java']:.1f} / {costs['aerobee']:.1f} us a message",
             )
         )
     return rows
@@ -240,6 +245,12 @@ def resident_mib(pid: int) -> dict[str, float]:
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.findall(r"^(VmRSS|RssAnon|RssFile):\s+(\d+) kB", text, re.MULTILINE)
     return {name: round(int(kib) / 1024, 1) for name, kib in found}
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time that a process has used, its threads and the kernel for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def median(results: Sequence[dict[str, float]], field: str) -> float:
