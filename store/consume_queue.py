@@ -148,15 +148,16 @@ class ConsumeQueue:
         """Drop the entries from `offset` on and leave zeros in their place."""
         segments = self.segments
         place = offset * ENTRY_BYTES
-        segments.cut(place)
-        if segments.items and place < segments.last.end:
-            segments.last.zero(place - segments.last.base)
-        if not segments.items:
+        if place <= segments.start:
             offset = 0
+        # The numbers first: they count even when the disk doesn't take the zeros.
         self.next = offset
         self.limit = 0
         self.synced = min(self.synced, offset)
         self.min_offset = min(self.min_offset, offset)
+        segments.cut(place)
+        if segments.items and place < segments.last.end:
+            segments.last.zero(place - segments.last.base)
 
     def cut_at_log(self, log_end: int) -> None:
         """Drop the entries of messages that don't end before the log does."""

@@ -1,5 +1,6 @@
 """The parts of a store, and where they lie: what writing, reading and recovery share."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from .errors import StoreError
 from .index import Index
 from .queues import Queues
 from .settings import StoreSettings
+
+log = logging.getLogger(__name__)
 
 HOST_BYTES_V4 = 8
 INDEX_PENDING_MAX = 1_000_000  # messages whose keys wait for the index
@@ -44,16 +47,18 @@ class Parts:
 
         Then none of what was staged is stored, and nothing more is taken until a restart.
         """
-        log = self._log
-        if not log.staged:
+        if not self._log.staged:
             return
         try:
-            log.write_staged()
+            self._log.write_staged()
         except StoreError:
             self._forget_unwritten()
             raise
         if len(self._index.pending) > INDEX_PENDING_MAX:
-            self.index_pending()
+            try:
+                self.index_pending()
+            except StoreError as wrong:  # the messages are stored all the same
+                log.error("%s", wrong)
 
     def index_pending(self) -> None:
         """Add the keys of new messages to the index.
@@ -81,7 +86,10 @@ class Parts:
         """Take back what was given out for records that didn't get into the log."""
         end = self._log.end
         for queue in self._queues.all():
-            queue.cut_at_log(end)
+            try:
+                queue.cut_at_log(end)
+            except StoreError as wrong:
+                log.error("%s; the next start drops these entries", wrong)
         pending = self._index.pending
         while pending and pending[-1][2] >= end:
             pending.pop()

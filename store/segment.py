@@ -134,21 +134,18 @@ class Segment:
         Holes and blocks never written are passed over, so that a large empty file takes no time.
         """
         changed = False
+        was_open = self._fd >= 0
         with plain_errors(self.path, "zero"):
-            while at < self.size:
-                try:
-                    at = os.lseek(self.fd, at, os.SEEK_DATA)
-                except OSError as wrong:
-                    if wrong.errno != errno.ENXIO:
-                        raise
-                    break
-                chunk = os.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
-                if not chunk:
-                    break
-                if chunk != _ZEROS[: len(chunk)]:
-                    self.write(at, _ZEROS[: len(chunk)])
-                    changed = True
-                at += len(chunk)
+            try:
+                while (found := self._next_data(at)) is not None:
+                    at, chunk = found
+                    if chunk != _ZEROS[: len(chunk)]:
+                        self.write(at, _ZEROS[: len(chunk)])
+                        changed = True
+                    at += len(chunk)
+            finally:
+                if not was_open:
+                    self._close()
         return changed
 
     def forget(self) -> None:
@@ -160,9 +157,7 @@ class Segment:
         """Let go of mapping and file number; both come back when asked for."""
         self._memory = None
         self._map = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._close()
 
     def delete(self) -> None:
         """Remove the file. Views that readers still hold stay good."""
@@ -173,6 +168,24 @@ class Segment:
         except OSError as wrong:
             raise plain_error(wrong, self.path, "delete") from wrong
         self.release()
+
+    def _next_data(self, at: int) -> tuple[int, bytes] | None:
+        """The next bytes from `at` on that are not a hole, and where they are."""
+        if at >= self.size:
+            return None
+        try:
+            at = os.lseek(self.fd, at, os.SEEK_DATA)
+        except OSError as wrong:
+            if wrong.errno != errno.ENXIO:
+                raise
+            return None
+        chunk = os.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
+        return (at, chunk) if chunk else None
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def sync_folder(path: Path) -> None:

@@ -37,9 +37,7 @@ def test_units_come_back_after_a_restart(queue: BatchQueue, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("offset", "base"), [(0, 0), (1, 1), (4, 1), (5, 5), (7, 7), (15, 11)])
-def test_the_unit_that_holds_a_message_is_found(
-    queue: BatchQueue, offset: int, base: int
-) -> None:
+def test_the_unit_that_holds_a_message_is_found(queue: BatchQueue, offset: int, base: int) -> None:
     assert queue.units(offset, 1, 600)[0].base == base
 
 

@@ -89,9 +89,7 @@ def test_a_java_store_reads_back_as_java_reads_it(
 ) -> None:
     root, written = unpack(name)
     report = reopened(name)
-    settings = java_settings(
-        report["config"], sync_flush=name == "sync", lmq_enable=name == "lmq"
-    )
+    settings = java_settings(report["config"], sync_flush=name == "sync", lmq_enable=name == "lmq")
     store = open_store(root, settings)
     check_state(store, report["state"])
     check_messages(store, messages_of(name, written))
@@ -203,9 +201,7 @@ def test_a_java_store_takes_new_messages_where_it_ended(
     end = report["state"]["maxPhyOffset"]
     queue = report["state"]["queues"]["VecTopicA@0"]
     host = bytes(8)
-    place, offset, _ = store.put(
-        "VecTopicA", 0, 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0
-    )
+    place, offset, _ = store.put("VecTopicA", 0, 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0)
     assert (place, offset) == (end, queue["maxOffset"])
     found = store.get("VecTopicA", 0, offset, 32, 1 << 20)
     assert decode_record(found.records[0]).body == b"ours"
