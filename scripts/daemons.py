@@ -3,13 +3,14 @@
 import argparse
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from ..conf.load import Keys, load
+from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, NamesrvConfig
 from . import serving
 from .serving import Stack
@@ -164,6 +165,22 @@ def broker(options: argparse.Namespace) -> int:
 
 def _option(key: str, value: object) -> list[str]:
     return [] if value is None else [f"{key}={value}"]
+
+
+def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may concern a name server. An environment is often shared with a broker,
+    so what is only a broker's is no mistake."""
+    if not any(name.startswith(ENVIRONMENT_PREFIX) for name in environ):
+        return {}
+    from ..broker.config import KEYS
+
+    of_broker = {*KEYS.accepted, *KEYS.fields} - NAMESRV_KEYS.fields.keys()
+    dropped = {
+        setting.source.rpartition(" ")[2]
+        for setting in from_environment(environ, of_broker)
+        if setting.key in of_broker
+    }
+    return {name: text for name, text in environ.items() if name not in dropped}
 
 
 def _is_only_of_namesrv(text: str, of_broker: Collection[str]) -> bool:

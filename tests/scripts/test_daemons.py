@@ -125,6 +125,19 @@ def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path:
     assert [shown[name] for name in names] == ["from-file", "from-env", "from-set"]
 
 
+def test_a_name_server_takes_no_offence_at_a_brokers_variables(tmp_path: Path) -> None:
+    env = {
+        "AEROBEE_STORE_PATH_ROOT_DIR": "/nowhere",
+        "AEROBEE_HTTP_PORT": "-1",
+        "AEROBEE_LISTEN_PORT": "0",
+        "AEROBEE_LISTENPROT": "1",
+    }
+    with running(tmp_path, "namesrv", env=env) as names:
+        warnings = [line for line in names.child.tail().split("\\n") if "WARNING" in line]
+        assert len(warnings) == 1
+        assert "unknown key listenprot" in warnings[0]
+
+
 def test_print_config_marks_each_key(tmp_path: Path) -> None:
     words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
     done = aerobee("broker", *words)

@@ -36,6 +36,7 @@ PLACES = {
     "numpy": ["store", "spark"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "prometheus_client": ["console"],
+    "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark"],
     "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
     "tqdm": ["scripts"],

@@ -1,0 +1,23 @@
+# One image for every role; the command chooses it: up (the default), namesrv, broker, pub, sub, ...
+FROM python:3.11-slim
+
+WORKDIR /build
+COPY . .
+RUN pip install --no-cache-dir ".[fast]" && rm -rf /build/* \
+    && useradd --system --home-dir /var/lib/aerobee --create-home aerobee
+
+# In a container the address to bind to is the container's own: what gets out is for the one who
+# publishes ports to say. The status page of every role is on port 8080.
+ENV AEROBEE_BIND_ADDRESS=0.0.0.0 \
+    AEROBEE_HTTP_BIND_ADDRESS=0.0.0.0 \
+    AEROBEE_HTTP_PORT=8080 \
+    AEROBEE_STORE_PATH_ROOT_DIR=/var/lib/aerobee/store \
+    PYTHONUNBUFFERED=1
+
+USER aerobee
+WORKDIR /var/lib/aerobee
+EXPOSE 9876 10911 10909 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
+    CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+ENTRYPOINT ["aerobee"]
+CMD ["up"]
