@@ -115,7 +115,9 @@ def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
     serving.log_to_stderr(options.log_level or "info")
     settings = [*options.settings, *_option("listenPort", options.listen_port)]
-    config, warnings = load(NAMESRV_KEYS, file=options.file, options=settings, environ=os.environ)
+    config, warnings = load(
+        NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
+    )
     _warn(warnings)
 
     async def parts(stack: Stack) -> str:
