@@ -39,7 +39,8 @@ def read_ext(fields: dict[str, Any] | None) -> msgspec.Raw:
 class Command(msgspec.Struct, gc=False):
     """One decoded command; the JSON codec reads its header text straight into this.
 
-    `ext` is the custom header as raw JSON, or as a dict when it came in another codec. `body` is
+    `ext` is the custom header as raw JSON, or as a dict when it came in another codec, or read
+    already when the codec was told what to expect. `body` is
     None when there were no bytes, as in RocketMQ. `codec` is the header codec it came in; answers
     mirror it. Decoders always set these two, so a header text can't.
     """
@@ -65,6 +66,8 @@ class Command(msgspec.Struct, gc=False):
     def header(self, kind: type[Kind]) -> Kind:
         """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a wrong field."""
         ext: Any = self.ext
+        if type(ext) is kind:
+            return ext  # the codec knew what to expect
         try:
             if type(ext) is msgspec.Raw:
                 return kind.json_decoder.decode(ext)  # type: ignore[no-any-return]
@@ -77,6 +80,8 @@ class Command(msgspec.Struct, gc=False):
         ext: Any = self.ext
         if type(ext) is msgspec.Raw:
             ext = msgspec.json.decode(ext)
+        elif isinstance(ext, Header):
+            return ext.to_fields()
         if not isinstance(ext, dict):
             return {}
         return {str(name): _text(value) for name, value in ext.items() if value is not None}

@@ -36,12 +36,13 @@ class FrameDecoder:
     """Collects bytes and gives whole commands.
 
     `fault` is None until bytes came that are no frame; the connection then closes. Never holds more
-    than one frame (`FRAME_BYTES_MAX`) plus what one read brought.
+    than one frame (`FRAME_BYTES_MAX`) plus what one read brought. `expected` is for JSON headers.
     """
 
-    __slots__ = ("_need", "_rest", "fault")
+    __slots__ = ("_expected", "_need", "_rest", "fault")
 
-    def __init__(self) -> None:
+    def __init__(self, expected: header_json.Expected = header_json.NOTHING_EXPECTED) -> None:
+        self._expected = expected
         self._rest = bytearray()
         self._need = HEAD_BYTES
         self.fault: Malformed | None = None
@@ -59,6 +60,7 @@ class FrameDecoder:
             return commands
         at, size = 0, len(data)
         need = HEAD_BYTES
+        expected = self._expected
         try:
             while size - at >= HEAD_BYTES:
                 length, mixed = _unpack_head(data, at)
@@ -72,7 +74,8 @@ class FrameDecoder:
                 body = data[header_end:end] if header_end < end else None
                 codec = mixed >> 24
                 if codec == 0:
-                    commands.append(_decode_json(data[at + HEAD_BYTES : header_end], body))
+                    header = data[at + HEAD_BYTES : header_end]
+                    commands.append(_decode_json(header, body, expected))
                 elif codec < len(_DECODERS):
                     header = data[at + HEAD_BYTES : header_end]
                     commands.append(_DECODERS[codec](header, body))

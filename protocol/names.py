@@ -82,8 +82,8 @@ def _check(what: str, name: str, limit: int) -> None:
     if len(name) > limit:
         raise Refusal(
             codes.INVALID_PARAMETER,
-            f"The specified {what} is longer than {what} max length: it has {len(name)} characters, "
-            f"the limit is {limit}.",
+            f"The specified {what} is longer than {what} max length: it has {len(name)} "
+            f"characters, the limit is {limit}.",
         )
     if _LEGAL.fullmatch(name) is None:
         raise Refusal(

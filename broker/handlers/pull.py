@@ -76,8 +76,8 @@ class PullHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB"),
-            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB"),
+            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
+            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
         ]
 
     def on_pull(

@@ -78,8 +78,8 @@ class SendHandlers:
     def rows(self) -> list[Row]:
         return [
             Row(codes.SEND_MESSAGE, SendMessageV1, self.on_send, "PUB"),
-            Row(codes.SEND_MESSAGE_V2, SendMessage, self.on_send, "PUB"),
-            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.on_send, "PUB"),
+            Row(codes.SEND_MESSAGE_V2, SendMessage, self.on_send, "PUB", hot=True),
+            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.on_send, "PUB", hot=True),
         ]
 
     def on_send(

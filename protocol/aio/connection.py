@@ -16,6 +16,7 @@ from .. import codes
 from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
 from ..errors import Refusal
 from ..frame import FrameDecoder, encode_answer, encode_request
+from ..header_json import NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .turn import Turn
 
@@ -34,13 +35,15 @@ Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, An
 class Row:
     """One line of a request table: code, kind of header (None when it has none), handler, access.
 
-    `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN".
+    `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
+    with every message: its header is read in one pass.
     """
 
     code: int
     header: type[Header] | None
     handler: Handler
     access: str = "ADMIN"
+    hot: bool = False
 
 
 class Connection(asyncio.Protocol):
@@ -85,6 +88,7 @@ class Connection(asyncio.Protocol):
         codec: int = 0,
         upgrade: bool = False,
         asks: bool = False,
+        expected: Expected = NOTHING_EXPECTED,
     ) -> None:
         self.rows = rows
         self.codec = codec
@@ -98,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._upgrade = upgrade
         self._writes_first = not asks
         self._drained: asyncio.Event | None = None
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(expected)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = False

@@ -8,6 +8,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from .. import header_json
 from .connection import Connection, Row
 from .turn import Turn
 
@@ -46,6 +47,7 @@ class Server:
         self._connections_max = connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
         self._servers: list[asyncio.Server] = []
+        self._expected: dict[int, header_json.Expected] = {}
         self._loop = asyncio.get_running_loop()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -105,7 +107,11 @@ class Server:
                 self._connections_max,
             )
             return _Refused()
-        connection = Connection(self.turn, rows, on_lost=self._lost)
+        expected = self._expected.get(id(rows))
+        if expected is None:  # the table is complete once somebody gets in
+            hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
+            expected = self._expected[id(rows)] = header_json.expected(hot)
+        connection = Connection(self.turn, rows, on_lost=self._lost, expected=expected)
         self.connections.add(connection)
         self._empty.clear()
         return connection

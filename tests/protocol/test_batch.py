@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol import properties
 from aerobee.protocol.batch import Entry, encode_batch, split_batch, unwrap
 from aerobee.protocol.errors import Malformed

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aerobee.protocol.compression import CompressionMissing, compress, decompress
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import (

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol import codes
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
 from aerobee.protocol.errors import Refusal
@@ -15,6 +14,7 @@ from aerobee.protocol.frame import (
     encode_answer,
     encode_request,
 )
+from aerobee.protocol.header_json import expected
 from aerobee.protocol.headers.offsets import QueryConsumerOffset
 from aerobee.protocol.headers.pull import PullMessage
 from aerobee.protocol.headers.send import SendMessage, SendMessageAnswer, send_answer
@@ -43,16 +43,16 @@ def seen(command: Command) -> tuple[object, ...]:
 def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict) -> None:
     decoder = FrameDecoder()
     (command,) = decoder.feed(bytes.fromhex(vector["hex"]))
-    expected = vector["decoded"]
-    body = bytes.fromhex(expected["body_hex"]) if expected["body_hex"] else None
+    wanted = vector["decoded"]
+    body = bytes.fromhex(wanted["body_hex"]) if wanted["body_hex"] else None
     assert decoder.fault is None
     assert seen(command) == (
-        expected["code"],
-        expected["opaque"],
-        expected["flag"],
-        expected["version"],
-        expected["remark"],
-        {k: v for k, v in (expected["extFields"] or {}).items() if v is not None},
+        wanted["code"],
+        wanted["opaque"],
+        wanted["flag"],
+        wanted["version"],
+        wanted["remark"],
+        {k: v for k, v in (wanted["extFields"] or {}).items() if v is not None},
         body,
     )
 
@@ -76,10 +76,10 @@ def test_commands_are_the_same_however_the_bytes_are_cut() -> None:
 def test_what_is_written_is_what_java_writes() -> None:
     checked = 0
     for vector, data in zip(GOLDEN, WHOLE, strict=True):
-        expected = vector["decoded"]
-        if expected["language"] != "JAVA" or expected["flag"] & 1 or "lenient" in vector["name"]:
+        wanted = vector["decoded"]
+        if wanted["language"] != "JAVA" or wanted["flag"] & 1 or "lenient" in vector["name"]:
             continue
-        codec = 1 if expected["codec"] == "ROCKETMQ" else 0
+        codec = 1 if wanted["codec"] == "ROCKETMQ" else 0
         (command,) = FrameDecoder().feed(data)
         ours = encode_request(
             command.code,
@@ -200,3 +200,32 @@ def test_headers_survive_the_way_to_the_wire_and_back() -> None:
     pull = PullMessage("g", "T", 0, 5, 32, 2, 0, 15000, 0)
     (command,) = FrameDecoder().feed(encode_request(11, 1, pull.to_fields(), codec=1))
     assert command.header(PullMessage) == pull
+
+
+def test_a_header_that_is_expected_reads_as_any_other() -> None:
+    ext = '"a":"g","b":"T","c":"TBW102","d":4,"e":"1","f":"0","g":"5","h":"0","i":"é"'
+    wanted = SendMessage("g", "T", "TBW102", 4, 1, 0, 5, 0, "é")
+    for text in (
+        f'{{"code":310,"extFields":{{{ext}}},"opaque":1}}',  # as clients write it
+        f'{{"extFields":{{{ext}}},"opaque":1,"code":310}}',  # in another order
+        f'{{ "code":310,"extFields":{{{ext}}},"opaque":1}}',
+        f'{{"code":11,"extFields":{{{ext}}},"opaque":1,"code":310}}',  # the last code counts
+        f'{{"code":310,"extFields":{{{ext},"k":"odd","new":true}},"opaque":1}}',
+    ):
+        header = text.encode()
+        decoder = FrameDecoder(expected({310: SendMessage, 11: PullMessage}))
+        (command,) = decoder.feed(HEAD.pack(4 + len(header), len(header)) + header)
+        found = command.header(SendMessage)
+        found.unit_mode = None
+        assert (command.code, command.opaque, found) == (310, 1, wanted)
+        assert command.fields()["b"] == "T"
+
+
+def test_another_header_than_expected_is_still_read() -> None:
+    header = b'{"code":310,"extFields":{"consumerGroup":"g","topic":"T","queueId":"1"},"code":14}'
+    (command,) = FrameDecoder(expected({310: SendMessage})).feed(
+        HEAD.pack(4 + len(header), len(header)) + header
+    )
+    assert command.header(QueryConsumerOffset) == QueryConsumerOffset("g", "T", 1)
+    with pytest.raises(Refusal, match="`a`"):
+        command.header(SendMessage)

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.message_id import UniqueIds, offset_message_id, parse_offset_message_id
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ids.json").read_text())

@@ -1,7 +1,6 @@
 """Which names are legal, and whose they are."""
 
 import pytest
-
 from aerobee.protocol import codes, names
 from aerobee.protocol.errors import Refusal
 

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import (
     MAGIC_V1,

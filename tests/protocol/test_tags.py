@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol import tags
 
 HASHES = json.loads((Path(__file__).parents[1] / "golden" / "hashes.json").read_text())

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection, Row, host_bytes
 from aerobee.protocol.aio.peers import Peers
@@ -210,7 +209,7 @@ async def test_a_lost_connection_fails_what_waits_and_is_made_again(
 
 async def test_nobody_there_is_a_plain_error() -> None:
     peers = Peers()
-    with pytest.raises(ConnectionError, match="can't connect to 127.0.0.1:1"):
+    with pytest.raises(ConnectionError, match=r"can't connect to 127\.0\.0\.1:1"):
         await peers.request("127.0.0.1:1", ECHO)
     with pytest.raises(ConnectionError, match="host:port"):
         await peers.request("nonsense", ECHO)
@@ -261,10 +260,10 @@ async def test_a_peer_that_does_not_read_is_not_read_from(desk: Desk, server: Se
     total = 64
     for number in range(total):
         writer.write(encode_request(ECHO, number, {"name": "big"}, body))
-    while len(desk.seen) < 2:
+    while len(desk.seen) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     settled = -1
-    while settled != len(desk.seen):
+    while settled != len(desk.seen):  # noqa: ASYNC110 - until the server takes no more
         settled = len(desk.seen)
         await asyncio.sleep(0.1)
     assert settled < total, "the server took everything although no answer was read"
