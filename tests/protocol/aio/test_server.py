@@ -263,7 +263,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from(desk: Desk, server: Se
     while len(desk.seen) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     settled = -1
-    while settled != len(desk.seen):  # noqa: ASYNC110 - until the server takes no more
+    while settled != len(desk.seen):
         settled = len(desk.seen)
         await asyncio.sleep(0.1)
     assert settled < total, "the server took everything although no answer was read"
