@@ -3,6 +3,8 @@
 import argparse
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,7 +107,7 @@ def up(options: argparse.Namespace) -> int:
         return (
             f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
             f"store {final.store_dir}{_page(door.url)}; "
-            f"try: echo hello | aerobee pub greetings{elsewhere}"
+            f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
     return serving.run(parts)
@@ -130,7 +132,7 @@ def namesrv(options: argparse.Namespace) -> int:
         await stack.start(door)
         return (
             f"the name server is ready on {names.address}{_page(door.url)}; "
-            f"try: aerobee broker -n {_to_connect(config.bind_address, names.port)}"
+            f"try: {_command()} broker -n {_to_connect(config.bind_address, names.port)}"
         )
 
     return serving.run(parts)
@@ -203,6 +205,15 @@ def _to_connect(bind_address: str, port: int) -> str:
 
 def _listens(config: "BrokerConfig", port: int) -> str:
     return f"{config.bind_address}:{port} (clients are told {config.broker_ip1}:{port})"
+
+
+def _command() -> str:
+    """What somebody in this folder types to run the program that runs now."""
+    program = Path(sys.argv[0])
+    if program.name != "aerobee" or shutil.which("aerobee") == str(program):
+        return "aerobee"
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
 def _page(url: str | None) -> str:
