@@ -132,7 +132,8 @@ class Reading(Parts):
             found.status = status.NO_MATCHED_MESSAGE
             return found
         if len(numbers) > messages_max:
-            found.next_offset = offset + numbers.pop()
+            numbers.pop()
+            found.next_offset = offset + numbers[-1] + 1
         found.count = len(numbers)
         wanted = entries[numbers]
         offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
@@ -140,7 +141,7 @@ class Reading(Parts):
             behind = found.next_offset
             self._collect(found, 0, offsets, sizes, bytes_max)
             done = found.next_offset
-            found.next_offset = offset + numbers[done] if done < len(numbers) else behind
+            found.next_offset = offset + numbers[done - 1] + 1 if done < len(numbers) else behind
         return found
 
     def _tagged(

@@ -22,7 +22,6 @@ from .checkpoint import Checkpoint
 from .commit_log import BLANK, CommitLog
 from .derive import Derive, QueueGap
 from .index import Index
-from .index_file import NAME_DIGITS
 from .parts import Parts
 from .segment import Segment
 
@@ -156,14 +155,14 @@ def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
     index = parts._index
     if not parts.settings.index_enable:
         return parts._log.segments.last.end
-    if not index.files:
+    last = index.files[-1] if index.files else None
+    found = ("", 0) if last is None else (last.segment.path.name, last.count)
+    if checkpoint.synced_end >= 0 and found == (checkpoint.index_name, checkpoint.index_count):
+        return checkpoint.synced_end
+    if last is None:
         return parts._log.start
-    last = index.files[-1]
-    noted = (checkpoint.index_name, checkpoint.index_count)
     # Java can stop between two keys of a message only where a file is full.
-    if not last.is_full or noted == (last.segment.path.name, last.count):
-        return last.end_offset + 1
-    return last.end_offset
+    return last.end_offset if last.is_full else last.end_offset + 1
 
 
 def _derive(
@@ -179,8 +178,8 @@ def _derive(
         if record.log_offset >= indexed:
             derive.index(record)
 
-    begin = min(start, _record_start(parts._log, index.end_offset, start))
-    end = walk.run(begin if indexed < start else start, on_record)
+    begin = _record_start(parts._log, index.end_offset, start) if indexed < start else start
+    end = walk.run(begin, on_record)
     index.flush(end)
     return end, derive.last_ms
 
@@ -199,7 +198,7 @@ def _load_index(index: Index, checkpoint: Checkpoint, *, is_clean: bool) -> None
     index.load()
     if is_clean:
         return
-    if checkpoint.synced_end < 0 or len(checkpoint.index_name) != NAME_DIGITS:
+    if checkpoint.synced_end < 0:
         index.drop_after(checkpoint.index_ms)
         return
     index.cut_at_file(checkpoint.index_name, checkpoint.index_count)
