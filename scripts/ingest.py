@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if start.where not in (FIRST, TIMESTAMP):
         raise Failed(f"--from {options.start} would write nothing; give earliest or a time")
     try:
-        from ..spark import ingest
+        from ..spark import ingest, session
     except ImportError as wrong:
         raise Failed(f"{wrong.name or wrong} is not installed; run {INSTALL}") from wrong
     job = ingest.Ingest(
@@ -59,12 +59,12 @@ def run(options: argparse.Namespace) -> int:
     begin = time.monotonic()
     try:
         ingest.check_target(job)
-        ingest.check_java()
+        session.check_java()
         span = ingest.measure(job)
         with _progress(span.messages) as bar:
             rows = ingest.ingest(job, span, lambda count: _show(bar, count))
             _show(bar, rows)
-    except ingest.IngestError as wrong:
+    except session.SparkFailed as wrong:
         raise Failed(str(wrong)) from wrong
     seconds = time.monotonic() - begin
     print(

@@ -5,11 +5,6 @@ known before anything is read and what comes in meanwhile is left for the next t
 """
 
 import json
-import os
-import re
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
@@ -26,21 +20,13 @@ from ..client.blocking import MessageQueue, Reader
 from ..client.start_from import FIRST, StartFrom
 from . import register
 from .options import DEFAULT_GROUP, Offsets
+from .session import SparkFailed, session
 
 FORMATS = ("parquet", "json", "csv")
-JAVA_VERSION_MIN = 17  # of Spark 4
 EARLIEST = StartFrom(FIRST)
 LOOK_SECONDS = 0.2  # between looks at how many rows Spark has read
-JAVA_SECONDS_MAX = 30  # for `java -version`
-
-# Spark's own settings fill the terminal with what the user of a command has no use for.
-LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 OnRows = Callable[[int], None]
-
-
-class IngestError(Exception):
-    """Why nothing, or not everything, was written; one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +40,6 @@ class Ingest:
     master: str = "local[*]"
     start: StartFrom = EARLIEST
     overwrite: bool = False
-
-    @property
-    def is_local(self) -> bool:
-        """Whether Spark runs in a process of ours on this machine."""
-        return self.master.startswith("local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +67,28 @@ def measure(job: Ingest) -> Span:
 def ingest(job: Ingest, span: Span, on_rows: OnRows) -> int:
     """Writes the span and returns the number of rows; `on_rows` hears of it now and then.
 
-    IngestError in one sentence when Java or the folder is not as it must be, or a task fails.
+    SparkFailed in one sentence when Java or the folder is not as it must be, or a task fails.
     """
-    check_java()
     check_target(job)
-    with _session(job) as spark:
-        try:
-            rows = _rows(spark, job, span)
-            with _told(spark, on_rows):
-                mode = "overwrite" if job.overwrite else "error"
-                rows.write.format(job.format).mode(mode).save(job.target)
-            # The store hears of the end a little later than we do.
-            spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-            return _rows_read(spark)
-        except (PySparkException, Py4JError) as wrong:
-            raise IngestError(_sentence(wrong)) from wrong
-
-
-def check_java() -> None:
-    """IngestError when there is no Java that Spark can use."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    wanted = f"Spark needs Java {JAVA_VERSION_MIN} or newer"
-    if java is None:
-        raise IngestError(f"{wanted} and no java is on the PATH; install one or set JAVA_HOME")
-    try:
-        said = subprocess.run(  # noqa: S603 - our own argument list, no shell
-            [java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS_MAX
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as wrong:
-        raise IngestError(f"{wanted} and {java} does not run: {wrong}; set JAVA_HOME") from None
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        version = found[1] if found else said.strip()[:100]
-        raise IngestError(f"{wanted}; {java} is {version}: install another or set JAVA_HOME")
+    with session(f"aerobee ingest {job.topic}", job.master) as spark:
+        rows = _rows(spark, job, span)
+        with _told(spark, on_rows):
+            mode = "overwrite" if job.overwrite else "error"
+            rows.write.format(job.format).mode(mode).save(job.target)
+        # The store hears of the end a little later than we do.
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        return _rows_read(spark)
 
 
 def check_target(job: Ingest) -> None:
-    """IngestError when the target is a file, or a folder with something in it."""
+    """SparkFailed when the target is a file, or a folder with something in it."""
     folder = Path(job.target)
     if job.format not in FORMATS:
-        raise IngestError(f"format {job.format!r} is unknown; give {', '.join(FORMATS)}")
+        raise SparkFailed(f"format {job.format!r} is unknown; give {', '.join(FORMATS)}")
     if "://" in job.target or not folder.exists() or job.overwrite:
         return
     if not folder.is_dir() or any(folder.iterdir()):
-        raise IngestError(
+        raise SparkFailed(
             f"{job.target} is there already and not empty; give another folder, "
             "or --overwrite to replace it"
         )
@@ -142,34 +100,6 @@ def _first(reader: Reader, queue: MessageQueue, start: StartFrom) -> int:
     if start.where == FIRST:
         return reader.min_offset(queue)
     return reader.offset_at(queue, start.ms)
-
-
-@contextmanager
-def _session(job: Ingest) -> Iterator[SparkSession]:
-    builder = (
-        SparkSession.builder.master(job.master)
-        .appName(f"aerobee ingest {job.topic}")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        # Rows are counted by what executors tell in heartbeats, by default each 10 s.
-        .config("spark.executor.heartbeatInterval", "1s")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
-    if job.is_local:
-        # The Python that runs this has what the tasks need; another `python3` may not.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    try:
-        spark = builder.getOrCreate()
-    except (PySparkException, Py4JError) as wrong:
-        raise IngestError(
-            f"Spark did not start on {job.master}: {_sentence(wrong)}; check the URL"
-        ) from wrong
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
@@ -231,14 +161,3 @@ def _rows_read(spark: SparkSession) -> int:
                 if value.isDefined():
                     most = max(most, int(value.get().replace(",", "")))
     return most
-
-
-def _sentence(wrong: Exception) -> str:
-    """The cause: the last one that the text names, before all others one of ours."""
-    text = str(wrong)
-    ours = re.findall(r"^(?:aerobee\.[\w.]+|ValueError): (.+)", text, re.MULTILINE)
-    named = re.findall(
-        r"^(?:(?:Caused by)?: )?(?:[\w$]+\.)+[\w$]*(?:Error|Exception): (.+)", text, re.MULTILINE
-    )
-    found = ours or named or text.strip().splitlines() or [type(wrong).__name__]
-    return str(found[-1] if ours or named else found[0])

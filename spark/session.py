@@ -1,0 +1,89 @@
+"""Starting Spark for a command: its settings, and what to say when it doesn't start.
+
+A program that has a session of its own needs nothing from here but `register`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17  # of Spark 4
+JAVA_SECONDS_MAX = 30  # for `java -version`
+
+# Spark's own settings fill the terminal with what the user of a command has no use for.
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
+
+
+class SparkFailed(Exception):
+    """Why Spark didn't start or didn't do what it was asked; one sentence for the user."""
+
+
+@contextmanager
+def session(app_name: str, master: str) -> Iterator[SparkSession]:
+    """A session that ends with the block; SparkFailed for what Spark fails with, also inside."""
+    check_java()
+    builder = (
+        SparkSession.builder.master(master)
+        .appName(app_name)
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        # Rows are counted by what executors tell in heartbeats, by default each 10 s.
+        .config("spark.executor.heartbeatInterval", "1s")
+        .config("spark.sql.session.timeZone", "UTC")
+    )
+    if master.startswith("local"):
+        # The Python that runs this has what the tasks need; another `python3` may not.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, Py4JError) as wrong:
+        raise SparkFailed(
+            f"Spark did not start on {master}: {sentence(wrong)}; check the URL"
+        ) from wrong
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as wrong:
+        raise SparkFailed(sentence(wrong)) from wrong
+    finally:
+        spark.stop()
+
+
+def check_java() -> None:
+    """SparkFailed when there is no Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    wanted = f"Spark needs Java {JAVA_VERSION_MIN} or newer"
+    if java is None:
+        raise SparkFailed(f"{wanted} and no java is on the PATH; install one or set JAVA_HOME")
+    try:
+        said = subprocess.run(  # noqa: S603 - our own argument list, no shell
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS_MAX
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as wrong:
+        raise SparkFailed(f"{wanted} and {java} does not run: {wrong}; set JAVA_HOME") from None
+    found = re.search(r'version "(\d+)', said)
+    if found is None or int(found[1]) < JAVA_VERSION_MIN:
+        version = found[1] if found else said.strip()[:100]
+        raise SparkFailed(f"{wanted}; {java} is {version}: install another or set JAVA_HOME")
+
+
+def sentence(wrong: Exception) -> str:
+    """The cause in Spark's long text: the last one that it names, before all others one of ours."""
+    text = str(wrong)
+    ours = re.findall(r"^(?:aerobee\.[\w.]+|ValueError): (.+)", text, re.MULTILINE)
+    named = re.findall(
+        r"^(?:(?:Caused by)?: )?(?:[\w$]+\.)+[\w$]*(?:Error|Exception): (.+)", text, re.MULTILINE
+    )
+    found = ours or named or text.strip().splitlines() or [type(wrong).__name__]
+    return str(found[-1] if ours or named else found[0])
