@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 PROGRESS_BYTES = 16 << 20
+SECTOR_BYTES = 512
 MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
@@ -105,9 +106,9 @@ class Walk:
                 place = segment.end
                 continue
             record = _whole_record(segment, place)
+            if place >= self._trusted and (record is None or _lacks_sector(record, segment)):
+                return place
             if record is None:
-                if place >= self._trusted:
-                    return place
                 self.damaged.append(place)
                 following = self._following(segment, place)
                 log.error(
@@ -163,6 +164,26 @@ def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
         return parts._log.start
     # Java can stop between two keys of a message only where a file is full.
     return last.end_offset if last.is_full else last.end_offset + 1
+
+
+def _lacks_sector(record: Record, segment: Segment) -> bool:
+    """Whether a power cut has left zeros in topic or properties, which have no crc.
+
+    A disk writes whole sectors, and no sector's share of sound properties is all zeros: they begin
+    with a name and end with a separator. The topic holds no zero at all.
+    """
+    if "\0" in record.topic:
+        return True
+    raw = record.raw_properties
+    at = 0
+    room = -(record.log_offset - segment.base + record.size - len(raw)) % SECTOR_BYTES
+    while at < len(raw):
+        share = raw[at : at + (room or SECTOR_BYTES)]
+        if not share.strip(b"\0"):
+            return True
+        at += len(share)
+        room = SECTOR_BYTES
+    return False
 
 
 def _derive(
