@@ -30,6 +30,7 @@ CODECS = (header_json, header_binary, header_msgpack)
 _DECODERS = tuple(codec.decode for codec in CODECS)
 _unpack_head = HEAD.unpack_from
 _decode_json = header_json.decode
+START_BYTES = header_json.START_BYTES
 
 
 class FrameDecoder:
@@ -75,7 +76,17 @@ class FrameDecoder:
                 codec = mixed >> 24
                 if codec == 0:
                     header = data[at + HEAD_BYTES : header_end]
-                    commands.append(_decode_json(header, body, expected))
+                    decode_whole = expected.get(header[:START_BYTES])
+                    if decode_whole is None:
+                        command = _decode_json(header, body)
+                    else:
+                        try:
+                            command = decode_whole(header)
+                            command.body = body
+                            command.codec = 0
+                        except (ValueError, RecursionError):
+                            command = _decode_json(header, body)
+                    commands.append(command)
                 elif codec < len(_DECODERS):
                     header = data[at + HEAD_BYTES : header_end]
                     commands.append(_DECODERS[codec](header, body))

@@ -16,24 +16,18 @@ from .errors import Malformed
 from .wire import Header
 
 _decode = msgspec.json.Decoder(Command, strict=False).decode
-_START_BYTES = 12  # holds the code in every header that begins with it, as those of clients do
+START_BYTES = 12  # holds the code in every header that begins with it, as those of clients do
 Expected = dict[bytes, Callable[[bytes], Command]]
 NOTHING_EXPECTED: Expected = {}
 _encode = msgspec.json.Encoder().encode
 
 
-def decode(header: bytes, body: bytes | None, expected: Expected = NOTHING_EXPECTED) -> Command:
+def decode(header: bytes, body: bytes | None) -> Command:
     """A command from its header text and body; Malformed when the text is not a header."""
-    decode_whole = expected.get(header[:_START_BYTES])
     try:
-        found = _decode(header) if decode_whole is None else decode_whole(header)
+        found = _decode(header)
     except (msgspec.ValidationError, msgspec.DecodeError):
-        if decode_whole is None:
-            return _decode_lenient(header, body)
-        try:
-            found = _decode(header)
-        except (msgspec.ValidationError, msgspec.DecodeError):
-            return _decode_lenient(header, body)
+        return _decode_lenient(header, body)
     except RecursionError:
         raise Malformed("the header nests objects too deeply") from None
     found.body = body
@@ -42,7 +36,7 @@ def decode(header: bytes, body: bytes | None, expected: Expected = NOTHING_EXPEC
 
 
 def expected(kinds: Mapping[int, type[Header]]) -> Expected:
-    """What `decode` needs to read the headers of these requests in one pass, custom header and all.
+    """What `FrameDecoder` needs to read headers of these requests in one pass, with custom header.
 
     For the few requests that come with every message. Of their custom headers only the declared
     fields are kept. One that doesn't fit is read the usual way.
@@ -57,7 +51,7 @@ def expected(kinds: Mapping[int, type[Header]]) -> Expected:
             gc=False,
         )
         decoder = msgspec.json.Decoder(cast(type[Command], whole), strict=False)
-        found[(b'{"code":%d,"extFields"' % code)[:_START_BYTES]] = decoder.decode
+        found[(b'{"code":%d,"extFields"' % code)[:START_BYTES]] = decoder.decode
     return found
 
 

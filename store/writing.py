@@ -111,9 +111,8 @@ class Writing(Parts):
             queue.make_room()
             at = queue.at
         queue_offset = queue.next
+        store_ms = self._now_ms()
         staged = log.staged
-        # What is written together was stored at one time: the clock is asked once.
-        store_ms = self._last_ms if staged else self._now_ms()
         staged += (
             HEAD.pack(
                 size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, log_offset,

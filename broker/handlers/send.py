@@ -105,14 +105,23 @@ class SendHandlers:
             text = _without(text, "POP_CK")
         if text and text[-1] != "\x02":
             text += "\x02"
-        unique = _value(text, "UNIQ_KEY\x01")
-        if unique is None:
+        # Both are nearly always there once, as pairs of their own: no call is spent on that.
+        at = text.find("UNIQ_KEY\x01")
+        if at == 0 or (at > 0 and text[at - 1] == "\x02"):
+            unique = text[at + 9 : text.find("\x02", at)]
+        else:
+            unique = _value(text, "UNIQ_KEY")
+        if not unique:
             unique = self.ids.next()
             text += f"UNIQ_KEY\x01{unique}\x02"
-        tags = _value(text, "TAGS\x01")
+        at = text.find("TAGS\x01")
+        if at == 0 or (at > 0 and text[at - 1] == "\x02"):
+            tags = text[at + 5 : text.find("\x02", at)]
+        else:
+            tags = "" if at < 0 else _value(text, "TAGS")
         topic, stored_queue_id = target.name, queue_id
         if "DELAY\x01" in text:
-            level = self.delays.level(_value(text, "DELAY\x01"))
+            level = self.delays.level(_value(text, "DELAY"))
             if level > 0:
                 text = delayed(text, topic, queue_id)
                 topic, stored_queue_id = SCHEDULE_TOPIC, level - 1
@@ -193,7 +202,7 @@ class SendHandlers:
         reply = send_answer(
             command,
             queue_id,
-            (_value(text, "UNIQ_KEY\x01") or "").encode(),
+            _value(text, "UNIQ_KEY").encode(),
             ids + host,
             offsets[-1],
             self._region,
@@ -285,15 +294,9 @@ def _fields_of(frame: bytes) -> dict[str, str]:
     return answer.fields()
 
 
-def _value(text: str, name: str) -> str | None:
-    """The value of a property in a properties text; `name` ends with the name separator."""
-    at = text.find(name)
-    if at < 0:
-        return None
-    if at and text[at - 1] != "\x02":
-        return properties.decode(text).get(name[:-1])
-    start = at + len(name)
-    return text[start : text.find("\x02", start)] or None
+def _value(text: str, name: str) -> str:
+    """The value of a property in a properties text, empty when it isn't there."""
+    return properties.decode(text).get(name, "")
 
 
 def _without(text: str, name: str) -> str:

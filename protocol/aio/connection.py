@@ -142,7 +142,9 @@ class Connection(asyncio.Protocol):
                     reply: Any = Reply(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
                 else:
                     kind = row.header
-                    header = None if kind is None else command.header(kind)
+                    header: Any = command.ext
+                    if type(header) is not kind:
+                        header = None if kind is None else command.header(kind)
                     reply = row.handler(header, command, self)
             except Refusal as refusal:
                 reply = Reply(refusal.code, refusal.fields, refusal.remark)
