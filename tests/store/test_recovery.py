@@ -111,7 +111,7 @@ TORN_PROPERTIES = b"KEYS\x01torn\x02long\x01" + b"x" * 1_200 + b"\x02"
 
 @pytest.mark.parametrize("keep_checkpoint", [True, False])
 @pytest.mark.parametrize("before", [0, 17, 430, 500])
-def test_a_last_record_that_lacks_any_of_its_sectors_is_cut_off(
+def test_a_torn_last_record_is_cut_off_wherever_it_was_torn(
     open_store: OpenStore, tmp_path: Path, before: int, keep_checkpoint: bool
 ) -> None:
     store = open_store()
