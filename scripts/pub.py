@@ -74,10 +74,10 @@ def run(options: argparse.Namespace) -> int:
                 else:
                     producer.send_batch(messages)
             except AerobeeError as wrong:
-                first, last = lines[0][0], lines[-1][0]
-                raise Failed(
-                    f"{sent} messages were sent, then line {first} to {last} failed: {wrong}"
-                ) from wrong
+                where = f"line {lines[0][0]}"
+                if len(lines) > 1:
+                    where = f"lines {lines[0][0]} to {lines[-1][0]}"
+                raise Failed(f"{sent} messages were sent before {where}: {wrong}") from wrong
             sent += len(messages)
     print(f"sent {sent:,} message{'' if sent == 1 else 's'} to {options.topic}")
     return 0
