@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 
 from .failed import Failed
 
@@ -71,6 +70,8 @@ def _overview() -> argparse.ArgumentParser:
         description="A message broker and name server that speak RocketMQ's protocol.",
         epilog="Begin with `aerobee up`; `aerobee COMMAND --help` explains a command.",
     )
+    from importlib.metadata import version  # slow, and a daemon is to start at once
+
     parser.add_argument("--version", action="version", version=f"aerobee {version('aerobee')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (_, does) in COMMANDS.items():
