@@ -1,6 +1,7 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
@@ -12,7 +13,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 public final class Admin {
     public static void main(String[] args) throws Exception {
         Report.begin();
-        Thread hurry = new Thread(Admin::hurry);
+        Thread main = Thread.currentThread();
+        Thread hurry = new Thread(() -> hurry(main));
         hurry.setDaemon(true);
         hurry.start();
         Report.line("started");
@@ -35,12 +37,16 @@ public final class Admin {
 
     /**
      * A client that closes waits until its event thread next looks up, three seconds. An interrupt
-     * only makes that thread look at once, so that a story of forty commands is not two minutes.
+     * makes that thread look at once, so that a story of forty commands is not two minutes. Only
+     * while main waits in there: before, it would break a request that the thread has under way.
      */
-    private static void hurry() {
+    private static void hurry(Thread main) {
         Thread[] threads = new Thread[256];
         while (true) {
-            int count = Thread.enumerate(threads);
+            boolean closing = Arrays.stream(main.getStackTrace())
+                .anyMatch(frame -> frame.getClassName().endsWith(".ServiceThread")
+                    && frame.getMethodName().equals("shutdown"));
+            int count = closing ? Thread.enumerate(threads) : 0;
             for (int at = 0; at < count; at++) {
                 if (threads[at].getName().startsWith("NettyEventExecutor")) {
                     threads[at].interrupt();
