@@ -53,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     if not words or words[0] not in COMMANDS:
-        _overview().parse_args(words)  # helps, or says what is wrong, and ends the program
+        _overview().parse_args(
+            words or ["--help"]
+        )  # helps, or says what is wrong, and ends the program
     command = words[0]
     file, does = COMMANDS[command]
     parser = argparse.ArgumentParser(
