@@ -5,6 +5,7 @@ is followed by a new one. Each message is indexed under its unique key and each 
 """
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from .segment import Segment, make_folder
 from .settings import StoreSettings
 
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
-UNIQUE_START = b"UNIQ_KEY\x01"
+_find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
 
 Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
 
@@ -170,15 +171,15 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], list[int], list[int]]:
         if prefix is None:
             prefix = prefixes[topic] = f"{topic}#".encode()
         # Nearly every message has one unique key and no more; the rest goes the long way.
-        at = raw.find(UNIQUE_START)
-        end = raw.find(b"\x02", at)
-        if at < 0 or end < 0 or raw.count(b"KEY") != 1 or (at and raw[at - 1] != 2):
+        unique = _find_unique(raw)
+        at = 0 if unique is None else unique.start()
+        if unique is None or (at and raw[at - 1] != 2) or raw.count(b"KEY") != 1:
             for key in index_keys(raw):
                 keys.append(prefix + key)
                 places.append(offset)
                 times.append(store_ms)
-        elif end > at + len(UNIQUE_START):
-            keys.append(prefix + raw[at + len(UNIQUE_START) : end])
+        else:
+            keys.append(prefix + unique[1])
             places.append(offset)
             times.append(store_ms)
     return keys, places, times

@@ -22,6 +22,17 @@ def test_keys_of_many_lengths_hash_as_one_by_one() -> None:
     assert key_hashes([text.encode() for text in texts]).tolist() == [*map(expected, texts)]
 
 
+def test_keys_of_one_length_hash_as_one_by_one() -> None:
+    for size in (1, 2, 34, 300):
+        keys = [
+            f"{number:0{size}d}"[-size:].replace("0", "é" if size == 34 else "Z")
+            for number in range(500)
+        ]
+        assert key_hashes([key.encode() for key in keys]).tolist() == [
+            key_hash(key) for key in keys
+        ]
+
+
 def test_keys_beyond_ascii_hash_over_utf_16_units() -> None:
     texts = ["VecTopicA#键1", "a#é", "b#😀", "plain#key"]
     assert key_hashes([text.encode() for text in texts]).tolist() == [*map(expected, texts)]
