@@ -5,16 +5,12 @@ at any time. Queue offsets stand in the records; the log has the last word on th
 """
 
 from ..protocol.properties import find
-from ..protocol.record import (
-    INNER_BATCH,
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
-    Record,
-)
+from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue
 from .index import Index, is_indexed
 from .queues import Queues
 from .settings import StoreSettings
+from .walk import Passed
 from .writing import due_ms, raw_tags_code
 
 LMQ_PREFIX = "%LMQ%"
@@ -38,13 +34,13 @@ class Derive:
         self._is_whole = is_whole
         self.last_ms = 0
 
-    def queue(self, record: Record) -> None:
+    def queue(self, record: Passed) -> None:
         """The entry of a message in its queue. QueueGap when entries before it are missing."""
         self.last_ms = record.store_ms
         if record.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
             return
         raw = record.raw_properties
-        tags_code = raw_tags_code(raw)
+        tags_code = raw_tags_code(raw) if b"TAGS\x01" in raw else 0
         if record.sys_flag & INNER_BATCH:
             self._batch_entry(record, tags_code)
             return
@@ -55,7 +51,7 @@ class Derive:
         if self._settings.lmq_enable:
             self._lmq_entries(record, tags_code)
 
-    def index(self, record: Record) -> None:
+    def index(self, record: Passed) -> None:
         """The keys of a message in the index."""
         if is_indexed(record.sys_flag):
             self._index.pending.append(
@@ -83,7 +79,7 @@ class Derive:
                 queue.fill(offset)
         queue.append(place, size, tags_code)
 
-    def _batch_entry(self, record: Record, tags_code: int) -> None:
+    def _batch_entry(self, record: Passed, tags_code: int) -> None:
         base, number = (_number(record.raw_properties, name) for name in _INNER)
         if base is None or number is None or number <= 0:
             return
@@ -91,7 +87,7 @@ class Derive:
         if record.log_offset + record.size > queue.log_end:
             queue.append(record.log_offset, record.size, tags_code, record.store_ms, base, number)
 
-    def _lmq_entries(self, record: Record, tags_code: int) -> None:
+    def _lmq_entries(self, record: Passed, tags_code: int) -> None:
         """Entries in the light queues that a message names besides its own."""
         names = find(record.raw_properties, b"INNER_MULTI_DISPATCH")
         offsets = find(record.raw_properties, b"INNER_MULTI_QUEUE_OFFSET")

@@ -7,30 +7,15 @@ when the log has grown up to it. Doing it twice changes nothing more.
 """
 
 import logging
-from collections.abc import Callable
 
-from ..protocol.errors import Malformed
-from ..protocol.record import (
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_BYTES_MIN,
-    Record,
-    decode_record,
-)
 from .checkpoint import Checkpoint
-from .commit_log import BLANK, CommitLog
+from .commit_log import CommitLog
 from .derive import Derive, QueueGap
 from .index import Index
 from .parts import Parts
-from .segment import Segment
+from .walk import Passed, Progress, Walk, whole_record
 
 log = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-PROGRESS_BYTES = 16 << 20
-SECTOR_BYTES = 512
-MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
 def recover(
@@ -74,83 +59,6 @@ def recover(
     return last_ms
 
 
-class Walk:
-    """Goes through the log record by record.
-
-    A record before `trusted` that is damaged was once whole: it is reported and passed over. Behind
-    it the log ends at the first that is not whole.
-    """
-
-    def __init__(self, commit_log: CommitLog, trusted: int, progress: Progress | None) -> None:
-        self._segments = commit_log.segments
-        self._trusted = trusted
-        self._progress = progress
-        self.damaged: list[int] = []
-
-    def run(self, place: int, on_record: Callable[[Record], None]) -> int:
-        """Call `on_record` for each record from `place` on; returns where the log ends."""
-        begin = reported = place
-        last = self._segments.last.end
-        while True:
-            segment = self._segments.find(place)
-            if segment is None:
-                return place
-            at = place - segment.base
-            if segment.size - at < BLANK.size:
-                return place
-            size, magic = BLANK.unpack_from(segment.view, at)
-            if magic == MAGIC_BLANK and size == segment.size - at:
-                if segment is self._segments.last:
-                    return place
-                segment.forget()
-                place = segment.end
-                continue
-            record = _whole_record(segment, place)
-            if place >= self._trusted and (record is None or _lacks_sector(record, segment)):
-                return place
-            if record is None:
-                self.damaged.append(place)
-                following = self._following(segment, place)
-                log.error(
-                    "the record at %d of the log is damaged; going on at %d", place, following
-                )
-                place = following
-                continue
-            on_record(record)
-            place += record.size
-            if self._progress is not None and place - reported >= PROGRESS_BYTES:
-                reported = place
-                self._progress(place - begin, last - begin)
-
-    def _following(self, segment: Segment, place: int) -> int:
-        """Where the next whole record or the next file begins."""
-        data = segment.view
-        at = place - segment.base + 4
-        while True:
-            found = [data.find(magic, at) for magic in MAGICS]
-            places = [hit for hit in found if hit >= 0]
-            if not places:
-                return min(segment.end, self._trusted)
-            at = min(places)
-            if _whole_record(segment, segment.base + at - 4) is not None:
-                return segment.base + at - 4
-            at += 1
-
-
-def _whole_record(segment: Segment, place: int) -> Record | None:
-    """The record at this place of the log, if all of it is there and right."""
-    at = place - segment.base
-    if segment.size - at < RECORD_BYTES_MIN:
-        return None
-    try:
-        record = decode_record(segment.memory, at)
-    except Malformed:
-        return None
-    if record.log_offset != place or not record.is_body_intact:
-        return None
-    return record
-
-
 def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
     """Messages before this place have all their keys in the index."""
     index = parts._index
@@ -166,26 +74,6 @@ def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
     return last.end_offset if last.is_full else last.end_offset + 1
 
 
-def _lacks_sector(record: Record, segment: Segment) -> bool:
-    """Whether a power cut has left zeros in topic or properties, which have no crc.
-
-    A disk writes whole sectors, and no sector's share of sound properties is all zeros: they begin
-    with a name and end with a separator. The topic holds no zero at all.
-    """
-    if "\0" in record.topic:
-        return True
-    raw = record.raw_properties
-    at = 0
-    room = -(record.log_offset - segment.base + record.size - len(raw)) % SECTOR_BYTES
-    while at < len(raw):
-        share = raw[at : at + (room or SECTOR_BYTES)]
-        if not share.strip(b"\0"):
-            return True
-        at += len(share)
-        room = SECTOR_BYTES
-    return False
-
-
 def _derive(
     parts: Parts, walk: Walk, start: int, indexed: int, *, is_whole: bool
 ) -> tuple[int, int]:
@@ -193,11 +81,11 @@ def _derive(
     index.pending.clear()
     derive = Derive(parts._queues, index, parts.settings, is_whole=is_whole)
 
-    def on_record(record: Record) -> None:
-        if record.log_offset >= start:
-            derive.queue(record)
-        if record.log_offset >= indexed:
-            derive.index(record)
+    def on_record(passed: Passed) -> None:
+        if passed.log_offset >= start:
+            derive.queue(passed)
+        if passed.log_offset >= indexed:
+            derive.index(passed)
 
     begin = _record_start(parts._log, index.end_offset, start) if indexed < start else start
     end = walk.run(begin, on_record)
@@ -210,7 +98,7 @@ def _record_start(commit_log: CommitLog, place: int, otherwise: int) -> int:
     if place >= otherwise:
         return otherwise
     segment = commit_log.segments.find(place)
-    if segment is not None and _whole_record(segment, place) is not None:
+    if segment is not None and whole_record(segment, place) is not None:
         return place
     return commit_log.start
 
@@ -256,7 +144,7 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
         return bases[-1] if bases else first
     safe_ms = checkpoint.safe_ms
     for segment in reversed(segments.items):
-        record = _whole_record(segment, segment.base)
+        record = whole_record(segment, segment.base)
         if record is not None and 0 < record.store_ms <= safe_ms:
             return segment.base
     return first

@@ -13,10 +13,11 @@ from .checkpoint import Checkpoint
 from .errors import DiskFull, plain_errors
 from .lock import StoreLock, write_abort
 from .reading import Found, Reading
-from .recovery import Progress, recover
+from .recovery import recover
 from .segment import make_folder
 from .settings import StoreSettings
 from .sync import SyncPlan
+from .walk import Progress
 from .writing import Writing
 
 __all__ = ["Found", "MessageStore"]

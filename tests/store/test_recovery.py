@@ -318,7 +318,7 @@ def test_a_prepared_message_at_the_end_does_not_hide_the_next(
 def test_progress_is_told_on_long_work(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.store.recovery.PROGRESS_BYTES", 10_000)
+    monkeypatch.setattr("aerobee.store.walk.PROGRESS_BYTES", 10_000)
     store = open_store()
     fill(store, 100)
     store.close()
