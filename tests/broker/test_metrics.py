@@ -1,0 +1,80 @@
+"""A broker's metrics: RocketMQ's names and labels, and the numbers behind them."""
+
+from aerobee.broker.metrics import families
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.headers.offsets import UpdateConsumerOffset
+
+from .conftest import Caller, Config
+
+NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+Found = dict[tuple[str, ...], float]
+
+
+def values(broker: Broker, name: str) -> Found:
+    """The values of one metric by the labels that follow those of the node."""
+    [family] = [family for family in families(broker) if family[0] == name]
+    labels = list(family[3])
+    assert labels[: len(NODE)] == list(NODE)
+    found = {}
+    for label_values, value in family[4]:
+        assert dict(zip(NODE, label_values, strict=False)) == NODE
+        assert len(label_values) == len(labels)
+        found[tuple(label_values[len(NODE) :])] = value
+    return found
+
+
+async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: Caller) -> None:
+    for body in (b"1", b"22"):
+        await caller.send("T", body)
+    await caller.send("U")
+    assert values(broker, "rocketmq_messages_in") == {("T", "false"): 2, ("U", "false"): 1}
+    throughput = values(broker, "rocketmq_throughput_in")
+    assert throughput["T", "false"] == broker.stats.puts("T").bytes > 180
+
+
+async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
+    for _ in range(3):
+        await caller.send("T")
+    await caller.pull("T")
+    await caller.pull("T", 2, group="CID_RMQ_SYS_x")
+    assert values(broker, "rocketmq_messages_out") == {
+        ("T", "cg", "false", "false"): 3,
+        ("T", "CID_RMQ_SYS_x", "false", "true"): 1,
+    }
+    assert values(broker, "rocketmq_throughput_out")["T", "cg", "false", "false"] > 270
+
+
+async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:
+    for queue_id in (0, 0, 0, 1):
+        await caller.send("T", queue_id=queue_id)
+    for queue_id, offset in ((0, 1), (1, 1)):
+        header = UpdateConsumerOffset("cg", "T", queue_id, offset)
+        await caller.ask(codes.UPDATE_CONSUMER_OFFSET, header)
+    lag = values(broker, "rocketmq_consumer_lag_messages")
+    assert lag == {("T", "cg", "false", "false"): 2}
+
+
+async def test_connections_are_counted_by_language_and_version(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.heartbeat(topics={"T": "*"}, producer="pg")
+    [(producer, producers)] = values(broker, "rocketmq_producer_connections").items()
+    [(consumer, consumers)] = values(broker, "rocketmq_consumer_connections").items()
+    assert (producers, consumers) == (1, 1)
+    assert producer[2:] == ("remoting",)
+    assert (consumer[0], *consumer[3:]) == ("cg", "push", "remoting", "false")
+
+
+async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config())
+    assert values(broker, "rocketmq_storage_size")["local", "disk"] > 0
+    assert not any(family[0].endswith("reserve_time") for family in families(broker))
+    caller = Caller(broker)
+    await caller.send("T")
+    stored_ms = broker.store.store_ms_at("T", 0, 0)
+    broker.now_ms = lambda: stored_ms + 1234
+    assert values(broker, "rocketmq_storage_message_reserve_time") == {("local", "disk"): 1234}
+    await caller.peers.close()
