@@ -1,4 +1,3 @@
-# ruff: noqa: E402
 """Rows made from stored records: against the real classes' bytes and a plain reader of them."""
 
 import json
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import decode_all

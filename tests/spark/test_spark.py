@@ -1,4 +1,3 @@
-# ruff: noqa: E402
 """PySpark reads a topic of a running cluster: rows, options, errors, and `aerobee ingest`."""
 
 import asyncio
@@ -12,11 +11,12 @@ from typing import Any
 
 import pytest
 
-pa_parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
 from aerobee.client.admin import Admin
 from aerobee.spark.schema import row_columns
+from pyarrow import parquet
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -155,7 +155,7 @@ def test_ingest_writes_all_messages_to_parquet(
     done = ingest(TOPIC, "--to", str(target), "-n", name_server, "--master", "local[2]")
     assert done.returncode == 0, done.stderr
     assert f"wrote {QUEUES * PER_QUEUE} rows of {TOPIC} as parquet to {target}" in done.stdout
-    rows = pa_parquet.read_table(target).to_pylist()
+    rows = parquet.read_table(target).to_pylist()
     values = {(row["partition"], row["offset"]): row["value"] for row in rows}
     assert len(rows) == QUEUES * PER_QUEUE
     assert values == {place: message.body for place, message in sent.messages.items()}

@@ -1,0 +1,76 @@
+"""What a command says when Spark or Java isn't as it must be."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from aerobee.spark.session import SparkFailed, check_java, sentence
+
+
+def make_java(folder: Path, says: str) -> None:
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(0o755)
+
+
+def test_a_new_enough_java_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_java(tmp_path / "bin", 'openjdk version "17.0.15" 2025-04-15')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    check_java()
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "17 or newer; .*java is 11: install another"),
+        ('java version "1.8.0_292"', "17 or newer; .*java is 1: install another"),
+        ("no such file", "java is no such file: install another"),
+    ],
+)
+def test_another_java_is_refused(
+    says: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(tmp_path / "bin", says)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkFailed, match=words):
+        check_java()
+
+
+def test_no_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkFailed, match="no java is on the PATH; install one or set JAVA_HOME"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkFailed, match=r"does not run: .*set JAVA_HOME"):
+        check_java()
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "An error occurred while calling o69.save.\n"
+            ": org.apache.spark.SparkException: Job aborted.\n\tat a.b(C.java:1)\n"
+            "Caused by: java.io.IOException: Mkdirs failed\n\tat d.e(F.java:2)\n\t... 1 more",
+            "Mkdirs failed",
+        ),
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] failed\n  File 'x.py', line 1\n"
+            "aerobee.spark.pull.DataLossError: nothing is at offset 5\n"
+            "Caused by: java.lang.RuntimeException: something later",
+            "nothing is at offset 5",
+        ),
+        ("Traceback\nValueError: option subscribe is missing\n", "option subscribe is missing"),
+        ("[PATH_ALREADY_EXISTS] it is there", "[PATH_ALREADY_EXISTS] it is there"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_cause_is_found_in_sparks_long_text(text: str, cause: str) -> None:
+    assert sentence(RuntimeError(text)) == cause
