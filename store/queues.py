@@ -15,6 +15,7 @@ Queue = ConsumeQueue | BatchQueue
 Key = tuple[str, int]
 
 QUEUES_MAX = 1_000_000
+QUEUES_MAPPED_MAX = 8_000  # from here on idle queues are not kept mapped
 QUEUE_ID_MAX = 1 << 20
 TOPIC_CHARS_MAX = 255  # a record keeps the length of its topic in one byte, or is version 2
 _LEGAL = re.compile(r"[%|+a-zA-Z0-9_-]+")
@@ -88,6 +89,16 @@ class Queues:
             if path.is_dir() and not any(path.iterdir()):
                 with plain_errors(path, "delete"):
                     path.rmdir()
+
+    def trim(self) -> None:
+        """Let go of the mappings of idle queues when there are very many: each takes a file number.
+
+        They come back when a queue is used again.
+        """
+        if len(self.plain) + len(self.batch) > QUEUES_MAPPED_MAX:
+            for queue in self.all():
+                if queue.next == queue.synced:
+                    queue.release()
 
     def release(self) -> None:
         """Let go of all mappings."""

@@ -10,7 +10,8 @@ import logging
 
 from .checkpoint import Checkpoint
 from .commit_log import CommitLog
-from .derive import Derive, QueueGap
+from .consume_queue import FILLER
+from .derive import LMQ_PREFIX, Derive, QueueGap
 from .index import Index
 from .parts import Parts
 from .walk import Passed, Progress, Walk, whole_record
@@ -27,7 +28,7 @@ def recover(
     """
     commit_log, queues, index = parts._log, parts._queues, parts._index
     commit_log.segments.load()
-    queues.load(is_clean=is_clean)
+    queues.load(is_clean=is_clean and checkpoint.synced_end >= 0)
     _load_index(index, checkpoint, is_clean=is_clean)
     if not commit_log.segments.items:
         # Java does the same: queues and index of a log that is not there lead nowhere.
@@ -41,6 +42,8 @@ def recover(
     start = _start(parts, checkpoint, is_clean=is_clean)
     trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
     indexed = _indexed_end(parts, checkpoint)
+    if checkpoint.synced_end < 0:
+        _drop_stale(parts)
     walk = Walk(commit_log, trusted, progress)
     try:
         end, last_ms = _derive(parts, walk, start, indexed, is_whole=start == commit_log.start)
@@ -56,6 +59,7 @@ def recover(
         queue.cut_at_log(end)
         queue.correct_min(commit_log.start)
     index.cut_at_log(end)
+    queues.trim()
     return last_ms
 
 
@@ -118,6 +122,30 @@ def _trusted_end(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int
     if checkpoint.synced_end >= 0:
         return checkpoint.synced_end
     return _queues_end(parts) if is_clean else 0
+
+
+def _drop_stale(parts: Parts) -> None:
+    """Drop entries at the ends of queues that are not of the message they lead to.
+
+    Java leaves what it cuts off in the files, and it counts again once the log has grown past it.
+    """
+    commit_log = parts._log
+    for queue in parts._queues.plain.values():
+        if queue.topic.startswith(LMQ_PREFIX):
+            continue  # the messages have the offsets of their own queue
+        offset = queue.next
+        while offset > queue.first_offset:
+            place, size, _ = queue.entry(offset - 1)
+            segment = commit_log.segments.find(place)
+            if segment is None or size == FILLER[1]:
+                break
+            passed = whole_record(segment, place)
+            if passed is None or passed.queue_offset == offset - 1:
+                break
+            offset -= 1
+        if offset < queue.next:
+            log.warning("queue %s %d had stale entries at its end", queue.topic, queue.queue_id)
+            queue.cut(offset)
 
 
 def _queues_end(parts: Parts) -> int:

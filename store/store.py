@@ -164,6 +164,7 @@ class MessageStore(Writing, Reading):
         if thorough or len(dirty) <= QUEUES_CHEAP_MAX:
             self._thorough_ms = now_ms
             plan.covers_all = True
+            self._queues.trim()
         else:
             least = QUEUE_PAGES_MIN * PAGE_BYTES // QUEUE_ENTRY_BYTES
             dirty = [queue for queue in dirty if queue.next - queue.synced >= least]

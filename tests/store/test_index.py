@@ -1,0 +1,138 @@
+"""The index over several files: order, rolling, cutting, what is indexed."""
+
+from pathlib import Path
+
+import pytest
+
+from aerobee.store.errors import DamagedStore
+from aerobee.store.index import Index, index_keys
+from aerobee.store.settings import StoreSettings
+
+from .conftest import SMALL, Clock
+
+ALL = 1 << 60
+
+
+@pytest.fixture
+def index(tmp_path: Path, clock: Clock) -> Index:
+    return Index(tmp_path / "index", SMALL, clock)
+
+
+def names(index: Index) -> list[str]:
+    return [file.segment.path.name for file in index.files]
+
+
+def fill(index: Index, count: int, clock: Clock, start: int = 0) -> None:
+    """One key a message, a second apart, 100 bytes apart in the log."""
+    for number in range(start, start + count):
+        clock.ms += 1000
+        index.pending.append(("T", b"KEYS\x01k%d\x02" % (number % 3), number * 100, clock.ms))
+    index.flush((start + count) * 100)
+
+
+@pytest.mark.parametrize(
+    ("raw", "keys"),
+    [
+        (b"", []),
+        (b"TAGS\x01t\x02", []),
+        (b"UNIQ_KEY\x01u\x02", [b"u"]),
+        (b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", [b"u", b"a", b"b"]),
+        (b"KEYS\x01 a  b \x02", [b"a", b"b"]),
+        (b"x\x01KEYS\x01no\x02KEYS\x01yes", [b"yes"]),
+        (b"MY_UNIQ_KEY\x01no\x02", []),
+        (b"UNIQ_KEY\x01old\x02UNIQ_KEY\x01new\x02", [b"new"]),
+        (b"x\x01UNIQ_KEY\x01no\x02", []),
+    ],
+)
+def test_keys_are_the_unique_one_and_the_words_of_keys(
+    index: Index, raw: bytes, keys: list[bytes]
+) -> None:
+    assert index_keys(raw) == keys
+    # The quick way of a batch comes to the same.
+    index.pending.append(("T", raw, 7, 1_700_000_000_000))
+    index.flush(100)
+    assert sum(file.count - 1 for file in index.files) == len(keys)
+    for key in keys:
+        assert index.find("T", key.decode(), 64, 0, ALL) == [7]
+
+
+def test_a_full_file_is_followed_by_one_that_sorts_behind_it(index: Index, clock: Clock) -> None:
+    fill(index, 60, clock)
+    clock.ms -= 86_400_000 * 400
+    fill(index, 60, clock, start=60)
+    assert len(index.files) == 3
+    assert names(index) == sorted(names(index))
+    clock.ms += 86_400_000 * 800
+    assert index.find("T", "k1", 64, 0, ALL) == list(range(100, 12_000, 300))
+    assert index.find("T", "k1", 3, 0, ALL) == [11_200, 11_500, 11_800]
+
+
+def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock) -> None:
+    one, many = (Index(tmp_path / name, SMALL, clock) for name in ("one", "many"))
+    items = [("T", b"KEYS\x01a b c\x02", number, clock.ms + number) for number in range(40)]
+    many.pending += items
+    many.flush(100)
+    for item in items:
+        one.pending.append(item)
+        one.flush(100)
+    assert len(many.files) == 3
+    assert [file.segment.view[:] for file in one.files] == [
+        file.segment.view[:] for file in many.files
+    ]
+
+
+def test_only_messages_before_the_end_are_added(index: Index) -> None:
+    for place in (0, 100, 200):
+        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000))
+    index.flush(200)
+    assert index.find("T", "k", 64, 0, ALL) == [0, 100]
+    assert [item[2] for item in index.pending] == [200]
+    index.flush(201)
+    assert index.find("T", "k", 64, 0, ALL) == [0, 100, 200]
+    assert index.pending == []
+
+
+@pytest.mark.parametrize("end", [0, 1, 2_000, 4_700, 4_701, 9_000, 12_000])
+def test_cutting_at_the_log_drops_what_is_behind(index: Index, clock: Clock, end: int) -> None:
+    fill(index, 120, clock)
+    index.cut_at_log(end)
+    assert index.find("T", "k0", 64, 0, ALL) == list(range(0, end, 300))
+    fill(index, 3, clock, start=200)
+    assert index.find("T", "k2", 64, 0, ALL)[-1] == 20_000
+
+
+def test_cutting_at_a_file_drops_later_files_and_entries(index: Index, clock: Clock) -> None:
+    fill(index, 120, clock)
+    index.cut_at_file(names(index)[1], 11)
+    assert len(index.files) == 2
+    assert index.find("T", "k0", 64, 0, ALL) == list(range(0, 5_700, 300))
+    index.cut_at_file("", 0)
+    assert index.files == []
+
+
+def test_files_before_the_start_of_the_log_go_but_not_the_last(index: Index, clock: Clock) -> None:
+    fill(index, 120, clock)
+    first, second, third = names(index)
+    index.delete_before(4_700)
+    assert names(index) == [second, third]
+    index.delete_before(1 << 40)
+    assert names(index) == [third]
+
+
+def test_a_file_of_another_size_is_named_with_what_it_should_be(
+    tmp_path: Path, clock: Clock
+) -> None:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    (folder / "20260101000000000").write_bytes(bytes(5))
+    (folder / "20260101000000001").write_bytes(b"")
+    with pytest.raises(DamagedStore, match=r"has 5 bytes, .*maxHashSlotNum.*delete the file"):
+        Index(folder, SMALL, clock).load()
+
+
+def test_an_index_that_is_off_keeps_nothing(tmp_path: Path, clock: Clock) -> None:
+    index = Index(tmp_path / "index", StoreSettings(index_enable=False), clock)
+    index.pending.append(("T", b"KEYS\x01k\x02", 0, clock.ms))
+    index.flush(100)
+    assert index.pending == []
+    assert not (tmp_path / "index").exists()
