@@ -60,9 +60,7 @@ class Properties:
         starts = found + len(wanted)
         full = ends > starts
         starts, ends = starts[full], ends[full]
-        rows = self._rows(starts)
-        last = _last_of_each(rows)
-        return slices_in_rows(self._data, rows[last], starts[last], ends[last], len(self))
+        return slices_in_rows(self._data, self._rows(starts), starts, ends, len(self))
 
     def headers(self, kind: pa.ListType) -> pa.ListArray:
         """The properties that the application set itself, as Kafka's headers; null for none."""
@@ -128,13 +126,6 @@ def _ended(texts: pa.BinaryArray) -> pa.BinaryArray:
         return texts
     more = pc.binary_join_element_wise(texts, bytes((ENTRY_END,)), b"")
     return pc.if_else(ended, texts, more)
-
-
-def _last_of_each(rows: Positions) -> NDArray[np.bool_]:
-    """Which ones of rising `rows` are the last of their kind."""
-    last = np.ones(len(rows), bool)
-    last[:-1] = rows[1:] != rows[:-1]
-    return last
 
 
 def _row_bounds(rows: Positions, row_count: int) -> NDArray[np.int32]:

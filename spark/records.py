@@ -159,7 +159,10 @@ def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
 def slices_in_rows(
     data: Any, rows: NDArray[Any], starts: Positions, ends: Positions, row_count: int
 ) -> pa.BinaryArray:
-    """As `slices`, with piece i put into row `rows[i]` and null in the rows that are left."""
+    """As `slices`, with piece i put into row `rows[i]` and null in the rows that are left.
+
+    Of several pieces for one row the last one stays.
+    """
     places = np.zeros(row_count, np.int64)
     absent = np.ones(row_count, bool)
     places[rows] = np.arange(0, 2 * len(starts), 2)
