@@ -131,6 +131,16 @@ def files_of(root: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.parametrize("name", ["main", "ext", "bcq", "crc", "lmq", "sync", "broker"])
+def test_opening_a_java_store_that_was_stopped_cleanly_changes_no_file_of_it(
+    name: str, unpack: Unpack, open_store: OpenStore
+) -> None:
+    root, written = unpack(name)
+    before = files_of(root)
+    open_store(root, java_settings(written["config"])).close()
+    assert files_of(root) == before
+
+
 def test_the_index_made_anew_is_byte_for_byte_that_of_java(
     unpack: Unpack, open_store: OpenStore
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aerobee.protocol.record import TRANSACTION_PREPARED, decode_all, decode_record
-from aerobee.store import status
+from aerobee.store import checkpoint, status
 from aerobee.store.store import MessageStore
 
 from .conftest import SMALL, Clock, OpenStore, put
@@ -220,6 +220,27 @@ def test_queues_and_index_that_were_deleted_are_made_again(
     again = open_store(root)
     assert contents(again) == expected
     assert len(again.query("T1", "k0", 0, ALL)) == 13
+
+
+def test_index_entries_behind_the_end_of_the_log_go(
+    open_store: OpenStore, tmp_path: Path, clock: Clock
+) -> None:
+    store = open_store()
+    fill(store, 200)
+    store.index_pending()
+    root = crash(store, tmp_path / "copy")
+    # As Java notes it: index files that were full by then are kept, and here the log is not.
+    checkpoint.save(root / "checkpoint", checkpoint.Checkpoint(index_ms=clock.ms))
+    for path in (root / "commitlog").iterdir():
+        if path.name != f"{0:020d}":
+            path.unlink()
+    again = open_store(root)
+    assert 0 < again.log_end < SMALL.segment_bytes
+    assert again._index.end_offset < again.log_end
+    count = sum(map(len, contents(again).values()))
+    for number in range(200):
+        found = again.query(f"T{number % 3}", f"u{number}", 0, ALL)
+        assert len(found) == (number < count)
 
 
 def test_a_queue_that_lost_its_end_is_filled_up(open_store: OpenStore) -> None:
