@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
 

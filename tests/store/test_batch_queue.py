@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.batch_queue import NOT_COMPACTED, UNIT, BatchQueue
 
 NUMBERS = [1, 4, 2, 1, 3, 5]  # messages in each record

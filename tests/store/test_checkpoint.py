@@ -4,7 +4,6 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.checkpoint import Checkpoint, load, save
 
 WHOLE = Checkpoint(1, 2, 3, 4, 5, 600, 7, "20260101000000000", 8, 9)

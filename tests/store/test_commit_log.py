@@ -4,7 +4,6 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.record import MAGIC_BLANK, Record, encode_record
 from aerobee.store.commit_log import CommitLog
 from aerobee.store.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused

@@ -4,7 +4,6 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.consume_queue import FILLER, ConsumeQueue
 from aerobee.store.errors import DiskFull
 

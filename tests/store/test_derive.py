@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.consume_queue import FILLER
 from aerobee.store.derive import Derive, QueueGap
 from aerobee.store.index import Index

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.errors import DamagedStore
 from aerobee.store.index import Index, index_keys
 from aerobee.store.settings import StoreSettings

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from aerobee.store.errors import DiskFull
 from aerobee.store.index_file import (
     ENTRY_BYTES,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aerobee.protocol.record import decode_record, is_crc_property_right
 from aerobee.store import json_file
 from aerobee.store.consume_queue import ConsumeQueue

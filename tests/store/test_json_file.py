@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.fastjson import parse
 from aerobee.store import json_file
 from aerobee.store.errors import DamagedStore, DiskFull

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.errors import StoreInUse
 from aerobee.store.lock import StoreLock, write_abort
 

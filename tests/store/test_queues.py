@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from aerobee.store import queues as queues_module
 from aerobee.store.errors import DamagedStore, StoreError
 from aerobee.store.queues import Queues

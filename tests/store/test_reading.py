@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-
 from aerobee.protocol.record import decode_all, decode_record
 from aerobee.protocol.tags import string_hash
 from aerobee.store import status

@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.record import TRANSACTION_PREPARED, decode_all, decode_record
 from aerobee.store import checkpoint, status
 from aerobee.store.store import MessageStore
@@ -241,6 +241,51 @@ def test_index_entries_behind_the_end_of_the_log_go(
     for number in range(200):
         found = again.query(f"T{number % 3}", f"u{number}", 0, ALL)
         assert len(found) == (number < count)
+
+
+def test_entries_that_java_left_behind_the_end_of_a_queue_do_not_count(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    fill(store, 100)
+    expected = contents(store)
+    store.close()
+    path = max((store.root / "consumequeue" / "T1" / "1").iterdir())
+    data = bytearray(path.read_bytes())
+    end = len(data.rstrip(b"\0")) // 20 * 20 + 20
+    assert end + 20 <= len(data)
+    # Of a message that a queue had there before the log was cut and grew again.
+    data[end : end + 20] = data[end - 40 : end - 20]
+    path.write_bytes(data)
+    checkpoint.save(store.root / "checkpoint", checkpoint.Checkpoint(1, 1, 1))
+    assert contents(open_store()) == expected
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_keys_that_waited_for_the_disk_are_indexed_after_a_crash(
+    open_store: OpenStore, tmp_path: Path, clock: Clock, is_synced: bool
+) -> None:
+    settings = replace(SMALL, sync_flush=True)
+    store = open_store(settings=settings)
+    for number in range(6):
+        put(store, properties=b"KEYS\x01k%d\x02" % number)
+        if number == 2:
+            clock.ms += 60_000
+            plan = store.sync_plan()
+            assert plan is not None
+            plan.run()
+            store.synced(plan)
+    if is_synced:
+        clock.ms += 60_000
+        plan = store.sync_plan()
+        assert plan is not None
+        plan.run()
+        store.synced(plan)
+    store.write_staged()
+    store.save_checkpoint()
+    again = open_store(crash(store, tmp_path / "copy"), settings)
+    for number in range(6):
+        assert len(again.query("T", f"k{number}", 0, ALL)) == 1, number
 
 
 def test_a_queue_that_lost_its_end_is_filled_up(open_store: OpenStore) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from aerobee.store import segment as segments_module
 from aerobee.store.errors import DiskFull, StoreError
 from aerobee.store.segment import Segment, make_folder

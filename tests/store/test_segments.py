@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.errors import DamagedStore, NotWritable
 from aerobee.store.segments import Segments
 

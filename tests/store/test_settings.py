@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-
 from aerobee.store.errors import StoreError
 from aerobee.store.settings import StoreSettings
 

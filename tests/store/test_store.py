@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.record import decode_record
 from aerobee.store import checkpoint, walk
 from aerobee.store.errors import DamagedStore, DiskFull, NotWritable, StoreError, StoreInUse
@@ -196,6 +195,22 @@ def test_a_sync_covers_what_was_written_when_it_was_planned(
     store.synced(plan)
     assert store.durable_end == end
     assert store.log_end > end
+
+
+def test_what_came_during_a_sync_is_in_the_next_one(open_store: OpenStore, clock: Clock) -> None:
+    store = open_store()
+    put(store)
+    clock.ms += 60_000
+    plan = store.sync_plan()
+    assert plan is not None
+    put(store)
+    plan.run()
+    store.synced(plan)
+    clock.ms += 60_000
+    following = store.sync_plan()
+    assert following is not None
+    assert [queue.topic for queue, _ in following.queues] == ["T"]
+    assert [segment.base for segment in following.segments] == [0]
 
 
 def test_nothing_new_needs_no_sync(open_store: OpenStore, clock: Clock) -> None:

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from aerobee.store import segment as segment_module
 from aerobee.store.segment import Segment
 from aerobee.store.sync import SyncPlan

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from aerobee.protocol.record import Record, decode_record, encode_record
 from aerobee.store.segment import Segment
 from aerobee.store.walk import whole_record

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import (
