@@ -111,7 +111,7 @@ def test_cutting_at_a_file_drops_later_files_and_entries(index: Index, clock: Cl
 
 def test_files_before_the_start_of_the_log_go_but_not_the_last(index: Index, clock: Clock) -> None:
     fill(index, 120, clock)
-    first, second, third = names(index)
+    _, second, third = names(index)
     index.delete_before(4_700)
     assert names(index) == [second, third]
     index.delete_before(1 << 40)

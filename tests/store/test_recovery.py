@@ -1,4 +1,4 @@
-"""Stores after a crash: nothing written is lost, nothing torn comes back, twice is the same as once."""
+"""Stores after a crash: nothing written is lost, nothing torn comes back, twice is as once."""
 
 import os
 import random

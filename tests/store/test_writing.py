@@ -266,7 +266,7 @@ def test_a_batch_that_is_too_large_stores_nothing(open_store: OpenStore) -> None
     store = open_store(settings=StoreSettings(segment_bytes=1 << 20, max_message_bytes=1000))
     with pytest.raises(MessageTooLarge, match="body is 1001 bytes"):
         store.put_batch("T", 0, 0, 9, BORN_HOST, batch(bytes(1001)), b"")
-    with pytest.raises(MessageTooLarge, match="the batch is .* the limit is 66536"):
+    with pytest.raises(MessageTooLarge, match=r"the batch is .* the limit is 66536"):
         store.put_batch("T", 0, 0, 9, BORN_HOST, batch(*[bytes(1000)] * 100), b"")
     assert (store.log_end, store.max_offset("T", 0)) == (0, 0)
 
