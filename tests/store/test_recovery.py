@@ -247,7 +247,7 @@ def test_entries_that_java_left_behind_the_end_of_a_queue_do_not_count(
     open_store: OpenStore,
 ) -> None:
     store = open_store()
-    fill(store, 100)
+    fill(store, 70)
     expected = contents(store)
     store.close()
     path = max((store.root / "consumequeue" / "T1" / "1").iterdir())
