@@ -197,6 +197,17 @@ def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path:
         output("pub", "still", "-n", daemon.namesrv, data="here")
 
 
+def test_a_store_with_files_of_another_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(tmp_path, *up(store)) as daemon:
+        output("pub", "sized", "-n", daemon.namesrv, data="one")
+    said = refused(*up(store), "--set", "mappedFileSizeCommitLog=8388608")
+    assert "4194304" in said
+    assert "8388608" in said
+    with running(tmp_path, *up(store)) as daemon:
+        assert "sized" in output("topics", "-n", daemon.namesrv)
+
+
 def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
