@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol.record import topic_field
-from .errors import plain_errors
 from .segment import Segment
 from .segments import Segments
 
@@ -34,7 +33,7 @@ assert ENTRY_TYPE.itemsize == ENTRY_BYTES
 Entry = tuple[int, int, int]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 FILLER: Entry = (0, 0x7FFFFFFF, 0)  # stands before the first entry of a queue not begun at 0
-RESERVE_BYTES = 64 << 10
+RESERVE_BYTES = 16 << 10
 SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
 EXT_ADDRESS_MAX = -(1 << 31) - 1  # a tag hash up to here is an address in consumequeue_ext
 
@@ -228,7 +227,10 @@ class ConsumeQueue:
         place = offset * ENTRY_BYTES
         segment = self.segments.find(place)
         assert segment is not None
-        return ENTRY.unpack_from(segment.view, place - segment.base)
+        if segment.is_mapped:
+            return ENTRY.unpack_from(segment.view, place - segment.base)
+        with segment.reader() as read:
+            return ENTRY.unpack(read(place - segment.base, ENTRY_BYTES))
 
     def entries(self, offset: int, count: int, end: int) -> list[Entry]:
         """Up to `count` entries from `offset` on, none at `end` or behind it."""
@@ -291,25 +293,26 @@ def read_array(segment: Segment, at: int, count: int) -> npt.NDArray[np.void]:
 def _count_by_halving(segment: Segment) -> int:
     """How many entries a file has, all of them before all zeros."""
     low, high = 0, segment.size // ENTRY_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        log_offset, size, _ = ENTRY.unpack_from(segment.view, middle * ENTRY_BYTES)
-        if log_offset >= 0 and size > 0:
-            low = middle + 1
-        else:
-            high = middle
+    with segment.reader() as read:
+        while low < high:
+            middle = (low + high) // 2
+            log_offset, size, _ = ENTRY.unpack(read(middle * ENTRY_BYTES, ENTRY_BYTES))
+            if log_offset >= 0 and size > 0:
+                low = middle + 1
+            else:
+                high = middle
     return low
 
 
 def _count_by_reading(segment: Segment) -> int:
     """How many entries a file has before the first one that can't be one."""
     done = 0
-    with plain_errors(segment.path, "read"):
+    with segment.reader() as read:
         for at in range(0, segment.size, SEARCH_CHUNK_BYTES):
-            count = min(SEARCH_CHUNK_BYTES, segment.size - at) // ENTRY_BYTES
-            entries = read_array(segment, at, count)
+            data = read(at, min(SEARCH_CHUNK_BYTES, segment.size - at))
+            entries = np.frombuffer(data, ENTRY_TYPE)
             bad = np.flatnonzero((entries["offset"] < 0) | (entries["size"] <= 0))
             if bad.size:
                 return done + int(bad[0])
-            done += count
+            done += len(entries)
     return done

@@ -51,7 +51,8 @@ def recover(
         log.warning("queue %s lacks entries; all queues are made again from the log", gap)
         end, last_ms = _derive(parts, walk, commit_log.start, indexed, is_whole=True)
     commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
-    last = commit_log.segments.find(end)
+    # A clean stop of ours has left nothing behind the end.
+    last = None if is_clean and end == checkpoint.synced_end else commit_log.segments.find(end)
     if last is not None and last.zero(end - last.base):
         log.warning("bytes behind the end of the log at %d were not whole; they are zeros now", end)
     commit_log.set_end(end)

@@ -37,7 +37,7 @@ class SyncPlan:
 
     def run(self) -> None:
         """Wait for the disk. OSError as the system gives it; may run in any one thread."""
-        for folder in self.folders:
+        for folder in dict.fromkeys(self.folders):
             sync_folder(folder)
         for segment in self.segments:
             segment.sync()
