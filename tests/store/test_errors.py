@@ -4,7 +4,6 @@ import errno
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.errors import DiskFull, NotWritable, StoreError, plain_errors
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.queue_ext import ADDRESS_BASE, UNIT, QueueExt
 
 

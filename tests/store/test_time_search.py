@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from aerobee.store.consume_queue import ConsumeQueue
 from aerobee.store.time_search import offset_at
 
