@@ -20,6 +20,7 @@ from .config import BrokerConfig
 from .delays import Delays, parse_levels
 from .groups import Groups
 from .handlers.pull import PullHandlers
+from .locks import QueueLocks
 from .offsets import Offsets
 from .registration import Registration
 from .saved import Saved
@@ -100,6 +101,7 @@ class Broker:
         store_host = host_bytes((config.broker_ip1, self.port))
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
         self.store.open()
+        self.store.make_room()
         closers.append(self._close_store)
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
@@ -119,6 +121,7 @@ class Broker:
         for part in (self.topics, self.groups, self.offsets, self.delays):
             part.load()
         self.clients = Clients(self._on_members)
+        self.locks = QueueLocks()
         self.syncer = Syncer(
             self.store,
             interval_s=config.flush_interval_commit_log / 1000,

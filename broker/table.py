@@ -18,6 +18,7 @@ from .handlers.admin_offsets import AdminOffsetHandlers
 from .handlers.admin_stats import AdminStatsHandlers
 from .handlers.admin_topics import AdminTopicHandlers
 from .handlers.clients import ClientHandlers
+from .handlers.locks import LockHandlers
 from .handlers.offsets import OffsetHandlers
 from .handlers.pull import PullHandlers
 from .handlers.query import QueryHandlers
@@ -45,7 +46,17 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     syncer = b.syncer if b.config.flush_disk_type == "SYNC_FLUSH" else None
     ids = UniqueIds(b.store.host, b.now_ms)
     sends = SendHandlers(
-        b.config, b.store, b.topics, b.groups, b.delays, b.holds, b.stats, syncer, ids
+        b.config,
+        b.store,
+        b.topics,
+        b.groups,
+        b.delays,
+        b.holds,
+        b.stats,
+        syncer,
+        ids,
+        b.locks,
+        b.now_ms,
     )
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
@@ -56,6 +67,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         pulls,
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
+        LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, started_ms=b.started_ms),

@@ -6,6 +6,7 @@ the first lines, so that the path stays at a handful of calls.
 """
 
 import random
+from collections.abc import Callable
 
 from ...protocol import codes, properties
 from ...protocol.aio.connection import Connection, Row
@@ -29,6 +30,7 @@ from ..config import BrokerConfig
 from ..delays import SCHEDULE_TOPIC, Delays, delayed
 from ..groups import Groups
 from ..holds import Holds
+from ..locks import QueueLocks
 from ..stats import Stats
 from ..syncer import Syncer
 from ..topics import Target, Topics
@@ -50,6 +52,8 @@ class SendHandlers:
         stats: Stats,
         syncer: Syncer | None,
         ids: UniqueIds,
+        locks: QueueLocks,
+        now_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.store = store
@@ -60,6 +64,8 @@ class SendHandlers:
         self.stats = stats
         self.syncer = syncer
         self.ids = ids
+        self.locks = locks
+        self.now_ms = now_ms
         # Bound once: these are looked up for every message.
         self._targets = topics.targets
         self._put = store.put
@@ -122,7 +128,9 @@ class SendHandlers:
         topic, stored_queue_id = target.name, queue_id
         if "DELAY\x01" in text:
             level = self.delays.level(_value(text, "DELAY"))
-            if level > 0:
+            if topic != header.topic:  # a dead letter waits no more
+                text = _without(text, "DELAY") + "DELAY\x01-1\x02"
+            elif level > 0:
                 text = delayed(text, topic, queue_id)
                 topic, stored_queue_id = SCHEDULE_TOPIC, level - 1
         try:
@@ -262,7 +270,8 @@ class SendHandlers:
         limit = group.retry_max_times
         if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
             limit = header.max_reconsume_times
-        if (header.reconsume_times or 0) > limit:
+        # A group that holds locks consumes in order, and sends only what it has given up.
+        if (header.reconsume_times or 0) > limit or self.locks.is_orderly(name, self.now_ms()):
             return self.topics.dead_letters(DLQ_PREFIX + name), 0
         return target, queue_id
 
