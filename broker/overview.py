@@ -23,7 +23,7 @@ def overview(broker: "Broker") -> Overview:
 
 def fault(broker: "Broker") -> str | None:
     """What is wrong with this broker itself, in one sentence; None when it is well."""
-    return broker.syncer.failure
+    return broker.store.refusal
 
 
 def not_ready(broker: "Broker") -> str | None:

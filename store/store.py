@@ -65,6 +65,19 @@ class MessageStore(Writing, Reading):
             self._let_go()
             raise
 
+    def make_room(self) -> None:
+        """Give a new store its first log file, so that a full disk stops the start, not a sender.
+
+        DiskFull, or another StoreError, when it can't be made.
+        """
+        if not self._log.segments.items:
+            self._log.roll(0)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no more messages are taken until a restart; None while they are."""
+        return self._log.refusal
+
     def close(self) -> None:
         """Write and sync everything; the folder then opens at once the next time.
 

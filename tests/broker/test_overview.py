@@ -67,5 +67,5 @@ async def test_it_is_ready_once_a_name_server_has_taken_it(
 
 async def test_a_disk_that_failed_is_a_fault(broker: Broker) -> None:
     assert fault(broker) is None
-    broker.syncer.failure = "the disk did not take a sync"
+    broker.store.refuse_writes("the disk did not take a sync")
     assert fault(broker) == "the disk did not take a sync"

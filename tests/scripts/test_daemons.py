@@ -4,6 +4,7 @@ import re
 import resource
 import signal
 import socket
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from .command import (
+    AEROBEE,
     FREE_PORTS,
     SECONDS,
     SMALL,
     aerobee,
+    environment,
     output,
     refused,
     running,
@@ -215,10 +218,25 @@ def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     assert "/proc/aerobee" in refused(*up(Path("/proc/aerobee")))
 
 
+def test_a_disk_without_room_stops_the_start(tmp_path: Path) -> None:
+    limit = ["bash", "-c", 'ulimit -f 1024; exec "$@"', "bash"]
+    done = subprocess.run(
+        [*limit, *AEROBEE, *up(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(r"no room to reserve \d+ bytes for .*commitlog", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_disk_without_room_for_messages_is_told_to_the_sender(tmp_path: Path) -> None:
     # A limit on the size of files is met by the same code as a full disk, and needs no root.
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
-        limits = (1 << 20, resource.RLIM_INFINITY)
+        limits = (20_000, resource.RLIM_INFINITY)  # enough for all but a queue file
         resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)
         said = refused("pub", "orders", "-n", daemon.namesrv, data="hello")
         assert "no room to" in said
