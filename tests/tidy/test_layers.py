@@ -31,6 +31,7 @@ ARROWS = {
 PLACES = {
     "aiohttp": ["console"],
     "isal": ["protocol/record.py"],
+    "lark": ["broker/sql92.py"],
     "msgpack": ["protocol/header_msgpack.py"],
     "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
     "numpy": ["store", "spark"],

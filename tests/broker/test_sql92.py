@@ -1,0 +1,84 @@
+"""SQL92 expressions against what the Java classes made of them, and the limits of our own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker import sql92
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "sql92.json").read_text())
+PROPERTIES = next(case["properties"] for case in GOLDEN if case["kind"] == "properties")
+CASES = [case for case in GOLDEN if case["kind"] == "sql92"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["expression"] for case in CASES])
+def test_an_expression_matches_as_in_java(case: dict[str, Any]) -> None:
+    if case["result"] == "compile error":
+        with pytest.raises(sql92.SqlError, match="wrong at character"):
+            sql92.compiled(case["expression"])
+    else:
+        assert sql92.compiled(case["expression"])(PROPERTIES) is case["matched_by_broker"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a = ", 5),
+        ("a == 5", 4),
+        ("a != 5", 3),
+        ("(a = 5", 7),
+        ("a NOT 5", 7),
+        ("a IS 5", 6),
+        ("a > 'x'", 5),
+        ("b = 1 AND a BETWEEN 5 AND 1", 21),
+        ("5 IN ('x')", 1),
+        ("a = 99999999999999999999", 5),
+        ("a = 0.0", 5),
+        ("a = NULL", 5),
+        ("a = 'open", 5),
+    ],
+)
+def test_a_fault_is_told_with_its_place(text: str, place: int) -> None:
+    with pytest.raises(sql92.SqlError, match=f"wrong at character {place}:"):
+        sql92.compiled(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "matched"),
+    [
+        ("not a = 5", False),  # NOT binds the bare property: false, whose reverse is no 5
+        ("nota IS NULL", True),
+        ("a = 5 /* so */ AND b = 'abc'", True),
+        ("a = 5 -- so\n AND b = 'x'", False),
+        ("a = 5 b = 'x' OR", True),
+        ("a = 05", False),
+        ("a < 5000000000", True),
+        ("big > 1", False),  # is read as an Integer, which it is not
+        ("big > 1L", False),
+        ("big > 3000000000", True),
+        ("nan > 5.5", True),
+        ("b = 'abc' AND zz = 1 OR TRUE", True),
+        ("a NOT BETWEEN 6 AND 7", True),
+        ("zz NOT CONTAINS 'x'", False),
+        ("b CONTAINS ''", False),
+        ("TRUE = d", False),
+        ("a = - -5", True),
+    ],
+)
+def test_the_finer_rules(text: str, matched: bool) -> None:
+    properties = PROPERTIES | {"big": "4000000000", "nan": "NaN"}
+    assert sql92.compiled(text)(properties) is matched
+
+
+def test_what_is_long_or_deep_is_refused_and_what_is_wide_is_not() -> None:
+    with pytest.raises(sql92.SqlError, match="8201 characters, the limit is 8192"):
+        sql92.compiled("a = '" + "x" * 8_195 + "'")
+    with pytest.raises(sql92.SqlError, match="deeper than 64"):
+        sql92.compiled("NOT " * 100 + "a = 5")
+    assert sql92.compiled("(" * 3_000 + "a = 5" + ")" * 3_000)(PROPERTIES)
+    assert sql92.compiled(" OR ".join(["a = 1"] * 900 + ["a = 5"]))(PROPERTIES)
+
+
+def test_compiled_expressions_are_kept() -> None:
+    assert sql92.compiled("a = 77") is sql92.compiled("a = 77")
