@@ -80,6 +80,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
     ] = DELAY_LEVELS
 
+    # How it treats transactions
+    reject_transaction_message: bool = False
+    transaction_time_out: Ms = 6_000
+    transaction_check_max: Annotated[int, Meta(ge=1, le=1_000)] = 15
+    transaction_check_interval: PeriodMs = 30_000
+    transaction_op_msg_max_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 4_096
+    transaction_op_batch_interval: PeriodMs = 3_000
+
     # How it hands out
     long_polling_enable: bool = True
     short_polling_time_mills: Ms = 1_000

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..store import json_file
+from ..store.errors import StoreError
 from ..store.store import MessageStore
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
@@ -28,6 +29,7 @@ from .stats import Stats
 from .syncer import Syncer
 from .table import fast_table, full_table
 from .topics import Topics
+from .transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Broker:
         self.root = config.store_dir
         self._tasks: list[asyncio.Task[None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._loaded: list[Saved] = []
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
@@ -101,8 +104,8 @@ class Broker:
         store_host = host_bytes((config.broker_ip1, self.port))
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
         self.store.open()
-        self.store.make_room()
         closers.append(self._close_store)
+        self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
         self.groups = Groups(
@@ -116,12 +119,17 @@ class Broker:
             self.store,
             parse_levels(config.message_delay_level),
             now_ms,
-            self._mark,
+            self.wake,
         )
         for part in (self.topics, self.groups, self.offsets, self.delays):
             part.load()
+        self._loaded += (self.offsets, self.delays)
         self.clients = Clients(self._on_members)
         self.locks = QueueLocks()
+        self.transactions = Transactions(
+            config, self.store, self.topics, self.offsets, self.clients, now_ms
+        )
+        closers.append(self._end_transactions)
         self.syncer = Syncer(
             self.store,
             interval_s=config.flush_interval_commit_log / 1000,
@@ -147,6 +155,8 @@ class Broker:
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))
+        self._every(config.transaction_op_batch_interval / 1000, self.transactions.write_ended)
+        self._every(config.transaction_check_interval / 1000, self._check_transactions)
         self._every(STATS_SECONDS, lambda: self.stats.sample(now_ms()))
         await self.server.accept()
         ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
@@ -159,9 +169,21 @@ class Broker:
 
     async def _close_store(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
-        self.offsets.save()
-        self.delays.save()
+        for part in self._loaded:
+            part.save()
         self.store.close()
+
+    async def _end_transactions(self) -> None:
+        try:
+            self.transactions.write_ended()
+        except StoreError as wrong:
+            log.warning("transactions that ended will be asked about again: %s", wrong)
+
+    async def _check_transactions(self) -> None:
+        """A round of checks, in parts between which requests are served."""
+        start_ms = self.now_ms()
+        while self.transactions.check(start_ms):  # noqa: ASYNC110 - it works, it doesn't wait
+            await asyncio.sleep(0)  # requests get their turn
 
     async def _save(self, part: Saved) -> None:
         """Write a part's file without holding the loop up while the disk takes its time."""
@@ -184,7 +206,7 @@ class Broker:
         self.store.write_staged()
         self.holds.serve()
 
-    def _mark(self, key: tuple[str, int]) -> None:
+    def wake(self, key: tuple[str, int]) -> None:
         """A message came in from inside the broker: wake its readers at the end of this turn."""
         self.holds.mark(key)
         self.server.turn.wake()

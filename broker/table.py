@@ -24,6 +24,7 @@ from .handlers.pull import PullHandlers
 from .handlers.query import QueryHandlers
 from .handlers.retries import RetryHandlers
 from .handlers.send import SendHandlers
+from .handlers.transactions import TransactionHandlers
 from .runtime_info import RuntimeInfo
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         pulls,
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
+        TransactionHandlers(
+            b.config, b.store, b.delays, b.transactions, b.wake, b.now_ms
+        ),
         LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),

@@ -21,7 +21,7 @@ _TABLE = (
     (
         "boolean",
         """
-    recoverConcurrently=false  rejectTransactionMessage=false  fetchNameSrvAddrByDnsLookup=false
+    recoverConcurrently=false  fetchNameSrvAddrByDnsLookup=false
     fetchNamesrvAddrByAddressServer=false  highSpeedMode=false  accountStatsEnable=true
     accountStatsPrintZeroValues=true  transferMsgByHeap=true  slaveReadEnable=false
     disableConsumeIfConsumerReadSlowly=false  brokerFastFailureEnable=true  traceOn=true
@@ -70,8 +70,8 @@ _TABLE = (
     popCkStayBufferTime=10000  popCkStayBufferTimeOut=3000  popCkMaxBufferSize=200000
     popCkOffsetMaxQueueSize=20000  popFromRetryProbability=20  popReviveMaxReturnSizePerRead=16384
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
-    defaultPopShareQueueNum=-1  transactionCheckMax=15  transactionOpMsgMaxSize=4096
-    transactionOpBatchInterval=3000  brokerElectionPriority=2147483647
+    defaultPopShareQueueNum=-1
+    brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
     splitRegistrationSize=800
     """,
@@ -88,7 +88,7 @@ _TABLE = (
     broadcastOffsetExpireMaxSecond=300  maxPopPollingSize=100000  reviveInterval=1000
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800  loadBalancePollNameServerInterval=30000
-    transactionTimeOut=6000  transactionCheckInterval=30000  transactionMetricFlushInterval=3000
+    transactionMetricFlushInterval=3000
     forwardTimeout=3000  consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
     syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
     controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000

@@ -23,6 +23,7 @@ from ...protocol.names import (
     TOPIC_CHARS_MAX,
     check_topic,
 )
+from ...protocol.record import TRANSACTION_MASK
 from ...protocol.tags import tag_hash
 from ...store.errors import MessageTooLarge, StoreError
 from ...store.store import MessageStore
@@ -34,6 +35,7 @@ from ..locks import QueueLocks
 from ..stats import Stats
 from ..syncer import Syncer
 from ..topics import Target, Topics
+from ..transactions import HALF_TOPIC, half_properties
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
@@ -125,8 +127,12 @@ class SendHandlers:
             tags = text[at + 5 : text.find("\x02", at)]
         else:
             tags = "" if at < 0 else _value(text, "TAGS")
-        topic, stored_queue_id = target.name, queue_id
-        if "DELAY\x01" in text:
+        topic, stored_queue_id, sys_flag = target.name, queue_id, header.sys_flag
+        if "TRAN_MSG" in text and self._is_half(text, header):
+            text = half_properties(text, topic, queue_id, unique)
+            topic, stored_queue_id = HALF_TOPIC, 0
+            sys_flag &= ~TRANSACTION_MASK  # that it is half, its topic says
+        elif "DELAY\x01" in text:
             level = self.delays.level(_value(text, "DELAY"))
             if topic != header.topic:  # a dead letter waits no more
                 text = _without(text, "DELAY") + "DELAY\x01-1\x02"
@@ -138,7 +144,7 @@ class SendHandlers:
                 topic,
                 stored_queue_id,
                 header.flag,
-                header.sys_flag,
+                sys_flag,
                 header.born_ms,
                 connection.host,
                 body,
@@ -166,6 +172,22 @@ class SendHandlers:
             self._after_sync(end, connection, command, reply)
             return None
         return reply
+
+    def _is_half(self, text: str, header: SendMessage | SendMessageV1) -> bool:
+        """Whether the message begins a transaction; Refusal when it may not."""
+        pairs = properties.decode(text)
+        if pairs.get(properties.TRAN_MSG, "").lower() != "true":
+            return False
+        if (header.reconsume_times or 0) > 0 and self.delays.level(pairs.get("DELAY")) > 0:
+            return False  # a consumer's retry of a message that was committed
+        if self.config.reject_transaction_message:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the broker[{self.config.broker_ip1}] sending transaction message is forbidden "
+                "(rejectTransactionMessage)",
+                self._error_fields,
+            )
+        return True
 
     def _on_batch(
         self,

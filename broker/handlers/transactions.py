@@ -1,0 +1,116 @@
+"""END_TRANSACTION (37): a producer commits its half message, or takes it back."""
+
+from collections.abc import Callable
+
+from ...protocol import codes, properties
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.transactions import EndTransaction
+from ...protocol.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Record,
+    decode_record,
+)
+from ...protocol.tags import tag_hash
+from ...store.errors import StoreError
+from ...store.store import MessageStore
+from ..config import BrokerConfig
+from ..delays import SCHEDULE_TOPIC, Delays
+from ..transactions import HALF_TOPIC, Transactions, immunity_ms
+
+
+class TransactionHandlers:
+    """Ends transactions. `mark((topic, queue))` says that a message was committed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        delays: Delays,
+        transactions: Transactions,
+        mark: Callable[[tuple[str, int]], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.delays = delays
+        self.transactions = transactions
+        self.mark = mark
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB")]
+
+    def on_end(
+        self, header: EndTransaction, command: Command, connection: Connection
+    ) -> Reply | None:
+        if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None  # not known yet: RocketMQ gives no answer, and asks again later
+        half = self._half(header)
+        try:
+            if header.outcome == TRANSACTION_COMMIT:
+                self._commit(half)
+            self.transactions.end(half.queue_offset)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return OK
+
+    def _half(self, header: EndTransaction) -> Record:
+        """The half message that is meant; Refusal when it isn't what the request says."""
+        data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
+        half = None if data is None else decode_record(data)
+        if half is None or half.topic != HALF_TOPIC:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "Find prepared transaction message failed: no half message begins at "
+                f"{header.log_offset}; pass on the commitLogOffset of the send's msgId",
+            )
+        pairs = half.properties
+        own_ms = immunity_ms(pairs)
+        if own_ms is not None and not header.from_check:
+            limit_ms = max(own_ms, self.config.transaction_time_out)
+            age_ms = self.now_ms() - half.born_ms
+            if age_ms > limit_ms:
+                raise Refusal(
+                    codes.ILLEGAL_OPERATION,
+                    f"the transaction began {age_ms} ms ago, the limit is {limit_ms} ms "
+                    "(CHECK_IMMUNITY_TIME_IN_SECONDS, transactionTimeOut); answer the next check",
+                )
+        group = pairs.get(properties.PGROUP)
+        if group != header.group:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"The producer group wrong: the message is of {group}, the request of "
+                f"{header.group}",
+            )
+        if half.queue_offset != header.queue_offset:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"The transaction state table offset wrong: the message has {half.queue_offset}, "
+                f"the request {header.queue_offset}",
+            )
+        return half
+
+    def _commit(self, half: Record) -> None:
+        pairs = half.properties
+        topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
+        # The properties stay as they are: what is there of the half message, consumers may see.
+        level = self.delays.level(pairs.get(properties.DELAY))
+        place = (SCHEDULE_TOPIC, level - 1) if level > 0 else (topic, queue_id)
+        raw = half.raw_properties
+        self.store.put(
+            *place,
+            half.flag,
+            half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+            half.born_ms,
+            half.born_host,
+            half.body,
+            raw if raw.endswith(b"\x02") else raw + b"\x02",
+            tag_hash(pairs.get(properties.TAGS)),
+            half.reconsume_times,
+            half.log_offset,
+        )
+        self.mark(place)

@@ -1,0 +1,267 @@
+"""Transactions: half messages, how they end, and checks of those that don't."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.broker.transactions import GIVEN_UP_TOPIC, GROUP, HALF_TOPIC, OP_TOPIC
+from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from aerobee.protocol.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Record, decode_record
+
+from .conftest import Caller, Config, records
+
+BORN_MS = 1_700_000_000_000  # what Caller.send says
+
+
+class Clock:
+    """Time that moves only when the test says so."""
+
+    def __init__(self) -> None:
+        self.ms = BORN_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def run(clock: Clock):  # type: ignore[no-untyped-def]
+    """Starts brokers on the test's clock."""
+    running: list[tuple[Broker, Caller]] = []
+
+    async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
+        broker = Broker(config, now_ms=clock)
+        await broker.start()
+        running.append((broker, Caller(broker)))
+        return running[-1]
+
+    yield make
+    for broker, caller in running:
+        await caller.peers.close()
+        await broker.stop()
+
+
+async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:
+    """Send a half message; returns its record."""
+    given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"} | pairs
+    sent = await caller.send("T", body, queue_id=2, **given)
+    assert sent.code == codes.SUCCESS, sent.remark
+    assert sent.fields()["queueId"] == "2"
+    return (await stored(caller, HALF_TOPIC))[int(sent.fields()["queueOffset"])]
+
+
+async def stored(caller: Caller, topic: str, queue_id: int = 0) -> list[Record]:
+    return records(await caller.pull(topic, queue_id=queue_id))
+
+
+async def end(
+    caller: Caller, half: Record, outcome: int = TRANSACTION_COMMIT, **wanted: object
+) -> Command:
+    values = {
+        "group": "pg",
+        "queue_offset": half.queue_offset,
+        "log_offset": half.log_offset,
+        "outcome": outcome,
+        "msg_id": "U1",
+    }
+    header = EndTransaction(**(values | wanted))  # type: ignore[arg-type]
+    return await caller.ask(codes.END_TRANSACTION, header)
+
+
+def check(broker: Broker) -> None:
+    start_ms = broker.now_ms()
+    while broker.transactions.check(start_ms):
+        pass
+
+
+async def test_a_half_message_is_seen_only_once_it_is_committed(
+    run: Callable, config: Config
+) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller, TAGS="A")
+    assert waiting.sys_flag == 0
+    assert waiting.properties["REAL_TOPIC"] == "T"
+    assert waiting.properties["REAL_QID"] == "2"
+    assert waiting.properties["__transactionId__"] == "U1"
+    assert await stored(caller, "T", 2) == []
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    (seen,) = records(await caller.pull("T", queue_id=2, expression="A"))
+    assert seen.body == b"half"
+    assert seen.sys_flag == TRANSACTION_COMMIT
+    assert seen.prepared_offset == waiting.log_offset
+    assert seen.raw_properties == waiting.raw_properties
+
+
+async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config) -> None:
+    broker, caller = await run(config())
+    waiting = await half(caller)
+    pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
+    async with asyncio.timeout(10):
+        while broker.holds.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+        await end(caller, waiting)
+        assert [record.body for record in records(await pull)] == [b"half"]
+
+
+async def test_what_ended_is_noted_together_and_not_asked_about(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await end(caller, await half(caller))
+    await end(caller, await half(caller), TRANSACTION_ROLLBACK)
+    assert await stored(caller, OP_TOPIC) == []
+    clock.ms += 60_000
+    check(broker)
+    (op,) = await stored(caller, OP_TOPIC)
+    assert op.body == b"0,1,"
+    assert op.properties == {"TAGS": "d"}
+    assert len(await stored(caller, HALF_TOPIC)) == 2
+    assert len(await stored(caller, "T", 2)) == 1
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 2
+    assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+async def test_enough_that_ended_is_noted_at_once(run: Callable, config: Config) -> None:
+    _, caller = await run(config(transaction_op_msg_max_size=4))
+    await end(caller, await half(caller))
+    await end(caller, await half(caller))
+    assert [op.body for op in await stored(caller, OP_TOPIC)] == [b"0,1,"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"group": "other"}, "The producer group wrong"),
+        ({"queue_offset": 5}, "The transaction state table offset wrong"),
+        ({"log_offset": 3}, "Find prepared transaction message failed"),
+        ({"log_offset": -1}, "Find prepared transaction message failed"),
+        ({"log_offset": 1 << 40}, "Find prepared transaction message failed"),
+    ],
+)
+async def test_an_end_that_does_not_fit_the_half_message_is_refused(
+    run: Callable, config: Config, wanted: dict[str, object], why: str
+) -> None:
+    _, caller = await run(config())
+    answer = await end(caller, await half(caller), **wanted)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert (answer.remark or "").startswith(why)
+    assert await stored(caller, "T", 2) == []
+
+
+async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    await caller.send("T", PGROUP="pg")
+    (plain,) = await stored(caller, "T")
+    answer = await end(caller, plain)
+    assert "Find prepared transaction message failed" in (answer.remark or "")
+
+
+async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    clock.ms += 10_001
+    assert (await end(caller, waiting)).code == codes.ILLEGAL_OPERATION
+    assert (await end(caller, waiting, from_check=True)).code == codes.SUCCESS
+
+
+async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -> None:
+    _, caller = await run(config(reject_transaction_message=True))
+    answer = await caller.send("T", TRAN_MSG="true", PGROUP="pg")
+    assert answer.code == codes.NO_PERMISSION
+    assert (await caller.send("T", TRAN_MSG="false")).code == codes.SUCCESS
+
+
+async def test_a_producer_is_asked_about_what_has_not_ended(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    asked: asyncio.Queue[tuple[CheckTransactionState, bytes]] = asyncio.Queue()
+
+    def on_check(header: CheckTransactionState, command: Command, _: Connection) -> None:
+        asked.put_nowait((header, command.body or b""))
+
+    row = Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, on_check, "ANY")
+    producer = Peers(rows={row.code: row}, upgrade=False)
+    beat = HeartbeatData("p1", [ProducerData("pg")], []).encode()
+    await producer.request(caller.address, codes.HEART_BEAT, None, beat, 20)
+    await half(caller)
+    clock.ms += 5_999
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 1  # too young to ask
+    clock.ms += 1
+    check(broker)
+    async with asyncio.timeout(10):
+        header, body = await asked.get()
+    _, copy = await stored(caller, HALF_TOPIC)
+    assert copy.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert (header.queue_offset, header.log_offset) == (1, copy.log_offset)
+    assert (header.topic, header.msg_id, header.broker_name) == ("T", "U1", "broker-a")
+    shown = decode_record(body)
+    assert (shown.topic, shown.queue_id, shown.body) == ("T", 2, b"half")
+    await end(caller, copy, from_check=True)
+    clock.ms += 60_000
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 2
+    assert len(await stored(caller, "T", 2)) == 1
+    await producer.close()
+
+
+async def test_what_never_ends_is_given_up_after_so_many_checks(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=2))
+    await half(caller)
+    for _ in range(4):
+        clock.ms += 30_000
+        check(broker)
+    times = [r.properties.get("TRANSACTION_CHECK_TIMES") for r in await stored(caller, HALF_TOPIC)]
+    assert times == [None, "1", "2"]
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert lost.body == b"half"
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 3
+
+
+async def test_a_message_with_its_own_time_does_not_hold_up_others(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    slow = await half(caller, b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+    await half(caller, b"quick")
+    clock.ms += 10_000
+    check(broker)
+    _, _, moved, asked = await stored(caller, HALF_TOPIC)
+    assert moved.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+    assert asked.body == b"quick"
+    await end(caller, slow)
+    await end(caller, asked)
+    clock.ms += 200_000
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 4
+    assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+async def test_a_restart_goes_on_where_it_was(run: Callable, config: Config, clock: Clock) -> None:
+    broker, caller = await run(config())
+    await half(caller, b"open")
+    await end(caller, await half(caller, b"ended"))
+    await caller.peers.close()
+    await broker.stop()
+    clock.ms += 60_000
+    broker, caller = await run(config())
+    check(broker)
+    first, second, asked = await stored(caller, HALF_TOPIC)
+    assert (first.body, second.body, asked.body) == (b"open", b"ended", b"open")
+    assert asked.properties["TRANSACTION_CHECK_TIMES"] == "1"
