@@ -55,6 +55,9 @@ def read_options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--loadgen", type=Path, default=loadgen.DEFAULT_SOURCE, metavar="PATH")
     parser.add_argument("--quick", action="store_true", help="a tenth of the load, one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--load", type=float, default=1.0, metavar="PART", help="of the full load, 0.3 for a third"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument(
         "--stored", type=int, default=0, metavar="N", help="growth: also with N stored messages"
@@ -69,7 +72,7 @@ def read_options(words: list[str]) -> argparse.Namespace:
 def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str:
     program = loadgen.build(options.loadgen, folder)
     flags = tuple(shlex.split(options.java_flags))
-    rounds, scale = (1, 0.1) if options.quick else (options.rounds, 1.0)
+    rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
     compared: list[Compared] = []
     grown: list[Growth] = []
     calls: dict[str, float] = {}
