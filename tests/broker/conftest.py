@@ -17,6 +17,7 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.record import Record, decode_all
 
 Config = Callable[..., BrokerConfig]
+BORN_MS = 1_700_000_000_000  # the born time that Caller.send names
 
 
 class Caller:
@@ -43,7 +44,7 @@ class Caller:
         **pairs: str,
     ) -> Command:
         header = SendMessage(
-            "pg", topic, default_topic, 4, queue_id, 0, 1_700_000_000_000, 7,
+            "pg", topic, default_topic, 4, queue_id, 0, BORN_MS, 7,
             properties.encode(pairs).decode(), reconsume_times,
             max_reconsume_times=max_reconsume_times, batch=batch,
         )  # fmt: skip
@@ -151,3 +152,35 @@ async def caller(broker: Broker) -> AsyncIterator[Caller]:
     caller = Caller(broker)
     yield caller
     await caller.peers.close()
+
+
+class Clock:
+    """Time that moves only when the test says so."""
+
+    def __init__(self) -> None:
+        self.ms = BORN_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def run(clock: Clock):  # type: ignore[no-untyped-def]
+    """Starts brokers on the test's clock."""
+    running: list[tuple[Broker, Caller]] = []
+
+    async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
+        broker = Broker(config, now_ms=clock)
+        await broker.start()
+        running.append((broker, Caller(broker)))
+        return running[-1]
+
+    yield make
+    for broker, caller in running:
+        await caller.peers.close()
+        await broker.stop()

@@ -4,46 +4,13 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delays import parse_levels
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.record import Record
 
-from .conftest import Caller, Config, records
-
-
-class Clock:
-    """Time that moves only when the test says so."""
-
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def run(clock: Clock):  # type: ignore[no-untyped-def]
-    """Starts brokers on the test's clock."""
-    running: list[tuple[Broker, Caller]] = []
-
-    async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
-        broker = Broker(config, now_ms=clock)
-        await broker.start()
-        running.append((broker, Caller(broker)))
-        return running[-1]
-
-    yield make
-    for broker, caller in running:
-        await caller.peers.close()
-        await broker.stop()
+from .conftest import Caller, Clock, Config, records
 
 
 def deliver(broker: Broker) -> None:

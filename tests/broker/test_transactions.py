@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
 from aerobee.broker.transactions import GIVEN_UP_TOPIC, GROUP, HALF_TOPIC, OP_TOPIC
 from aerobee.protocol import codes
@@ -15,41 +14,7 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from aerobee.protocol.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Record, decode_record
 
-from .conftest import Caller, Config, records
-
-BORN_MS = 1_700_000_000_000  # what Caller.send says
-
-
-class Clock:
-    """Time that moves only when the test says so."""
-
-    def __init__(self) -> None:
-        self.ms = BORN_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def run(clock: Clock):  # type: ignore[no-untyped-def]
-    """Starts brokers on the test's clock."""
-    running: list[tuple[Broker, Caller]] = []
-
-    async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
-        broker = Broker(config, now_ms=clock)
-        await broker.start()
-        running.append((broker, Caller(broker)))
-        return running[-1]
-
-    yield make
-    for broker, caller in running:
-        await caller.peers.close()
-        await broker.stop()
+from .conftest import Caller, Clock, Config, records
 
 
 async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:
