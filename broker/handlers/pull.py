@@ -105,7 +105,7 @@ class PullHandlers:
             return Reply(refusal.code, refusal.fields, refusal.remark)
         found = self._look(header, tag_codes)
         if not final:
-            if found.status == status.NO_MATCHED_MESSAGE:
+            if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
                 header.offset = found.next_offset  # what didn't match is not looked at twice
                 return None
             if found.status != status.FOUND and self._may_wait(header, found):

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
+from aerobee.protocol.tags import tag_hash
 
 from .conftest import Caller, Config, parked, records
 
@@ -100,6 +102,25 @@ async def test_a_waiting_pull_is_not_woken_by_other_tags(broker: Broker, caller:
     answer = await waiting
     assert [record.body for record in records(answer)] == [b"mine"]
     assert answer.header(PullMessageAnswer).next_offset == 5
+
+
+async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_for(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T", TAGS="a")
+    waiting = asyncio.ensure_future(caller.pull("T", 1, expression="b", suspend_ms=15_000))
+    await parked(broker, 1)
+    # All in one turn of the loop: 900 of others, then the one that is wanted.
+    others = encode_batch(Entry(0, b"x", b"TAGS\x01a\x02") for _ in range(900))
+    broker.store.put_batch("T", 0, 0, 1, bytes(8), others, b"")
+    broker.store.put("T", 0, 0, 0, 1, bytes(8), b"mine", b"TAGS\x01b\x02", tag_hash(b"b"))
+    broker.wake(("T", 0))
+    answer = await waiting
+    assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+    following = answer.header(PullMessageAnswer).next_offset
+    assert 1 < following <= 901
+    found = await caller.pull("T", following, expression="b", suspend_ms=15_000)
+    assert [record.body for record in records(found)] == [b"mine"]
 
 
 async def test_a_pull_that_waited_in_vain_is_answered_when_its_time_is_up(caller: Caller) -> None:
