@@ -295,10 +295,7 @@ class Cluster:
         if connection is None or connection.is_lost:
             connection = await self._connection(address)
         try:
-            if connection.is_full:
-                async with asyncio.timeout(timeout_s):
-                    await connection.drained()
-            return await connection.request(code, fields, body, timeout_s)
+            return await connection.ask(code, fields, body, timeout_s)
         except TimeoutError:
             name = codes.REQUEST_NAMES.get(code, str(code))
             raise NoAnswerError(

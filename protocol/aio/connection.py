@@ -243,6 +243,15 @@ class Connection(asyncio.Protocol):
         self._write(encode_request(code, opaque, fields, body, codec=self.codec))
         return future
 
+    async def ask(
+        self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        """The answer to a request, which waits its turn while too much is to be written."""
+        if self.is_full:
+            async with asyncio.timeout(timeout_s):
+                await self.drained()
+        return await self.request(code, fields, body, timeout_s)
+
     def oneway(self, code: int, fields: dict[str, str] | None, body: bytes = b"") -> None:
         """Send a request that gets no answer; lost silently when the connection is."""
         if self.is_lost:

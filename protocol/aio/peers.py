@@ -60,10 +60,7 @@ class Peers:
         if connection is None or connection.is_lost:
             connection = await self.connect(address)
         try:
-            if connection.is_full:
-                async with asyncio.timeout(timeout_s):
-                    await connection.drained()
-            return await connection.request(code, fields, body, timeout_s)
+            return await connection.ask(code, fields, body, timeout_s)
         except TimeoutError:
             raise TimeoutError(
                 f"no answer from {address} to request {code} within {timeout_s:g} s"

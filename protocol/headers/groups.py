@@ -1,6 +1,6 @@
 """Headers about consumer groups as the broker keeps them."""
 
-from ..wire import Header, Int64, field
+from ..wire import Header, field
 
 
 class DeleteGroup(Header):
@@ -57,9 +57,3 @@ class ConfigVersion(Header):
     """The answer to GET_BROKER_CONFIG (26): the DataVersion as JSON text."""
 
     version: str
-
-
-class Timestamp(Header):
-    """A time in ms."""
-
-    timestamp_ms: Int64 = field(name="timestamp")
