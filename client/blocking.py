@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from ..protocol.assign import Strategy
 from . import consumer as _consumer
 from . import producer as _producer
 from . import reader as _reader
-from .assign import Strategy
 from .consumer import RECONSUME_TIMES_MAX
 from .errors import ClosedError
 from .loop_thread import LoopThread

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from ..protocol import codes
+from ..protocol.assign import STRATEGIES, Strategy
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.heartbeat import ConsumerData
 from ..protocol.bodies.running import ConsumerRunningInfo
@@ -20,7 +21,6 @@ from ..protocol.errors import Refusal
 from ..protocol.headers.send import ConsumerSendMsgBack
 from ..protocol.names import RETRY_PREFIX, check_group, check_topic
 from ..protocol.record import Record, decode_record
-from .assign import STRATEGIES, Strategy
 from .cluster import Cluster, every
 from .errors import BrokerError, ClientError, ClosedError, NoRouteError
 from .held_queues import HeldQueues

@@ -9,13 +9,13 @@ import random
 from collections.abc import Iterable
 
 from ..protocol import codes
+from ..protocol.assign import Strategy, sort_ids
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.headers.clients import ConsumerGroup
 from ..protocol.names import RETRY_PREFIX
 from .answers import body_of
-from .assign import Strategy, sort_ids
 from .cluster import Cluster
 from .errors import BrokerError, ClientError, NoAnswerError, NoRouteError, UnreachableError
 from .route import Route

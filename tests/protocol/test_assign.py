@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from aerobee.client.assign import STRATEGIES, average, circle, sort_ids
+from aerobee.protocol.assign import STRATEGIES, average, circle, sort_ids
 from aerobee.protocol.bodies.body import MessageQueue
 
 VECTORS = json.loads(

@@ -7,7 +7,7 @@ and gives the member's queues.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..protocol.bodies.body import MessageQueue
+from .bodies.body import MessageQueue
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 
