@@ -9,10 +9,12 @@ views into it.
 import errno
 import mmap
 import os
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress, suppress
 from pathlib import Path
 
+from . import disk
 from .errors import StoreError, plain_error, plain_errors
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -39,20 +41,23 @@ class Segment:
         """A new file of zeros with room for its first `reserve` bytes. DiskFull without a trace."""
         segment = cls(path, base, size, writable=writable)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fd = disk.current.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
+            )
         except OSError as wrong:
             raise plain_error(wrong, path, "make") from wrong
         try:
             try:
-                os.ftruncate(fd, size)
+                disk.current.truncate(fd, size)
                 if writable:
                     _reserve_zeros(fd, 0, reserve)
                 elif reserve:
-                    os.posix_fallocate(fd, 0, reserve)
+                    disk.current.allocate(fd, 0, reserve)
             finally:
-                os.close(fd)
+                disk.current.close(fd)
         except OSError as wrong:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                disk.current.unlink(path)
             raise plain_error(wrong, path, f"reserve {reserve} bytes for") from wrong
         return segment
 
@@ -66,7 +71,7 @@ class Segment:
         """The open file number; kept until `release`."""
         if self._fd < 0:
             with plain_errors(self.path, "open"):
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         return self._fd
 
     @property
@@ -74,14 +79,13 @@ class Segment:
         """The whole file, mapped."""
         found = self._map
         if found is None:
-            prot = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
             mode = os.O_RDWR if self.writable else os.O_RDONLY
             with plain_errors(self.path, "open"):
-                fd = os.open(self.path, mode | os.O_CLOEXEC)
+                fd = disk.current.open(self.path, mode | os.O_CLOEXEC)
                 try:
-                    found = mmap.mmap(fd, self.size, mmap.MAP_SHARED, prot)
+                    found = disk.current.map(fd, self.size, writable=self.writable)
                 finally:
-                    os.close(fd)
+                    disk.current.close(fd)
             self._map = found
         return found
 
@@ -99,9 +103,9 @@ class Segment:
 
     def write(self, at: int, data: bytes) -> None:
         """Write all of `data` at byte `at` of the file. OSError as the system gives it."""
-        done = os.pwrite(self.fd, data, at)
+        done = disk.current.pwrite(self.fd, data, at)
         while done < len(data):
-            more = os.pwrite(self.fd, memoryview(data)[done:], at + done)
+            more = disk.current.pwrite(self.fd, memoryview(data)[done:], at + done)
             if more == 0:
                 raise OSError(errno.EIO, "the system wrote nothing")
             done += more
@@ -109,21 +113,21 @@ class Segment:
     def reserve(self, at: int, size: int) -> None:
         """Make sure that the disk has room for these bytes, which become zeros."""
         with plain_errors(self.path, f"reserve {size} bytes for"):
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 _reserve_zeros(fd, at, size)
             finally:
-                os.close(fd)
+                disk.current.close(fd)
 
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
         """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
         with plain_errors(self.path, "read"):
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                yield lambda at, size: os.pread(fd, size, at)
+                yield lambda at, size: disk.current.pread(fd, size, at)
             finally:
-                os.close(fd)
+                disk.current.close(fd)
 
     def sync(self) -> None:
         """Wait until the disk has what was written. OSError as the system gives it.
@@ -131,16 +135,16 @@ class Segment:
         May run in another thread: a file that was deleted meanwhile is none of its business.
         """
         if self._fd >= 0:
-            os.fdatasync(self._fd)
+            disk.current.sync_data(self._fd)
             return
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         try:
-            os.fdatasync(fd)
+            disk.current.sync_data(fd)
         finally:
-            os.close(fd)
+            disk.current.close(fd)
 
     def zero(self, at: int) -> bool:
         """Make every byte from `at` on a zero again; True when one was not.
@@ -176,29 +180,55 @@ class Segment:
     def delete(self) -> None:
         """Remove the file. Views that readers still hold stay good."""
         try:
-            os.unlink(self.path)
+            disk.current.unlink(self.path)
         except FileNotFoundError:
             pass
         except OSError as wrong:
             raise plain_error(wrong, self.path, "delete") from wrong
         self.release()
 
+    def retire(self) -> "weakref.ref[mmap.mmap] | None":
+        """Take the file's name away at once, but keep the file itself open until `release`.
+
+        The system frees a file where the last hold on it goes, and for a large one that takes
+        long: so it is to be the `release`, in a thread, and not a reader that drops its view. The
+        answer is dead once no reader has a view any more; None when nobody had one. StoreError,
+        and then nothing has changed, when the name can't be taken away.
+        """
+        with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
+            if self._fd < 0:
+                self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            disk.current.unlink(self.path)
+        found = None if self._map is None else weakref.ref(self._map)
+        self._memory = None
+        self._map = None
+        return found
+
+    @property
+    def status(self) -> os.stat_result | None:
+        """What the system knows of the file: its last write, its room; None when it is gone."""
+        with plain_errors(self.path, "look at"):
+            try:
+                return os.stat(self.path)
+            except FileNotFoundError:
+                return None
+
     def _next_data(self, at: int) -> tuple[int, bytes] | None:
         """The next bytes from `at` on that are not a hole, and where they are."""
         if at >= self.size:
             return None
         try:
-            at = os.lseek(self.fd, at, os.SEEK_DATA)
+            at = disk.current.next_data(self.fd, at)
         except OSError as wrong:
             if wrong.errno != errno.ENXIO:
                 raise
             return None
-        chunk = os.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
+        chunk = disk.current.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
         return (at, chunk) if chunk else None
 
     def _close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            disk.current.close(self._fd)
             self._fd = -1
 
 
@@ -209,26 +239,26 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
     that a write has made it takes none.
     """
     if size:
-        os.posix_fallocate(fd, at, size)
+        disk.current.allocate(fd, at, size)
     for start in range(at, at + size, ZERO_CHUNK_BYTES):
-        os.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
+        disk.current.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
 
 
 def sync_folder(path: Path) -> None:
     """Wait until the disk knows the names in this folder. OSError as the system gives it."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        os.fsync(fd)
+        disk.current.sync(fd)
     finally:
-        os.close(fd)
+        disk.current.close(fd)
 
 
 def make_folder(path: Path) -> None:
     """The folder and those above it. A file in the way is a StoreError."""
-    if path.exists() and not path.is_dir():
+    if disk.current.exists(path) and not disk.current.is_folder(path):
         raise StoreError(f"{path} is a file, a folder is needed there; move it away")
     with plain_errors(path, "make"):
-        path.mkdir(parents=True, exist_ok=True)
+        disk.current.make_folders(path)

@@ -123,3 +123,38 @@ def test_a_sync_of_a_deleted_file_is_nothing(made: Segment) -> None:
     made.release()
     made.path.unlink()
     made.sync()
+
+
+def test_a_retired_file_has_no_name_but_stays_for_those_who_read_it(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path / "0", 0, 8192, reserve=8192, writable=True)
+    segment.write(0, b"still read")
+    view = segment.memory[:10]
+    held = segment.retire()
+    assert held is not None
+    assert not segment.path.exists()
+    assert segment.status is None
+    assert bytes(view) == b"still read"
+    assert held() is not None
+    del view
+    assert held() is None
+    segment.release()
+
+
+def test_a_file_that_can_not_be_retired_stays_as_it_was(
+    made: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.write(0, b"kept")
+    kept = made.memory[:4]
+
+    def broken(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(segments_module.os, "unlink", broken)
+        with pytest.raises(StoreError, match=r"can't delete .*/0: Input/output error"):
+            made.retire()
+    assert made.memory[:4] == kept == b"kept"
+    assert made.status is not None
+    made.path.unlink()
+    assert made.retire() is not None  # gone already: nothing more to do
+    assert made.retire() is None
