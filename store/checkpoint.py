@@ -11,6 +11,7 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
+from . import disk
 from .errors import plain_errors
 
 FILE_BYTES = 4096
@@ -61,13 +62,15 @@ class Checkpoint:
 
 def load(path: Path) -> Checkpoint:
     """The checkpoint in this file; an empty one when there is none or it is cut off."""
-    try:
-        with plain_errors(path, "read"), open(path, "rb") as file:
-            data = file.read(FILE_BYTES)
-    except Exception as wrong:
-        if isinstance(wrong.__cause__, FileNotFoundError):
+    with plain_errors(path, "read"):
+        try:
+            fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
             return Checkpoint()
-        raise
+        try:
+            data = disk.current.pread(fd, FILE_BYTES, 0)
+        finally:
+            disk.current.close(fd)
     if len(data) < TIMES.size:
         return Checkpoint()
     found = Checkpoint(*TIMES.unpack_from(data, 0))
@@ -99,13 +102,13 @@ def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
     )
     data = times.ljust(OWN_AT, b"\0") + own + CRC.pack(crc32(own))
     with plain_errors(path, "write"):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(fd, data.ljust(FILE_BYTES, b"\0"), 0)
+            disk.current.pwrite(fd, data.ljust(FILE_BYTES, b"\0"), 0)
             if sync:
-                os.fsync(fd)
+                disk.current.sync(fd)
         finally:
-            os.close(fd)
+            disk.current.close(fd)
 
 
 _TIME_FIELDS = [field.name for field in fields(Checkpoint)][:5]

@@ -4,7 +4,6 @@ Keys wait in a list until `flush` adds them all at once; a query flushes first. 
 is followed by a new one. Each message is indexed under its unique key and each word of KEYS.
 """
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..protocol.properties import find
 from ..protocol.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from . import disk
 from .errors import DamagedStore, plain_errors
 from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
 from .key_hash import key_hash, key_hashes
@@ -40,16 +40,15 @@ class Index:
 
     def load(self) -> None:
         """Open the files. DamagedStore when one has another size than the settings say."""
-        if not self._folder.is_dir():
+        if not disk.current.is_folder(self._folder):
             return
         size = file_bytes(self._slots, self._capacity)
         with plain_errors(self._folder, "read"):
-            names = sorted(entry.name for entry in os.scandir(self._folder) if entry.is_file())
-            for number, name in enumerate(names):
+            entries = [entry for entry in disk.current.entries(self._folder) if not entry.is_folder]
+            for number, (name, _, found) in enumerate(entries):
                 path = self._folder / name
-                found = path.stat().st_size
-                if found == 0 and number == len(names) - 1:
-                    path.unlink()
+                if found == 0 and number == len(entries) - 1:
+                    disk.current.unlink(path)
                     continue
                 if found != size or len(name) != NAME_DIGITS or not name.isdigit():
                     raise DamagedStore(

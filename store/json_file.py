@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from . import disk
 from .errors import DamagedStore, plain_errors
 from .segment import make_folder, sync_folder
 
@@ -55,21 +56,24 @@ def _backup(path: Path) -> Path:
 def _read(path: Path) -> bytes:
     with plain_errors(path, "read"):
         try:
-            with open(path, "rb") as file:
-                return file.read(FILE_BYTES_MAX)
+            fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:
+            return disk.current.pread(fd, min(disk.current.size(fd), FILE_BYTES_MAX), 0)
+        finally:
+            disk.current.close(fd)
 
 
 def _replace(path: Path, data: bytes) -> None:
     made = path.with_name(path.name + ".new")
     with plain_errors(path, "write"):
-        fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.fsync(fd)
+            view, at = memoryview(data), 0
+            while at < len(data):
+                at += disk.current.pwrite(fd, view[at:], at)
+            disk.current.sync(fd)
         finally:
-            os.close(fd)
-        os.replace(made, path)
+            disk.current.close(fd)
+        disk.current.replace(made, path)

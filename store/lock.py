@@ -1,12 +1,10 @@
 """Who has a store open: the file `lock`, and the file `abort` that only a clean stop removes."""
 
-import fcntl
 import os
 from pathlib import Path
 
+from . import disk
 from .errors import StoreInUse, plain_errors
-
-_ours: set[str] = set()  # a process's own locks never stop it, so it has to remember
 
 
 class StoreLock:
@@ -14,38 +12,40 @@ class StoreLock:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._name = str(root.resolve())
+        self._name = disk.current.full_name(root)
         self._fd = -1
 
     def acquire(self) -> None:
         """StoreInUse when the folder is open already, here or in another process."""
-        if self._name in _ours:
+        # A process's own locks never stop it, so it has to remember them.
+        if self._name in disk.current.held:
             raise StoreInUse(
                 f"the store {self._root} is already open in this process; give each broker a "
                 "folder of its own"
             )
         path = self._root / "lock"
         with plain_errors(path, "open"):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # The very range that Java locks, so that the two keep each other out as well.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            disk.current.lock(fd, 1)
         except OSError as wrong:
-            os.close(fd)
+            disk.current.close(fd)
             raise StoreInUse(
                 f"the store {self._root} is already open by {_holder(self._root)}; stop that "
                 "broker, or choose another folder with storePathRootDir"
             ) from wrong
-        if os.fstat(fd).st_size == 0:
-            os.pwrite(fd, b"lock", 0)
         self._fd = fd
-        _ours.add(self._name)
+        disk.current.held.add(self._name)
+        if disk.current.size(fd) == 0:
+            with plain_errors(path, "write"):
+                disk.current.pwrite(fd, b"lock", 0)
 
     def release(self) -> None:
         """Let others open it."""
         if self._fd >= 0:
-            _ours.discard(self._name)
-            os.close(self._fd)
+            disk.current.held.discard(self._name)
+            disk.current.close(self._fd)
             self._fd = -1
 
 
@@ -53,7 +53,11 @@ def write_abort(root: Path) -> None:
     """Note that the store is in use: the process number, until a clean stop."""
     path = root / "abort"
     with plain_errors(path, "write"):
-        path.write_text(str(os.getpid()))
+        fd = disk.current.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            disk.current.pwrite(fd, str(os.getpid()).encode(), 0)
+        finally:
+            disk.current.close(fd)
 
 
 def _holder(root: Path) -> str:

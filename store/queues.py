@@ -1,10 +1,10 @@
 """All consume queues of a store, by topic and queue id."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from . import disk
 from .batch_queue import BatchQueue
 from .consume_queue import ConsumeQueue
 from .errors import DamagedStore, StoreError, plain_errors
@@ -86,9 +86,9 @@ class Queues:
                 group.pop(key).segments.delete()
         for folder in (self._folder, self._batch_folder):
             path = folder / topic
-            if path.is_dir() and not any(path.iterdir()):
-                with plain_errors(path, "delete"):
-                    path.rmdir()
+            with plain_errors(path, "delete"):
+                if disk.current.is_folder(path) and not disk.current.entries(path):
+                    disk.current.remove_folder(path)
 
     def trim(self) -> None:
         """Let go of the mappings of idle queues when there are very many: each takes a file number.
@@ -123,12 +123,12 @@ def _folders(root: Path) -> list[tuple[str, int, Path]]:
     """Topic, queue id and folder of each queue below a folder."""
     found = []
     with plain_errors(root, "read"):
-        if not root.is_dir():
+        if not disk.current.is_folder(root):
             return []
-        for topic in os.scandir(root):
-            if not topic.is_dir():
+        for topic in disk.current.entries(root):
+            if not topic.is_folder:
                 continue
-            for queue in os.scandir(topic.path):
-                if queue.is_dir() and queue.name.isascii() and queue.name.isdigit():
-                    found.append((topic.name, int(queue.name), Path(queue.path)))
+            for queue in disk.current.entries(root / topic.name):
+                if queue.is_folder and queue.name.isascii() and queue.name.isdigit():
+                    found.append((topic.name, int(queue.name), root / topic.name / queue.name))
     return found

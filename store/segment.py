@@ -11,7 +11,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import disk
@@ -41,9 +41,7 @@ class Segment:
         """A new file of zeros with room for its first `reserve` bytes. DiskFull without a trace."""
         segment = cls(path, base, size, writable=writable)
         try:
-            fd = disk.current.open(
-                path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
-            )
+            fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except OSError as wrong:
             raise plain_error(wrong, path, "make") from wrong
         try:

@@ -1,8 +1,8 @@
 """A row of files of one size without gaps; each file's name is the place of its first byte."""
 
-import os
 from pathlib import Path
 
+from . import disk
 from .errors import DamagedStore, plain_error, plain_errors
 from .segment import Segment, make_folder
 
@@ -25,26 +25,23 @@ class Segments:
         """Find the files. DamagedStore when one has another size, a strange name, or is missing."""
         self.items = []
         try:
-            entries = sorted(
-                (entry for entry in os.scandir(self.folder) if not entry.is_dir()),
-                key=lambda entry: entry.name,
-            )
+            entries = [entry for entry in disk.current.entries(self.folder) if not entry.is_folder]
         except FileNotFoundError:
             return
         except OSError as wrong:
             raise plain_error(wrong, self.folder, "read") from wrong
         for number, entry in enumerate(entries):
-            path = Path(entry.path)
+            path = self.folder / entry.name
             if not entry.name.isascii() or not entry.name.isdigit():
                 raise DamagedStore(
                     f"{path} has no business here: files are named by {NAME_DIGITS} digits; move "
                     "it away"
                 )
-            found = entry.stat().st_size
+            found = entry.size
             if found == 0 and number == len(entries) - 1:
                 # A crash between making a file and giving it its size.
                 with plain_errors(path, "delete"):
-                    path.unlink()
+                    disk.current.unlink(path)
                 continue
             if found != self.size:
                 raise DamagedStore(
@@ -87,8 +84,8 @@ class Segments:
         """Delete all files and the folder."""
         self.cut(-1)
         with plain_errors(self.folder, "delete"):
-            if self.folder.is_dir():
-                self.folder.rmdir()
+            if disk.current.is_folder(self.folder):
+                disk.current.remove_folder(self.folder)
 
     def release(self) -> None:
         """Let go of all mappings and file numbers."""

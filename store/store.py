@@ -6,9 +6,11 @@ thread and back: `plan = store.sync_plan()`, there `plan.run()`, here `store.syn
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from . import checkpoint as checkpoints
+from . import disk
 from .checkpoint import Checkpoint
 from .errors import DiskFull, plain_errors
 from .lock import StoreLock, write_abort
@@ -53,7 +55,7 @@ class MessageStore(Writing, Reading):
             make_folder(self.log_folder)
             self._measure_memory()
             self._checkpoint = checkpoints.load(self.root / "checkpoint")
-            is_clean = not (self.root / "abort").exists()
+            is_clean = not disk.current.exists(self.root / "abort")
             write_abort(self.root)
             last_ms = recover(self, self._checkpoint, is_clean=is_clean, progress=progress)
             self._last_ms = last_ms or self._checkpoint.log_ms
@@ -96,8 +98,8 @@ class MessageStore(Writing, Reading):
                 self._checkpoint.queues = len(queues)
                 self._checkpoint.entries = sum(queue.next for queue in queues)
                 checkpoints.save(self.root / "checkpoint", self._checkpoint, sync=True)
-                with plain_errors(self.root, "write in"):
-                    (self.root / "abort").unlink(missing_ok=True)
+                with plain_errors(self.root, "write in"), suppress(FileNotFoundError):
+                    disk.current.unlink(self.root / "abort")
         finally:
             self._let_go()
 

@@ -1,0 +1,78 @@
+"""The system calls that the store makes, in one place, so that a test can put another disk there.
+
+Everything in this folder that touches a file does it through `current`. Nothing is added to the
+calls: what the system raises, they raise, and each one means what its name means in `os`.
+"""
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One name in a folder; `size` in bytes, 0 for a folder."""
+
+    name: str
+    is_folder: bool
+    size: int
+
+
+class Disk:
+    """The disk of this machine."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    truncate = staticmethod(os.ftruncate)
+    allocate = staticmethod(os.posix_fallocate)
+    sync_data = staticmethod(os.fdatasync)
+    sync = staticmethod(os.fsync)
+    unlink = staticmethod(os.unlink)
+    replace = staticmethod(os.replace)
+    remove_folder = staticmethod(os.rmdir)
+    is_folder = staticmethod(os.path.isdir)
+    exists = staticmethod(os.path.lexists)
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()  # folders that this process has locked
+
+    def make_folders(self, path: Path) -> None:
+        """The folder and those above it; none of them need be new."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def entries(self, path: Path) -> list[Entry]:
+        """What is in a folder, by name."""
+        with os.scandir(path) as found:
+            return sorted(
+                Entry(entry.name, True, 0)
+                if entry.is_dir()
+                else Entry(entry.name, False, entry.stat().st_size)
+                for entry in found
+            )
+
+    def size(self, fd: int) -> int:
+        """The size of an open file in bytes."""
+        return os.fstat(fd).st_size
+
+    def map(self, fd: int, size: int, *, writable: bool) -> mmap.mmap:
+        """The first `size` bytes of a file, shared with all who have it open."""
+        prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, prot)
+
+    def next_data(self, fd: int, at: int) -> int:
+        """Where the next byte from `at` on is that is not in a hole. ENXIO when none is."""
+        return os.lseek(fd, at, os.SEEK_DATA)
+
+    def lock(self, fd: int, size: int) -> None:
+        """Lock the first bytes of a file against other processes. OSError when one has them."""
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, size, 0)
+
+    def full_name(self, path: Path) -> str:
+        """The one name of a file or folder, whichever way it was named."""
+        return str(path.resolve())
+
+
+current = Disk()
