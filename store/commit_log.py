@@ -52,7 +52,7 @@ class CommitLog:
         self.durable = 0
         self.room_end = 0
         self.refusal: str | None = None
-        self.paused: str | None = None
+        self.paused: dict[str, str] = {}  # by cause, what senders are told
         self.new_files = False  # made since the folder was synced
         self._read_bytes = 0
 
@@ -70,8 +70,8 @@ class CommitLog:
         """Go on in a new file, because `size` more bytes don't fit. StoreError when it can't be."""
         if self.refusal is not None:
             raise WritesRefused(self.refusal)
-        if self.paused is not None:
-            raise WritesRefused(self.paused)
+        for reason in self.paused.values():
+            raise WritesRefused(reason)
         segments = self.segments
         if size + BLANK_BYTES_MIN > segments.size:
             raise MessageTooLarge(
@@ -98,17 +98,15 @@ class CommitLog:
         self._write(self.segments.last, data)
         self.written = self.end
 
-    def pause(self, reason: str) -> None:
-        """Take no more records until `resume`."""
-        self.paused = reason
+    def pause(self, cause: str, reason: str) -> None:
+        """Take no more records until this cause is over; `reason` is what senders are told."""
+        self.paused[cause] = reason
         self.room_end = -1
 
-    def resume(self) -> None:
-        """Go on after a `pause`."""
-        if self.paused is not None:
-            self.paused = None
-            if self.refusal is None:
-                self.set_room()
+    def resume(self, cause: str) -> None:
+        """This cause of a `pause` is over: go on, if it was the last."""
+        if self.paused.pop(cause, None) is not None and not self.paused and self.refusal is None:
+            self.set_room()
 
     def set_room(self) -> None:
         """Work out how far records may go in the file at hand."""

@@ -30,11 +30,13 @@ class Disk:
     allocate = staticmethod(os.posix_fallocate)
     sync_data = staticmethod(os.fdatasync)
     sync = staticmethod(os.fsync)
+    stat = staticmethod(os.stat)
     unlink = staticmethod(os.unlink)
     replace = staticmethod(os.replace)
     remove_folder = staticmethod(os.rmdir)
     is_folder = staticmethod(os.path.isdir)
     exists = staticmethod(os.path.lexists)
+    stat = staticmethod(os.stat)
 
     def __init__(self) -> None:
         self.held: set[str] = set()  # folders that this process has locked
@@ -56,6 +58,12 @@ class Disk:
     def size(self, fd: int) -> int:
         """The size of an open file in bytes."""
         return os.fstat(fd).st_size
+
+    def room(self, path: Path) -> tuple[int, int]:
+        """The bytes that are used on the disk of a folder, and those that we could still use."""
+        found = os.statvfs(path)
+        used = found.f_blocks - found.f_bfree
+        return used * found.f_frsize, found.f_bavail * found.f_frsize
 
     def map(self, fd: int, size: int, *, writable: bool) -> mmap.mmap:
         """The first `size` bytes of a file, shared with all who have it open."""

@@ -73,9 +73,9 @@ class Parts:
             index.flush(self.readable_end)
         except StoreError as wrong:
             if len(index.pending) > INDEX_PENDING_MAX:
-                self._log.pause(f"the index can't follow: {wrong}")
+                self._log.pause("index", f"the index can't follow: {wrong}")
             raise
-        self._log.resume()
+        self._log.resume("index")
 
     def refuse_writes(self, reason: str) -> None:
         """Take nothing more until a restart; `reason` is what senders are told."""

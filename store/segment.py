@@ -207,7 +207,7 @@ class Segment:
         """What the system knows of the file: its last write, its room; None when it is gone."""
         with plain_errors(self.path, "look at"):
             try:
-                return os.stat(self.path)
+                return disk.current.stat(self.path)
             except FileNotFoundError:
                 return None
 

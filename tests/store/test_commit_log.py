@@ -83,7 +83,7 @@ def test_no_room_for_another_file_takes_nothing_and_goes_on_when_there_is(
         raise OSError(28, "full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("aerobee.store.segment.os.posix_fallocate", full)
+        patched.setattr("aerobee.store.disk.current.allocate", full)
         with pytest.raises(DiskFull):
             append(log, 2000)
         assert append(log, 500) == 3000
@@ -110,7 +110,7 @@ def test_a_failed_write_keeps_nothing_and_takes_nothing_more(
     assert (log.end, log.written, log.staged) == (100, 100, [])
     with pytest.raises(WritesRefused, match="Input/output error"):
         append(log, 100)
-    log.resume()
+    log.resume("index")
     with pytest.raises(WritesRefused):
         append(log, 100)
 
@@ -118,10 +118,23 @@ def test_a_failed_write_keeps_nothing_and_takes_nothing_more(
 def test_a_pause_ends(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, 100)
-    log.pause("the index can't follow")
+    log.pause("index", "the index can't follow")
     with pytest.raises(WritesRefused, match="index"):
         append(log, 100)
-    log.resume()
+    log.resume("index")
+    assert append(log, 100) == 100
+
+
+def test_a_pause_ends_only_when_each_of_its_causes_is_over(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    append(log, 100)
+    log.pause("index", "the index can't follow")
+    log.pause("disk", "the disk is full")
+    log.resume("index")
+    log.resume("index")
+    with pytest.raises(WritesRefused, match="the disk is full"):
+        append(log, 100)
+    log.resume("disk")
     assert append(log, 100) == 100
 
 
