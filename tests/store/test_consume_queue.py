@@ -125,7 +125,7 @@ def test_a_full_disk_refuses_the_entry(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("aerobee.store.segment.os.posix_fallocate", full)
+        patched.setattr("aerobee.store.disk.current.allocate", full)
         with pytest.raises(DiskFull):
             queue.append(1600, 100, 1)
     assert queue.next == FILE_ENTRIES

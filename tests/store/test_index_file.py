@@ -169,7 +169,7 @@ def test_a_full_disk_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def full(fd: int, at: int, size: int) -> None:
         raise OSError(28, "full")
 
-    monkeypatch.setattr("aerobee.store.segment.os.posix_fallocate", full)
+    monkeypatch.setattr("aerobee.store.disk.current.allocate", full)
     with pytest.raises(DiskFull):
         insert(file, random_keys(5, 10))
     assert file.segment.view[:] == before

@@ -1,12 +1,11 @@
 """config/*.json: whole texts only, and the one before as .bak."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from aerobee.protocol.fastjson import parse
-from aerobee.store import json_file
+from aerobee.store import disk, json_file
 from aerobee.store.errors import DamagedStore, DiskFull
 
 
@@ -65,7 +64,7 @@ def test_a_failed_write_leaves_the_old_text(
         raise OSError(28, "full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
+        patched.setattr(disk.current, "sync", full)
         with pytest.raises(DiskFull):
             json_file.save(path, "[2]")
     assert json_file.load(path, json.loads) == [1]

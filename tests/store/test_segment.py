@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.store import segment as segments_module
+from aerobee.store import disk
 from aerobee.store.errors import DiskFull, StoreError
 from aerobee.store.segment import Segment, make_folder
 
@@ -47,9 +47,7 @@ def test_a_short_write_goes_on_until_all_is_written(
     made: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.pwrite
-    monkeypatch.setattr(
-        segments_module.os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at)
-    )
+    monkeypatch.setattr(disk.current, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
     made.write(5, b"a longer text")
     assert made.view[5:18] == b"a longer text"
 
@@ -94,7 +92,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_none(
     def full(fd: int, at: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(segments_module.os, "posix_fallocate", full)
+    monkeypatch.setattr(disk.current, "allocate", full)
     path = tmp_path / "00000000000000000000"
     with pytest.raises(DiskFull, match=r"reserve 4096 bytes for .*0000.*free some space"):
         Segment.create(path, 0, 4096, reserve=4096, writable=True)
@@ -150,7 +148,7 @@ def test_a_file_that_can_not_be_retired_stays_as_it_was(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr(segments_module.os, "unlink", broken)
+        patched.setattr(disk.current, "unlink", broken)
         with pytest.raises(StoreError, match=r"can't delete .*/0: Input/output error"):
             made.retire()
     assert made.memory[:4] == kept == b"kept"

@@ -89,6 +89,6 @@ def test_a_folder_that_can_not_be_written_is_named(
     def denied(*args: object, **kwargs: object) -> int:
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr("aerobee.store.segment.os.open", denied)
+    monkeypatch.setattr("aerobee.store.disk.current.open", denied)
     with pytest.raises(NotWritable, match="choose another folder with storePathRootDir"):
         row(tmp_path, 0)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from aerobee.store import segment as segment_module
+from aerobee.store import disk
 from aerobee.store.segment import Segment
 from aerobee.store.sync import SyncPlan
 
@@ -21,8 +21,8 @@ def test_folders_come_before_files_and_the_log_before_the_queues(
     def noting(fd: int) -> None:
         done.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
 
-    monkeypatch.setattr(segment_module.os, "fsync", noting)
-    monkeypatch.setattr(segment_module.os, "fdatasync", noting)
+    monkeypatch.setattr(disk.current, "sync", noting)
+    monkeypatch.setattr(disk.current, "sync_data", noting)
     SyncPlan(100, 1, segments=[log], folders=[tmp_path], queue_segments=[queue]).run()
     assert done == [tmp_path.name, "log", "queue"]
 
@@ -33,6 +33,6 @@ def test_an_error_of_the_disk_comes_out(tmp_path: Path, monkeypatch: pytest.Monk
     def broken(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(segment_module.os, "fdatasync", broken)
+    monkeypatch.setattr(disk.current, "sync_data", broken)
     with pytest.raises(OSError, match="Input/output error"):
         SyncPlan(100, 1, segments=[log]).run()

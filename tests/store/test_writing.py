@@ -295,7 +295,7 @@ def test_no_room_for_a_queue_file_stores_nothing(
                 put(store)
 
     with monkeypatch.context() as patched:
-        patched.setattr("aerobee.store.segment.os.posix_fallocate", full)
+        patched.setattr("aerobee.store.disk.current.allocate", full)
         with pytest.raises(DiskFull):
             store_four()
     taken = 14 if is_batch else 16
@@ -340,7 +340,7 @@ def test_an_index_without_room_stops_the_senders_once_too_much_waits(
     store = open_store()
     put(store)
     with monkeypatch.context() as patched:
-        patched.setattr("aerobee.store.segment.os.posix_fallocate", full)
+        patched.setattr("aerobee.store.disk.current.allocate", full)
         for _ in range(9):
             put(store, properties=b"KEYS\x01k\x02")
         with pytest.raises(DiskFull):
