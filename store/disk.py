@@ -36,7 +36,6 @@ class Disk:
     remove_folder = staticmethod(os.rmdir)
     is_folder = staticmethod(os.path.isdir)
     exists = staticmethod(os.path.lexists)
-    stat = staticmethod(os.stat)
 
     def __init__(self) -> None:
         self.held: set[str] = set()  # folders that this process has locked
