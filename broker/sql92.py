@@ -6,10 +6,10 @@ Length and depth have limits; the chains of AND and OR have no depth.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
@@ -19,7 +19,14 @@ TEXT_CHARS_MAX = 8_192  # of one expression
 DEPTH_MAX = 64  # operators inside each other
 COMPILED_MAX = 1_024  # expressions kept in compiled form
 
-Properties = Mapping[str, str]
+
+class Properties(Protocol):
+    """A message's properties, as far as an expression asks for them."""
+
+    def get(self, name: str, /) -> str | None:
+        """The value of a property, None when the message doesn't have it."""
+
+
 Evaluate = Callable[[Properties], Any]
 Predicate = Callable[[Properties], bool]
 

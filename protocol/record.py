@@ -74,6 +74,7 @@ PROPERTIES_LENGTH = Struct(">h")
 QUEUE_OFFSET_AT = 20
 LOG_OFFSET_AT = 28
 SYS_FLAG_AT = 36
+MAGIC_LAST_AT = 7
 BORN_HOST_AT = START.size
 assert BORN_HOST_AT == 48
 assert HEAD.size == START.size + 8 + MIDDLE.size + 8 + END.size == 88
@@ -238,6 +239,28 @@ def store_ms_of(data: Data) -> int:
     at = BORN_HOST_AT + (20 if data[SYS_FLAG_AT + 3] & BORN_HOST_V6 else 8)
     found: int = MIDDLE.unpack_from(data, at)[0]
     return found
+
+
+def raw_properties_of(data: Data) -> bytes:
+    """The properties of the one record that these bytes are, without reading the rest.
+
+    Malformed when they can't be where its lengths say.
+    """
+    flags = data[SYS_FLAG_AT + 3]
+    at = HEAD.size
+    if flags & BORN_HOST_V6:
+        at += HOST_V6_EXTRA_BYTES
+    if flags & STORE_HOST_V6:
+        at += HOST_V6_EXTRA_BYTES
+    at += int.from_bytes(data[at - 4 : at])
+    if data[MAGIC_LAST_AT] == MAGIC_V1 & 0xFF:
+        at += 1 + int.from_bytes(data[at : at + 1])
+    else:
+        at += 2 + int.from_bytes(data[at : at + 2])
+    at += PROPERTIES_LENGTH.size
+    if at > len(data):
+        raise Malformed(f"a record of {len(data)} bytes says that its properties begin at {at}")
+    return bytes(data[at:])
 
 
 def decode_all(data: Data) -> list[Record]:

@@ -18,6 +18,7 @@ from aerobee.protocol.record import (
     decode_record,
     encode_record,
     is_crc_property_right,
+    raw_properties_of,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "records.json").read_text())
@@ -70,6 +71,21 @@ def test_a_record_is_read_whole_cut_short_and_with_bytes_behind(vector: dict) ->
             decode_record(data[:end])
     assert decode_record(b"abc" + data + b"more", 3) == whole
     assert decode_record(memoryview(bytearray(data))) == whole
+
+
+@pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
+def test_properties_are_found_without_reading_the_rest(vector: dict) -> None:
+    data = bytes.fromhex(vector["hex"])
+    assert raw_properties_of(memoryview(data)) == decode_record(data).raw_properties
+
+
+def test_properties_beyond_the_end_are_malformed() -> None:
+    data = bytes.fromhex(WHOLE[0]["hex"])
+    broken = bytearray(data)
+    broken[84:88] = (1 << 31).to_bytes(4, "big")
+    for damaged in (data[: len(data) - len(raw_properties_of(data)) - 1], bytes(broken)):
+        with pytest.raises(Malformed, match="properties begin at"):
+            raw_properties_of(damaged)
 
 
 def test_all_records_of_a_pull_are_read_in_order() -> None:

@@ -1,0 +1,117 @@
+"""What a reader wants of a queue's messages, and the look for those that an expression is true of.
+
+Tags are decided by the consume queue, inside the store. An SQL92 expression needs the properties in
+the log: `look` takes messages from the store in chunks, as many as one pull may look at, and keeps
+those that match. What can't be read as a record is handed out, so that nothing is lost here.
+"""
+
+from collections.abc import Iterator
+
+from ..protocol import properties
+from ..protocol.bodies.subscription import SUB_ALL, SubscriptionData
+from ..protocol.errors import Malformed
+from ..protocol.record import raw_properties_of
+from ..store import status
+from ..store.reading import Buffer
+from ..store.store import Found, MessageStore
+from .sql92 import Predicate
+
+LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
+TOTAL_SIZE_BYTES = 4  # what a record begins with
+
+# The hashes of the wanted tags, a question about each message's properties, or None for all.
+Wanted = frozenset[int] | Predicate | None
+
+
+class RawProperties:
+    """The stored properties of a message, of which only those that are asked for are read."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    def get(self, name: str) -> str | None:
+        """The value of a property, None when the message doesn't have it."""
+        found = properties.find(self._raw, name.encode())
+        return None if found is None else found.decode(errors="replace")
+
+
+def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
+    """The hashes of the tags that a subscription by tags wants; None when it wants all."""
+    if subscription.sub_string == SUB_ALL or not subscription.code_set:
+        return None
+    return frozenset(subscription.code_set)
+
+
+def is_by_tags(expression_type: str | None) -> bool:
+    """Whether a subscription of this type is one by tags."""
+    return expression_type in (None, "", "TAG")
+
+
+def look(
+    store: MessageStore,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    messages_max: int,
+    bytes_max: int,
+    matches: Predicate,
+    entries_max: int,
+) -> Found:
+    """The messages of a queue from `offset` on that match, as `MessageStore.get` finds others.
+
+    At most `entries_max` messages and about LOOK_BYTES_MAX bytes are looked at; `next_offset` is
+    behind the last one of them. At least one message when one matches there, and then not more
+    than `messages_max` in `bytes_max` bytes.
+    """
+    found = store.get(topic, queue_id, offset, entries_max, bytes_max)
+    if found.status not in _WITHIN:
+        return found
+    kept: list[Buffer] = []
+    size = looked_bytes = 0
+    end_offset = offset + entries_max
+    while found.status in _WITHIN and found.next_offset > offset:
+        records = [record for piece in found.records for record in _records(piece)]
+        if 1 < len(records) != found.next_offset - offset:
+            # Some are gone, so a record's place doesn't tell its offset: one at a time.
+            found = store.get(topic, queue_id, offset, 1, bytes_max)
+            continue
+        looked_bytes += found.size
+        following = found.next_offset
+        for place, record in enumerate(records):
+            if not _is_hit(record, matches):
+                continue
+            size += len(record)
+            if kept and (len(kept) >= messages_max or size > bytes_max):
+                size -= len(record)
+                following = end_offset = offset + place
+                break
+            kept.append(record)
+        offset = following
+        if offset >= min(end_offset, found.max_offset) or looked_bytes >= LOOK_BYTES_MAX:
+            break
+        found = store.get(topic, queue_id, offset, end_offset - offset, bytes_max)
+    result = status.FOUND if kept else status.NO_MATCHED_MESSAGE
+    return Found(result, offset, found.min_offset, found.max_offset, kept, size, len(kept))
+
+
+# An offset between the queue's bounds comes to one of these.
+_WITHIN = (status.FOUND, status.MESSAGE_WAS_REMOVING, status.NO_MATCHED_MESSAGE)
+
+
+def _records(piece: Buffer) -> Iterator[Buffer]:
+    """The records that lie one after the other."""
+    at = 0
+    while at < len(piece):
+        size = int.from_bytes(piece[at : at + TOTAL_SIZE_BYTES])
+        yield piece[at : at + size]
+        at += size
+
+
+def _is_hit(record: Buffer, matches: Predicate) -> bool:
+    try:
+        raw = raw_properties_of(record)
+    except Malformed:
+        return True  # the reader sees what is wrong with it; here it would be lost
+    return matches(RawProperties(raw))
