@@ -132,6 +132,14 @@ class BatchQueue:
                 return
         self.min_offset = self.next
 
+    def first_file_before(self, log_start: int) -> Segment | None:
+        """The first file, if no record of its units is left in the log; never the last one."""
+        items = self.segments.items
+        if len(items) < 2:
+            return None
+        last = items[0].end // UNIT_BYTES - 1
+        return items[0] if self._unit(last).log_offset < log_start else None
+
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
         """Up to `count` units from the one with message `offset` on, before `log_end`."""
         low, high = self._first, self._count

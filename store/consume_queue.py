@@ -211,6 +211,8 @@ class ConsumeQueue:
     def correct_min(self, log_start: int) -> None:
         """Move the least offset to the first entry whose message the log still has."""
         low, high = max(self.min_offset, self.first_offset), self.next
+        if low < high and self.entry(low)[0] >= log_start > 0:
+            high = low  # nothing has gone since the last time
         while low < high:
             middle = (low + high) // 2
             log_offset, size, _ = self.entry(middle)
@@ -219,6 +221,14 @@ class ConsumeQueue:
             else:
                 high = middle
         self.min_offset = low
+
+    def first_file_before(self, log_start: int) -> Segment | None:
+        """The first file, if no message of its entries is left in the log; never the last one."""
+        items = self.segments.items
+        if len(items) < 2:
+            return None
+        last = items[0].end // ENTRY_BYTES - 1
+        return items[0] if self.entry(last)[0] < log_start else None
 
     # ---- reading
 

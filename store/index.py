@@ -121,10 +121,14 @@ class Index:
                 break
         return sorted(set(found))
 
-    def delete_before(self, log_start: int) -> None:
-        """Delete the files, but not the last, with nothing of the log from `log_start` on."""
-        while len(self.files) > 1 and self.files[0].end_offset < log_start:
-            self.files.pop(0).segment.delete()
+    def take_before(self, log_start: int) -> Segment | None:
+        """Take out the first file, if it has nothing of the log from `log_start` on.
+
+        The file itself is the caller's to delete. None when none has to go; never the last one.
+        """
+        if len(self.files) < 2 or self.files[0].end_offset >= log_start:
+            return None
+        return self.files.pop(0).segment
 
     def release(self) -> None:
         """Let go of all files."""

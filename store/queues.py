@@ -79,6 +79,10 @@ class Queues:
         ext = self._ext.get((topic, queue_id))
         return None if ext is None else ext.tags_code(address)
 
+    def ext(self, topic: str, queue_id: int) -> QueueExt | None:
+        """The extension of a consume queue, where a Java broker has written one."""
+        return self._ext.get((topic, queue_id))
+
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic with their files."""
         for group in (self.plain, self.batch):

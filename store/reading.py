@@ -380,13 +380,6 @@ class Reading(Parts):
             found.setdefault(queue.topic, []).append(queue.queue_id)
         return found
 
-    def disk_ratio(self) -> float:
-        """How full the disk of the commit log is, 0 to 1, rounded up to a hundredth."""
-        usage = os.statvfs(self.log_folder)
-        used = usage.f_blocks - usage.f_bfree
-        usable = used + usage.f_bavail
-        return -(-used * 100 // usable) / 100 if usable else 0.0
-
     def _measure_memory(self) -> None:
         """How much of the log is taken to be in memory: a part of what the machine has."""
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -24,7 +24,7 @@ _ZEROS = bytes(ZERO_CHUNK_BYTES)
 class Segment:
     """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to."""
 
-    __slots__ = ("_fd", "_map", "_memory", "base", "path", "size", "writable")
+    __slots__ = ("_fd", "_kept", "_map", "_memory", "base", "path", "size", "writable")
 
     def __init__(self, path: Path, base: int, size: int, *, writable: bool) -> None:
         """An existing file. `writable`: the mapping may be written through."""
@@ -33,6 +33,7 @@ class Segment:
         self.size = size
         self.writable = writable
         self._fd = -1
+        self._kept = -1  # the open file between `retire` and `release`
         self._map: mmap.mmap | None = None
         self._memory: memoryview | None = None
 
@@ -101,9 +102,10 @@ class Segment:
 
     def write(self, at: int, data: bytes) -> None:
         """Write all of `data` at byte `at` of the file. OSError as the system gives it."""
-        done = disk.current.pwrite(self.fd, data, at)
+        fd = self._fd if self._fd >= 0 else self.fd
+        done = disk.current.pwrite(fd, data, at)
         while done < len(data):
-            more = disk.current.pwrite(self.fd, memoryview(data)[done:], at + done)
+            more = disk.current.pwrite(fd, memoryview(data)[done:], at + done)
             if more == 0:
                 raise OSError(errno.EIO, "the system wrote nothing")
             done += more
@@ -174,6 +176,9 @@ class Segment:
         self._memory = None
         self._map = None
         self._close()
+        if self._kept >= 0:
+            disk.current.close(self._kept)
+            self._kept = -1
 
     def delete(self) -> None:
         """Remove the file. Views that readers still hold stay good."""
@@ -194,8 +199,8 @@ class Segment:
         and then nothing has changed, when the name can't be taken away.
         """
         with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
-            if self._fd < 0:
-                self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            if self._kept < 0:
+                self._kept = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             disk.current.unlink(self.path)
         found = None if self._map is None else weakref.ref(self._map)
         self._memory = None

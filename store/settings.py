@@ -3,10 +3,11 @@
 The sizes of files are not recorded in a store: it must be opened with those it was made with.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import StoreError
+from .retention import Rules
 
 QUEUE_UNIT_BYTES = 20
 BATCH_QUEUE_UNIT_BYTES = 46
@@ -43,6 +44,7 @@ class StoreSettings:
     commit_log_dir: Path | None = None  # storePathCommitLog; None: "commitlog" under the root
     queue_sync_ms: int = 1_000  # flushIntervalConsumeQueue
     queue_sync_thorough_ms: int = 60_000  # flushConsumeQueueThoroughInterval
+    rules: Rules = field(default_factory=Rules)  # how long it keeps
 
     def __post_init__(self) -> None:
         """StoreError when a size can't be."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from . import checkpoint as checkpoints
 from . import disk
 from .checkpoint import Checkpoint
+from .cleaning import Cleaning
 from .errors import DiskFull, plain_errors
 from .lock import StoreLock, write_abort
 from .reading import Found, Reading
@@ -30,13 +31,14 @@ PAGE_BYTES = 4096
 QUEUE_ENTRY_BYTES = 20
 
 
-class MessageStore(Writing, Reading):
+class MessageStore(Writing, Reading, Cleaning):
     """A store folder, opened. `host` is this broker's ip and port as records have it."""
 
     def __init__(
         self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
     ) -> None:
         super().__init__(root, settings, host, now_ms)
+        self._leaving = []
         self._lock = StoreLock(root)
         self._checkpoint = Checkpoint()
         self._saved = Checkpoint()
@@ -217,6 +219,8 @@ class MessageStore(Writing, Reading):
         plan.synced_end = min(plan.log_end, waiting[0][2]) if waiting else plan.log_end
 
     def _let_go(self) -> None:
+        for each in self._leaving:
+            each.segment.release()
         self._index.release()
         self._queues.release()
         self._log.segments.release()

@@ -111,10 +111,15 @@ def test_cutting_at_a_file_drops_later_files_and_entries(index: Index, clock: Cl
 
 def test_files_before_the_start_of_the_log_go_but_not_the_last(index: Index, clock: Clock) -> None:
     fill(index, 120, clock)
-    _, second, third = names(index)
-    index.delete_before(4_700)
+    first, second, third = names(index)
+    assert index.take_before(4_600) is None
+    taken = index.take_before(4_700)
+    assert taken is not None
+    assert taken.path.name == first
+    assert index.take_before(4_700) is None
     assert names(index) == [second, third]
-    index.delete_before(1 << 40)
+    assert index.take_before(1 << 40) is not None
+    assert index.take_before(1 << 40) is None
     assert names(index) == [third]
 
 

@@ -1,0 +1,124 @@
+"""How long a store keeps what it has: decided from the time and the room on its disks.
+
+Nothing is touched here. `judge` says whether old files go now, whether some have to go whatever
+their age, and whether messages are refused; `doomed` says how many files of the log that makes.
+Files go oldest first, never the last one, and a bounded number in a round.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+HOUR_MS = 3_600_000
+ALL_BYTES = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a store keeps and what it lets go. The defaults and the ranges are RocketMQ's."""
+
+    keep_ms: int = 72 * HOUR_MS  # fileReservedTime, there in hours
+    hours: frozenset[int] = frozenset({4})  # deleteWhen, in local time
+    early_percent: int = 75  # diskMaxUsedSpaceRatio: expired files go at any hour
+    force_percent: int = 85  # diskSpaceCleanForciblyRatio: files go before their time
+    refuse_percent: int = 90  # diskSpaceWarningLevelRatio: no message is taken
+    may_force: bool = True  # cleanFileForciblyEnable
+    files_max: int = 10  # deleteFileBatchMax, of the log in a round
+    log_pause_ms: int = 100  # deleteCommitLogFilesInterval, between two files
+    queue_pause_ms: int = 100  # deleteConsumeQueueFilesInterval
+    held_ms: int = 120_000  # destroyMapedFileIntervalForcibly
+    retry_ms: int = 120_000  # redeleteHangedFileInterval
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("early_percent", 10, 95),
+            ("force_percent", 30, 85),
+            ("refuse_percent", 35, 90),
+        ):
+            # RocketMQ takes what lies beyond as the nearest that it allows.
+            object.__setattr__(self, name, min(max(getattr(self, name), least), most))
+
+
+class Room(NamedTuple):
+    """A disk: what is used of it, and what we could still use, in bytes; what we have there."""
+
+    used: int
+    free: int
+    what: str
+
+    @property
+    def percent(self) -> int:
+        """How full it is, rounded up."""
+        usable = self.used + self.free
+        return -(-self.used * 100 // usable) if usable else 0
+
+    def above(self, percent: int) -> int:
+        """The bytes that have to go for it to be no fuller than this."""
+        return max(0, self.used - (self.used + self.free) * percent // 100)
+
+
+class LogFile(NamedTuple):
+    """A file of the log: when it was last written, and the room that it takes in bytes."""
+
+    written_ms: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`is_due`: expired files go now. `surplus`: so many bytes go whatever their age.
+
+    `refusal` is what senders are told while no message is taken; a refusal that holds already ends
+    with `is_clear`, which takes more room than not beginning one.
+    """
+
+    is_due: bool
+    surplus: int
+    refusal: str | None
+    is_clear: bool
+
+
+def judge(rules: Rules, disks: Sequence[Room], now_ms: int, *, by_hand: bool = False) -> Verdict:
+    """What has to happen now. `disks`: that of the log, then that of the queues if another."""
+    fullest = max(disks, key=lambda disk: disk.percent)
+    surplus = 0
+    if rules.may_force:
+        surplus = disks[0].above(rules.force_percent)
+        if any(disk.above(rules.force_percent) for disk in disks[1:]):
+            surplus = ALL_BYTES  # files of queues follow those of the log, nobody knows how many
+    refusal = None
+    if fullest.percent > rules.refuse_percent:
+        refusal = (
+            f"the broker's disk is full: {fullest.percent} % of the disk of the {fullest.what} is "
+            f"used, the limit is {rules.refuse_percent} % (diskSpaceWarningLevelRatio); free some "
+            f"space, sends are taken again from {rules.force_percent} % on "
+            "(diskSpaceCleanForciblyRatio)"
+        )
+    return Verdict(
+        is_due=by_hand
+        or fullest.percent > rules.early_percent
+        or time.localtime(now_ms // 1000).tm_hour in rules.hours,
+        surplus=surplus,
+        refusal=refusal,
+        is_clear=fullest.percent <= rules.force_percent,
+    )
+
+
+def doomed(
+    rules: Rules, verdict: Verdict, files: Iterable[LogFile], now_ms: int, leaving: int = 0
+) -> int:
+    """How many of these files go in this round, the oldest first.
+
+    `files` are those that may go at all, and only as many are looked at as it takes. `leaving` are
+    the bytes of files that have gone already and whose readers have not let go yet.
+    """
+    surplus = verdict.surplus - leaving
+    count = 0
+    for file in files:
+        is_expired = verdict.is_due and file.written_ms + rules.keep_ms <= now_ms
+        if count >= rules.files_max or not (is_expired or surplus > 0):
+            break
+        surplus -= file.size
+        count += 1
+    return count
