@@ -37,7 +37,7 @@ class Holds:
     def __init__(self, rerun: Rerun) -> None:
         self.parked: dict[Key, list[Hold]] = {}
         self.count = 0
-        self._marked: dict[Key, None] = {}
+        self.marked: dict[Key, None] = {}
         self._rerun = rerun
 
     def park(self, key: Key, hold: Hold) -> bool:
@@ -55,13 +55,11 @@ class Holds:
     def mark(self, key: Key) -> None:
         """A message was appended to the queue; its pulls run again at the end of this turn."""
         if key in self.parked:
-            self._marked[key] = None
+            self.marked[key] = None
 
     def serve(self) -> None:
         """Run the pulls of all marked queues again; those that still find nothing stay parked."""
-        if not self._marked:
-            return
-        marked, self._marked = self._marked, {}
+        marked, self.marked = self.marked, {}
         for key in marked:
             holds = self.parked.pop(key, None)
             if holds is None:
@@ -88,7 +86,7 @@ class Holds:
 
     def wake_all(self) -> None:
         """Mark every queue, for changes that may concern any pull."""
-        self._marked = dict.fromkeys(self.parked)
+        self.marked = dict.fromkeys(self.parked)
 
     def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
         if hold.connection.is_lost:

@@ -11,6 +11,7 @@ from pathlib import Path
 from struct import Struct
 
 from ..protocol.record import LOG_OFFSET_AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from . import disk
 from .errors import MessageTooLarge, StoreError, WritesRefused
 from .segment import Segment
 from .segments import Segments
@@ -84,7 +85,10 @@ class CommitLog:
         self.new_files = True
         if base > self.end:
             closed = segments.items[-2]
-            self._write(closed, BLANK.pack(base - self.end, MAGIC_BLANK))
+            try:
+                closed.write(self.end - closed.base, BLANK.pack(base - self.end, MAGIC_BLANK))
+            except OSError as wrong:
+                raise self._broken(closed, wrong) from wrong
         self.end = self.written = base
         self.room_end = segment.end - BLANK_BYTES_MIN
 
@@ -95,7 +99,15 @@ class CommitLog:
             return
         data = b"".join(staged)
         staged.clear()
-        self._write(self.segments.last, data)
+        segment = self.segments.items[-1]
+        at = self.written - segment.base
+        try:
+            # Nearly always the file is open and takes all of it: no call is spent on the rest.
+            done = disk.current.pwrite(segment.open_fd, data, at) if segment.open_fd >= 0 else 0
+            if done < len(data):
+                segment.write(at + done, memoryview(data)[done:])
+        except OSError as wrong:
+            raise self._broken(segment, wrong) from wrong
         self.written = self.end
 
     def pause(self, cause: str, reason: str) -> None:
@@ -120,15 +132,13 @@ class CommitLog:
         self.staged.clear()
         self.end = self.written
 
-    def _write(self, segment: Segment, data: bytes) -> None:
-        try:
-            segment.write(self.written - segment.base, data)
-        except OSError as wrong:
-            self.refuse(
-                f"the disk did not take a write to {segment.path} ({wrong.strerror or wrong}); no "
-                "more messages are taken until the disk is in order and the broker started again"
-            )
-            raise StoreError(self.refusal) from wrong
+    def _broken(self, segment: Segment, wrong: OSError) -> StoreError:
+        """The disk failed: refuse all that comes, and tell why."""
+        self.refuse(
+            f"the disk did not take a write to {segment.path} ({wrong.strerror or wrong}); no "
+            "more messages are taken until the disk is in order and the broker started again"
+        )
+        return StoreError(self.refusal)
 
     # ---- reading, of what is written
 

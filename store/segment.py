@@ -22,9 +22,12 @@ _ZEROS = bytes(ZERO_CHUNK_BYTES)
 
 
 class Segment:
-    """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to."""
+    """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to.
 
-    __slots__ = ("_fd", "_kept", "_map", "_memory", "base", "path", "size", "writable")
+    `open_fd` is its file number while it is open, else -1.
+    """
+
+    __slots__ = ("_kept", "_map", "_memory", "base", "open_fd", "path", "size", "writable")
 
     def __init__(self, path: Path, base: int, size: int, *, writable: bool) -> None:
         """An existing file. `writable`: the mapping may be written through."""
@@ -32,7 +35,7 @@ class Segment:
         self.base = base
         self.size = size
         self.writable = writable
-        self._fd = -1
+        self.open_fd = -1
         self._kept = -1  # the open file between `retire` and `release`
         self._map: mmap.mmap | None = None
         self._memory: memoryview | None = None
@@ -68,10 +71,10 @@ class Segment:
     @property
     def fd(self) -> int:
         """The open file number; kept until `release`."""
-        if self._fd < 0:
+        if self.open_fd < 0:
             with plain_errors(self.path, "open"):
-                self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        return self._fd
+                self.open_fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self.open_fd
 
     @property
     def view(self) -> mmap.mmap:
@@ -100,9 +103,9 @@ class Segment:
     def is_mapped(self) -> bool:
         return self._map is not None
 
-    def write(self, at: int, data: bytes) -> None:
+    def write(self, at: int, data: bytes | memoryview) -> None:
         """Write all of `data` at byte `at` of the file. OSError as the system gives it."""
-        fd = self._fd if self._fd >= 0 else self.fd
+        fd = self.fd
         done = disk.current.pwrite(fd, data, at)
         while done < len(data):
             more = disk.current.pwrite(fd, memoryview(data)[done:], at + done)
@@ -134,8 +137,8 @@ class Segment:
 
         May run in another thread: a file that was deleted meanwhile is none of its business.
         """
-        if self._fd >= 0:
-            disk.current.sync_data(self._fd)
+        if self.open_fd >= 0:
+            disk.current.sync_data(self.open_fd)
             return
         try:
             fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -152,7 +155,7 @@ class Segment:
         Holes and blocks never written are passed over, so that a large empty file takes no time.
         """
         changed = False
-        was_open = self._fd >= 0
+        was_open = self.open_fd >= 0
         with plain_errors(self.path, "zero"):
             try:
                 while (found := self._next_data(at)) is not None:
@@ -230,9 +233,9 @@ class Segment:
         return (at, chunk) if chunk else None
 
     def _close(self) -> None:
-        if self._fd >= 0:
-            disk.current.close(self._fd)
-            self._fd = -1
+        if self.open_fd >= 0:
+            disk.current.close(self.open_fd)
+            self.open_fd = -1
 
 
 def _reserve_zeros(fd: int, at: int, size: int) -> None:

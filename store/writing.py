@@ -24,7 +24,7 @@ from ..protocol.record import (
     crc32,
     encode_record,
 )
-from ..protocol.tags import tag_hash
+from ..protocol.tags import TAG_HASHES
 from .commit_log import STAGED_BYTES_MAX
 from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .errors import MessageTooLarge, StoreError
@@ -57,9 +57,6 @@ HEAD_REST = Struct(
 assert HEAD_START.size + HEAD_REST.size == HEAD.size
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 SPECIAL_FLAGS = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
-
-_tags_codes: dict[bytes, int] = {}
-TAGS_CODES_MAX = 10_000
 
 
 class Writing(Parts):
@@ -355,14 +352,7 @@ def raw_tags_code(properties: bytes) -> int:
             tags = find(properties, b"TAGS")
     else:
         tags = find(properties, b"TAGS")
-    if tags is None:
-        return 0
-    found = _tags_codes.get(tags)
-    if found is None:
-        if len(_tags_codes) >= TAGS_CODES_MAX:
-            _tags_codes.clear()
-        found = _tags_codes[tags] = tag_hash(tags.decode(errors="replace"))
-    return found
+    return TAG_HASHES[tags] if tags else 0
 
 
 def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwise: int = 0) -> int:

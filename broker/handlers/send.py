@@ -24,7 +24,7 @@ from ...protocol.names import (
     check_topic,
 )
 from ...protocol.record import TRANSACTION_MASK
-from ...protocol.tags import tag_hash
+from ...protocol.tags import TAG_HASHES
 from ...store.errors import MessageTooLarge, StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
@@ -149,7 +149,7 @@ class SendHandlers:
                 connection.host,
                 body,
                 (text + self._suffix).encode(),
-                tag_hash(tags),
+                TAG_HASHES[tags],
                 header.reconsume_times or 0,
             )
         except StoreError as wrong:

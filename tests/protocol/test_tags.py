@@ -23,10 +23,10 @@ def test_a_message_without_tags_has_the_code_0() -> None:
 
 def test_the_remembered_tags_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tags, "TAG_HASHES_MAX", 10)
-    tags._known.clear()
+    tags.TAG_HASHES.clear()
     for number in range(25):
         assert tags.tag_hash(f"t{number}") == tags.string_hash(f"t{number}")
-        assert len(tags._known) <= 10
+        assert len(tags.TAG_HASHES) <= 10
 
 
 def test_half_a_surrogate_pair_has_a_hash_too() -> None:

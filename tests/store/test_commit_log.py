@@ -7,7 +7,6 @@ import pytest
 from aerobee.protocol.record import MAGIC_BLANK, Record, encode_record
 from aerobee.store.commit_log import CommitLog
 from aerobee.store.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused
-from aerobee.store.segment import Segment
 
 FILE_BYTES = 4096
 
@@ -100,11 +99,11 @@ def test_a_failed_write_keeps_nothing_and_takes_nothing_more(
     log.write_staged()
     append(log, 200)
 
-    def broken(self: Segment, at: int, data: bytes) -> None:
+    def broken(fd: int, data: bytes, at: int) -> int:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Segment, "write", broken)
+        patched.setattr("aerobee.store.disk.current.pwrite", broken)
         with pytest.raises(StoreError, match="did not take a write"):
             log.write_staged()
     assert (log.end, log.written, log.staged) == (100, 100, [])

@@ -20,7 +20,6 @@ from aerobee.protocol.record import (
 from aerobee.protocol.tags import string_hash
 from aerobee.store import status
 from aerobee.store.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused
-from aerobee.store.segment import Segment
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
 
@@ -316,11 +315,11 @@ def test_a_failed_write_takes_back_what_was_given_out(
         put(store, properties=b"KEYS\x01k\x02")
     put(store, "Other")
 
-    def broken(self: Segment, at: int, data: bytes) -> None:
+    def broken(fd: int, data: bytes, at: int) -> int:
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Segment, "write", broken)
+        patched.setattr("aerobee.store.disk.current.pwrite", broken)
         with pytest.raises(StoreError, match="Input/output error"):
             store.write_staged()
     assert store.log_end == end
