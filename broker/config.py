@@ -2,8 +2,8 @@
 
 A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
 empty and follows from other settings or the machine is filled in when the value is made. Every key
-here has an effect, but those in `UNUSED`; the ones that a Java broker knows beyond these are taken
-and kept in `others`, so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
+here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
+so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
 """
 
 import os
@@ -21,6 +21,7 @@ from ..conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
 from ..conf.sources import ConfigError
 from ..protocol import java_properties
+from ..store.retention import HOUR_MS, Rules
 from ..store.settings import StoreSettings
 from .delays import parse_levels
 
@@ -126,6 +127,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     disk_space_clean_forcibly_ratio: Percent = 85
     disk_space_warning_level_ratio: Percent = 90
     clean_file_forcibly_enable: bool = True
+    delete_file_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    delete_commit_log_files_interval: Ms = 100
+    delete_consume_queue_files_interval: Ms = 100
+    destroy_maped_file_interval_forcibly: Ms = 120_000
+    redelete_hanged_file_interval: Ms = 120_000
 
     # Keys of other kinds of broker, or of nobody, as they were given
     others: dict[str, str] = {}
@@ -188,6 +194,23 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             commit_log_dir=self.commit_log_dir,
             queue_sync_ms=self.flush_interval_consume_queue,
             queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
+            rules=self.retention_rules(),
+        )
+
+    def retention_rules(self) -> Rules:
+        """What the store keeps and what it lets go."""
+        return Rules(
+            keep_ms=self.file_reserved_time * HOUR_MS,
+            hours=frozenset(map(int, self.delete_when.split(";"))),
+            early_percent=self.disk_max_used_space_ratio,
+            force_percent=self.disk_space_clean_forcibly_ratio,
+            refuse_percent=self.disk_space_warning_level_ratio,
+            may_force=self.clean_file_forcibly_enable,
+            files_max=self.delete_file_batch_max,
+            log_pause_ms=self.delete_commit_log_files_interval,
+            queue_pause_ms=self.delete_consume_queue_files_interval,
+            held_ms=self.destroy_maped_file_interval_forcibly,
+            retry_ms=self.redelete_hanged_file_interval,
         )
 
     def as_properties(self) -> dict[str, str]:
@@ -213,20 +236,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return found
 
 
-# Nothing is deleted by age or for want of room yet: these are checked and kept, and do nothing.
-UNUSED = frozenset(
-    {
-        "fileReservedTime",
-        "deleteWhen",
-        "cleanResourceInterval",
-        "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio",
-        "diskSpaceWarningLevelRatio",
-        "cleanFileForciblyEnable",
-    }
-)
-
-KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()}, UNUSED)
+KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()})
 
 
 def load_broker(

@@ -16,6 +16,7 @@ from ..protocol.aio.server import Server
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
 from .delays import Delays, parse_levels
@@ -138,6 +139,8 @@ class Broker:
         )
         self.syncer.start()
         closers.append(self.syncer.stop)
+        self.cleaner = Cleaner(self.store)
+        closers.append(self.cleaner.stop)
         pulls = PullHandlers(
             config, self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
             now_ms,
@@ -152,6 +155,7 @@ class Broker:
         self._every(EXPIRE_SECONDS, self._expire)
         self._every(INDEX_SECONDS, self.store.index_pending)
         self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
+        self._every(config.clean_resource_interval / 1000, self.cleaner.run)
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))

@@ -16,6 +16,7 @@ from .handlers.admin_clients import AdminClientHandlers
 from .handlers.admin_groups import AdminGroupHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
 from .handlers.admin_stats import AdminStatsHandlers
+from .handlers.admin_store import AdminStoreHandlers
 from .handlers.admin_topics import AdminTopicHandlers
 from .handlers.clients import ClientHandlers
 from .handlers.locks import LockHandlers
@@ -75,6 +76,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, started_ms=b.started_ms),
+        AdminStoreHandlers(b.cleaner),
         AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
         AdminOffsetHandlers(

@@ -161,9 +161,7 @@ _TABLE = (
     timerMaxDelaySec=259200  disappearTimeAfterStart=-1  timerCongestNumEachSlot=2147483647
     timerMetricSmallThreshold=1000000  timerProgressLogIntervalMs=10000
     bitMapLengthConsumeQueueExt=64  commitIntervalCommitLog=200  maxRecoveryCommitlogFiles=30
-    deleteCommitLogFilesInterval=100  deleteConsumeQueueFilesInterval=100
-    destroyMapedFileIntervalForcibly=120000  redeleteHangedFileInterval=120000
-    deleteFileBatchMax=10  putMsgIndexHightWater=600000  flushCommitLogLeastPages=4
+    putMsgIndexHightWater=600000  flushCommitLogLeastPages=4
     commitCommitLogLeastPages=4  flushLeastPagesWhenWarmMapedFile=4096
     flushConsumeQueueLeastPages=2  flushCommitLogThoroughInterval=10000
     commitCommitLogThoroughInterval=200  maxMsgsNumBatch=64  haListenPort
