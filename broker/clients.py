@@ -55,6 +55,7 @@ class Clients:
         self._on_members = on_members
 
     # --- reading --------------------------------------------------------------------------------
+        self._producer_ids: dict[str, Connection] = {}  # by client id
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group, None when no member is connected."""
@@ -76,6 +77,10 @@ class Clients:
         if found is not None:
             for connection, member in found.members.items():
                 if member.client_id == client_id:
+    def find_producer(self, client_id: str) -> Connection | None:
+        """The connection of a client that is in a producer group, None when it isn't there."""
+        return self._producer_ids.get(client_id)
+
                     return connection
         return None
 
@@ -107,6 +112,7 @@ class Clients:
             if name not in self._consumers and len(self._consumers) >= GROUPS_MAX:
                 continue
             if allowed(consumer):
+                self._producer_ids[member.client_id] = connection
                 self._join(consumer, connection, member, heartbeat.without_sub)
 
     def unregister(
@@ -160,7 +166,7 @@ class Clients:
         if connection in self._groups_of:
             self._groups_of[connection][0].discard(name)
         if members is not None:
-            members.pop(connection, None)
+            member = members.pop(connection, None)
             if not members:
                 del self._producers[name]
 
@@ -170,6 +176,13 @@ class Clients:
             return
         if connection in self._groups_of:
             self._groups_of[connection][1].discard(name)
+            if member is not None and not self._groups_of.get(connection, ((), ()))[0]:
+                self._forget_producer(member.client_id, connection)
+
+    def _forget_producer(self, client_id: str, connection: Connection) -> None:
+        # A client that came back under the same id has another connection by now.
+        if self._producer_ids.get(client_id) is connection:
+            del self._producer_ids[client_id]
         if not group.members:
             del self._consumers[name]
         self._on_members(group)

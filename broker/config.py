@@ -107,6 +107,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Meta(ge=20, le=(1 << 31) - 1)] = 6_000_000
     mapped_file_size_consume_queue_ext: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 48 << 20
+    use_server_side_reset_offset: bool = True
+    store_reply_message_enable: bool = True
     mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
     message_index_enable: bool = True
     max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000

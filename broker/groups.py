@@ -21,7 +21,7 @@ class Groups:
     def __init__(self, path: Path, now_ms: Callable[[], int], *, auto_create: bool) -> None:
         self._path = path
         self._now_ms = now_ms
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
@@ -44,7 +44,7 @@ class Groups:
         found = self._groups.get(name)
         if found is not None:
             return found
-        if not self._auto_create and not is_system_group(name):
+        if not self.auto_create and not is_system_group(name):
             return None
         check_group(name)
         found = SubscriptionGroupConfig(group_name=name)

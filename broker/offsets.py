@@ -3,6 +3,10 @@
 An offset is the next one to consume. What a group reports is taken as it is, also backwards,
 because that is how a reset works. The table is written every few seconds and at stop; after a crash
 a group sees the last seconds again, which at-least-once allows.
+
+A reset sets an offset and leaves a mark. While the mark stands, what the group reports is not
+taken, since it is from before; its next pull of the queue is told where to go on and takes the mark
+away. Marks are in memory only, as in RocketMQ: after a restart the offset that was set remains.
 """
 
 from collections.abc import Callable
@@ -24,6 +28,7 @@ class Offsets(Saved):
         super().__init__(path, now_ms)
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self.resets: dict[tuple[str, str, int], int] = {}  # topic, group, queue
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
@@ -59,6 +64,20 @@ class Offsets(Saved):
         queues = self._table.get((topic, group))
         return -1 if queues is None else queues.get(queue_id, -1)
 
+    def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group is to go on at `offset`, whatever it reports until its next pull."""
+        if len(self.resets) >= KEYS_MAX and (topic, group, queue_id) not in self.resets:
+            raise OverflowError(
+                f"{len(self.resets)} resets wait for their group's next pull, the limit is "
+                f"{KEYS_MAX}; start those groups, or delete those that are not used any more"
+            )
+        self.commit(topic, group, queue_id, offset)
+        self.resets[topic, group, queue_id] = offset
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the group was told to go on, and forget it; None when it wasn't."""
+        return self.resets.pop((topic, group, queue_id), None)
+
     def queues(self, topic: str, group: str) -> dict[int, int]:
         """All offsets of a group in a topic, by queue."""
         return dict(self._table.get((topic, group), {}))
@@ -85,10 +104,14 @@ class Offsets(Saved):
     def delete_group(self, group: str) -> None:
         """Forget all offsets of a group."""
         self._drop([key for key in self._table if key[1] == group])
+        for mark in [mark for mark in self.resets if mark[1] == group]:
+            del self.resets[mark]
 
     def delete_topic(self, topic: str) -> None:
         """Forget all offsets in a topic."""
         self._drop([key for key in self._table if key[0] == topic])
+        for mark in [mark for mark in self.resets if mark[0] == topic]:
+            del self.resets[mark]
 
     def _drop(self, keys: list[tuple[str, str]]) -> None:
         for key in keys:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..store import json_file
@@ -23,6 +25,7 @@ from .delays import Delays, parse_levels
 from .groups import Groups
 from .handlers.pull import PullHandlers
 from .locks import QueueLocks
+from .hot_keys import STORE_LIMITS, HotKeys
 from .offsets import Offsets
 from .registration import Registration
 from .saved import Saved
@@ -53,7 +56,7 @@ class Broker:
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self.config = config
+        self.config = msgspec.structs.replace(config)  # its own: hot keys change it
         self.now_ms = now_ms
         self.started_ms = 0
         self.port = 0
@@ -109,6 +112,8 @@ class Broker:
         self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
+        self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
+        self.hot_keys.load()
         self.groups = Groups(
             folder / "subscriptionGroup.json",
             now_ms,
@@ -153,6 +158,7 @@ class Broker:
         self._every(SWEEP_SECONDS, lambda: self.holds.sweep(now_ms()))
         self._every(DELAY_SECONDS, self.syncer.sweep)
         self._every(EXPIRE_SECONDS, self._expire)
+        self._on_hot_keys()
         self._every(INDEX_SECONDS, self.store.index_pending)
         self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         self._every(config.clean_resource_interval / 1000, self.cleaner.run)
@@ -176,6 +182,22 @@ class Broker:
         for part in self._loaded:
             part.save()
         self.store.close()
+    def _on_hot_keys(self) -> None:
+        """What has a copy of a setting takes the new one."""
+        config, on_change = self.config, self.hot_keys.on_change
+        for key in STORE_LIMITS:
+            on_change(key, self._change_limits)
+        on_change("autoCreateTopicEnable", self.topics.add_system_topics)
+        on_change("brokerPermission", self.topics.announce)
+
+        def groups() -> None:
+            self.groups.auto_create = config.auto_create_subscription_group
+
+        on_change("autoCreateSubscriptionGroup", groups)
+
+    def _change_limits(self) -> None:
+        self.store.change_limits(self.config.store_settings())
+
 
     async def _end_transactions(self) -> None:
         try:
@@ -225,7 +247,9 @@ class Broker:
 
     def _on_members(self, group: ConsumerGroup) -> None:
         config = self.groups.get(group.name)
-        if config is None or config.notify_consumer_ids_changed_enable:
+        if self.config.notify_consumer_ids_changed_enable and (
+            config is None or config.notify_consumer_ids_changed_enable
+        ):
             notify_members(group)
 
     def _expire(self) -> None:

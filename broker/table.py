@@ -11,9 +11,11 @@ from ..protocol import codes
 from ..protocol.aio.connection import Row
 from ..protocol.aio.server import table
 from ..protocol.message_id import UniqueIds
+from .handlers.admin_auth import AdminAuthHandlers
 from .handlers.admin_broker import AdminBrokerHandlers
 from .handlers.admin_clients import AdminClientHandlers
 from .handlers.admin_groups import AdminGroupHandlers
+from .handlers.admin_ha import AdminHaHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
 from .handlers.admin_stats import AdminStatsHandlers
 from .handlers.admin_store import AdminStoreHandlers
@@ -23,6 +25,7 @@ from .handlers.locks import LockHandlers
 from .handlers.offsets import OffsetHandlers
 from .handlers.pull import PullHandlers
 from .handlers.query import QueryHandlers
+from .handlers.replies import ReplyHandlers
 from .handlers.retries import RetryHandlers
 from .handlers.send import SendHandlers
 from .handlers.transactions import TransactionHandlers
@@ -75,13 +78,18 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),
-        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, started_ms=b.started_ms),
+        ReplyHandlers(
+            b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
+        ),
+        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
         AdminStoreHandlers(b.cleaner),
         AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
         AdminOffsetHandlers(
-            b.store, b.topics, b.offsets, b.clients, b.delays, broker_name=name
+            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake
         ),
+        AdminHaHandlers(b.store),
+        AdminAuthHandlers(),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,

@@ -75,6 +75,18 @@ class Topics:
         for config in self._topics.values():
             self._aim(config)
 
+    def add_system_topics(self) -> None:
+        """Make those of the system's own topics that a changed setting asks for."""
+        wanted = [one for one in self._system_topics() if one.topic_name not in self._topics]
+        if wanted:
+            self.put_all(wanted)
+
+    def announce(self) -> None:
+        """Tell the name servers every topic anew: what may be done with them has changed."""
+        self._save()
+        for config in self._topics.values():
+            self.on_change(config)
+
     def get(self, name: str) -> TopicConfig | None:
         return self._topics.get(name)
 

@@ -23,20 +23,20 @@ _TABLE = (
         """
     recoverConcurrently=false  fetchNameSrvAddrByDnsLookup=false
     fetchNamesrvAddrByAddressServer=false  highSpeedMode=false  accountStatsEnable=true
-    accountStatsPrintZeroValues=true  transferMsgByHeap=true  slaveReadEnable=false
+    accountStatsPrintZeroValues=true  transferMsgByHeap=true
     disableConsumeIfConsumerReadSlowly=false  brokerFastFailureEnable=true  traceOn=true
-    enableCalcFilterBitMap=false  rejectPullConsumerEnable=false  filterSupportRetry=false
-    enablePropertyFilter=false  compressedRegister=false  forceRegister=true
+    enableCalcFilterBitMap=false
+    compressedRegister=false  forceRegister=true
     enableNetWorkFlowControl=false  enableBroadcastOffsetStore=true  enableSkipLongAwaitingAck=false
     enablePopLog=false  enablePopBufferMerge=false  enablePopBatchAck=false
     enableNotifyBeforePopCalculateLag=true  enableNotifyAfterPopOrderLockRelease=true
     initPopOffsetByCheckMsgInMem=true  retrieveMessageFromPopRetryTopicV1=true
     enableRetryTopicV2=false  popConsumerFSServiceInit=true  popConsumerKVServiceLog=false
     popConsumerKVServiceInit=false  popConsumerKVServiceEnable=false
-    realTimeNotifyConsumerChange=true  litePullMessageEnable=true  serverLoadBalancerEnable=true
-    aclEnable=false  storeReplyMessageEnable=true  enableDetailStat=true  autoDeleteUnusedStats=true
+    realTimeNotifyConsumerChange=true  serverLoadBalancerEnable=true
+    aclEnable=false  enableDetailStat=true  autoDeleteUnusedStats=true
     isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
-    skipPreOnline=false  asyncSendEnable=true  useServerSideResetOffset=true  lockInStrictMode=false
+    skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false  estimateAccumulation=true
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true  popResponseReturnActualRetryTopic=false
@@ -65,7 +65,7 @@ _TABLE = (
     endTransactionPoolQueueCapacity=100000  adminBrokerThreadPoolQueueCapacity=10000
     loadBalanceThreadPoolQueueCapacity=100000  commercialBaseCount=1  commercialSizePerMsg=4096
     maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000  sendHeartbeatTimeoutMillis=1000
-    expectConsumerNumUseFilter=32  maxErrorRateOfBloomFilter=20  updateNameServerAddrPeriod=120000
+    updateNameServerAddrPeriod=120000
     brokerHeartbeatInterval=1000  popPollingSize=1024  popPollingMapSize=100000  reviveQueueNum=8
     popCkStayBufferTime=10000  popCkStayBufferTimeOut=3000  popCkMaxBufferSize=200000
     popCkOffsetMaxQueueSize=20000  popFromRetryProbability=20  popReviveMaxReturnSizePerRead=16384
@@ -83,7 +83,7 @@ _TABLE = (
     waitTimeMillsInPullQueue=5000  waitTimeMillsInLitePullQueue=5000
     waitTimeMillsInHeartbeatQueue=31000  waitTimeMillsInTransactionQueue=3000
     waitTimeMillsInAckQueue=3000  waitTimeMillsInAdminBrokerQueue=5000
-    startAcceptSendRequestTimeStamp=0  filterDataCleanTimeSpan=86400000
+    startAcceptSendRequestTimeStamp=0
     brokerNotActiveTimeoutMillis=10000  broadcastOffsetExpireSecond=120
     broadcastOffsetExpireMaxSecond=300  maxPopPollingSize=100000  reviveInterval=1000
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000

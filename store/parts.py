@@ -37,6 +37,11 @@ class Parts:
         self._body_bytes_max = settings.max_message_bytes
         self._last_ms = 0  # store time of the last message
 
+    def change_limits(self, settings: StoreSettings) -> None:
+        """Go by these limits from now on. Sizes and places of files must be those from before."""
+        self.settings = settings
+        self._body_bytes_max = settings.max_message_bytes
+
     @property
     def readable_end(self) -> int:
         """How far the log may be read: with SYNC_FLUSH only what is on the disk."""

@@ -1,24 +1,27 @@
-"""Requests about the broker as a whole: settings (26), what it is doing (28), cleaning (316)."""
+"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (316)."""
 
 import logging
 
-from ...protocol import codes
+from ...protocol import codes, java_properties
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.cluster import KVTable
-from ...protocol.bodies.data_version import DataVersion
 from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
 from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import is_system_topic
 from ...store.store import MessageStore
 from ..config import BrokerConfig, to_text
+from ..hot_keys import HotKeys
 from ..runtime_info import RuntimeInfo
 from ..topics import Topics
 
 log = logging.getLogger(__name__)
 
+CONFIG_BYTES_MAX = 1 << 20  # of a request that changes settings
+
 
 class AdminBrokerHandlers:
-    """Answers about this broker. `started_ms` is when it was started."""
+    """Answers about this broker, and changes its settings."""
 
     def __init__(
         self,
@@ -26,24 +29,45 @@ class AdminBrokerHandlers:
         store: MessageStore,
         topics: Topics,
         runtime_info: RuntimeInfo,
-        *,
-        started_ms: int,
+        hot_keys: HotKeys,
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.runtime_info = runtime_info
-        self.config_version = DataVersion(0, started_ms, 0)  # a change would count it up
+        self.hot_keys = hot_keys
 
     def rows(self) -> list[Row]:
         return [
+            Row(codes.UPDATE_BROKER_CONFIG, None, self.on_update_config),
             Row(codes.GET_BROKER_CONFIG, None, self.on_config),
             Row(codes.GET_BROKER_RUNTIME_INFO, None, self.on_runtime_info),
             Row(codes.CLEAN_UNUSED_TOPIC, None, self.on_clean_unused),
         ]
 
+    def on_update_config(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Change the settings in the body, all of them or none."""
+        text = command.body or b""
+        if len(text) > CONFIG_BYTES_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"{len(text)} bytes of settings, the limit is {CONFIG_BYTES_MAX}; send several "
+                "requests",
+            )
+        try:
+            wanted = java_properties.parse(text.decode())
+        except ValueError as wrong:  # bytes that are no UTF-8 as well
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"the settings can't be read: {wrong}; send key=value lines",
+            ) from None
+        changed = self.hot_keys.update({key: value.strip() for key, value in wanted.items()})
+        if changed:
+            log.info("%s changed %s", connection.address, ", ".join(changed))
+        return OK
+
     def on_config(self, header: None, command: Command, connection: Connection) -> Reply:
-        version = ConfigVersion(self.config_version.encode().decode())
+        version = ConfigVersion(self.hot_keys.version.encode().decode())
         return Reply(codes.SUCCESS, version.to_fields(), body=to_text(self.config).encode())
 
     def on_runtime_info(self, header: None, command: Command, connection: Connection) -> Reply:

@@ -1,11 +1,14 @@
-"""Requests that read, copy and reset the progress of groups: 43, 45, 222, 223, 314.
+"""Requests that read, copy and reset the progress of groups: 43, 45, 222, 223, 308, 314.
 
-A reset goes through the consumers, as before RocketMQ 5: the broker computes where each queue is to
-go on, tells every member (220), and each sets itself there and reports it with its next offset.
+A reset is done here (useServerSideResetOffset): the offset is set, and the next pull of the group
+is told to go on there, so it works for groups that are offline, too. Switched off, it goes through
+the consumers, as before RocketMQ 5: the broker computes where each queue is to go on, tells every
+member (220), and each sets itself there and reports it with its next offset.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -13,16 +16,19 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.offsets import (
     GetConsumerStatusBody,
     MessageQueueForC,
+    QueryCorrectionOffsetBody,
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
-from ...protocol.headers.admin import ConsumerStatus, ResetOffset
+from ...protocol.headers.admin import ConsumerStatus, CorrectionOffset, ResetOffset
 from ...protocol.headers.groups import CloneGroupOffset
 from ...store.store import MessageStore
 from ..clients import Clients, ConsumerGroup, Member
+from ..config import BrokerConfig
 from ..delays import Delays
+from ..groups import Groups
 from ..offsets import Offsets
 from ..topics import Topics
 
@@ -30,27 +36,32 @@ log = logging.getLogger(__name__)
 
 ASK_VERSION_MIN = 28  # V3_0_7_SNAPSHOT: clients before it know neither 220 nor 221
 ASK_SECONDS = 5.0
+OFFSET_MAX = (1 << 63) - 1
 
 
 class AdminOffsetHandlers:
-    """Looks after offsets. `broker_name` is this broker's."""
+    """Looks after offsets. `mark((topic, queue))` wakes the pulls that wait there."""
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
+        groups: Groups,
         offsets: Offsets,
         clients: Clients,
         delays: Delays,
-        *,
-        broker_name: str,
+        mark: Callable[[tuple[str, int]], None],
     ) -> None:
+        self.config = config
+        self.broker_name = config.broker_name
+        self.groups = groups
+        self.mark = mark
         self.store = store
         self.topics = topics
         self.offsets = offsets
         self.clients = clients
         self.delays = delays
-        self.broker_name = broker_name
 
     def rows(self) -> list[Row]:
         return [
@@ -59,6 +70,7 @@ class AdminOffsetHandlers:
             Row(codes.CLONE_GROUP_OFFSET, CloneGroupOffset, self.on_clone),
             Row(codes.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset, self.on_reset),
             Row(codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatus, self.on_status),
+            Row(codes.QUERY_CORRECTION_OFFSET, CorrectionOffset, self.on_correction),
         ]
 
     def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
@@ -82,6 +94,93 @@ class AdminOffsetHandlers:
         return OK
 
     def on_reset(self, header: ResetOffset, command: Command, connection: Connection) -> Reply:
+        if self.config.use_server_side_reset_offset:
+            return self._reset_here(header)
+        return self._reset_through_members(header, command)
+
+    async def on_status(
+        self, header: ConsumerStatus, command: Command, connection: Connection
+    ) -> Reply:
+        group = self.clients.consumer_group(header.group)
+        if group is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"No Any Consumer online in the consumer group: [{header.group}]",
+            )
+        _check_versions(group)
+        wanted = (header.client_id or "").strip()
+        fields = ConsumerStatus(header.topic, header.group).to_fields()
+        asked = [
+            (connection, member)
+            for connection, member in group.members.items()
+            if not wanted or member.client_id == wanted
+        ]
+        answers = await asyncio.gather(*(_ask(to, member, fields) for to, member in asked))
+        found = GetConsumerStatusBody(consumer_table=dict(filter(None, answers)))
+        return Reply(codes.SUCCESS, body=found.encode())
+
+    def on_correction(
+        self, header: CorrectionOffset, command: Command, connection: Connection
+    ) -> Reply:
+        """The least offset of all groups in each queue; where the group to compare with is behind
+        that already, the greatest number there is."""
+        topic = header.topic
+        left_out = set((header.filter_groups or "").split(","))
+        least: dict[int, int] = {}
+        for group in self.offsets.groups_of(topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self.offsets.queues(topic, group).items():
+                if offset >= self.store.min_offset(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, OFFSET_MAX))
+        for queue_id, offset in self.offsets.queues(topic, header.compare_group).items():
+            if least.get(queue_id, OFFSET_MAX) > offset:
+                least[queue_id] = OFFSET_MAX
+        return Reply(codes.SUCCESS, body=QueryCorrectionOffsetBody(least).encode())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _reset_here(self, header: ResetOffset) -> Reply:
+        topic, group = header.topic, header.group
+        config = self.topics.get(topic)
+        if config is None:
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
+        if self.groups.get(group) is None:
+            raise Refusal(codes.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+        queues: Iterable[int] = range(config.read_queue_nums)
+        if header.queue_id >= config.read_queue_nums:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic {topic} has "
+                f"{config.read_queue_nums} queues; refresh the route",
+            )
+        if header.queue_id >= 0:
+            queues = [header.queue_id]
+        wanted = {queue_id: self._wanted(header, queue_id) for queue_id in queues}
+        for queue_id, offset in wanted.items():
+            self.offsets.reset(topic, group, queue_id, offset)
+            self.mark((topic, queue_id))
+        log.info("group %s goes on in topic %s at %s, by queue", group, topic, wanted)
+        table = {MessageQueue(topic, self.broker_name, q): wanted[q] for q in wanted}
+        return Reply(codes.SUCCESS, body=ResetOffsetBody(table).encode())
+
+    def _wanted(self, header: ResetOffset, queue_id: int) -> int:
+        """Where a reset sets a queue; Refusal when there is no such place."""
+        topic, target = header.topic, header.offset
+        if header.queue_id < 0 or target is None or target == -1:
+            target = self._at(topic, queue_id, header.timestamp_ms)
+        else:
+            least = self.store.min_offset(topic, queue_id)
+            most = self.store.max_offset(topic, queue_id)
+            if not least <= target <= most + 1:
+                raise Refusal(
+                    codes.SYSTEM_ERROR,
+                    f"Target offset {target} not in consume queue range [{least}-{most}]",
+                )
+        consumed = self.offsets.get(topic, header.group, queue_id)
+        return target if header.force or consumed < 0 else min(target, consumed)
+
+    def _reset_through_members(self, header: ResetOffset, command: Command) -> Reply:
         topic, name = header.topic, header.group
         config = self.topics.get(topic)
         if config is None:
@@ -108,42 +207,23 @@ class AdminOffsetHandlers:
             member.oneway(codes.RESET_CONSUMER_CLIENT_OFFSET, fields, told)
         return Reply(codes.SUCCESS, body=body)
 
-    async def on_status(
-        self, header: ConsumerStatus, command: Command, connection: Connection
-    ) -> Reply:
-        group = self.clients.consumer_group(header.group)
-        if group is None:
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                f"No Any Consumer online in the consumer group: [{header.group}]",
-            )
-        _check_versions(group)
-        wanted = (header.client_id or "").strip()
-        fields = ConsumerStatus(header.topic, header.group).to_fields()
-        asked = [
-            (connection, member)
-            for connection, member in group.members.items()
-            if not wanted or member.client_id == wanted
-        ]
-        answers = await asyncio.gather(*(_ask(to, member, fields) for to, member in asked))
-        found = GetConsumerStatusBody(consumer_table=dict(filter(None, answers)))
-        return Reply(codes.SUCCESS, body=found.encode())
-
     def _target(self, header: ResetOffset, queue_id: int) -> int:
         """Where a queue is to go on; Refusal when the group never was there."""
-        topic, store = header.topic, self.store
+        topic = header.topic
         consumed = self.offsets.get(topic, header.group, queue_id)
         if consumed == -1:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"THe consumer group <{header.group}> not exist",  # Java's spelling
             )
-        if header.timestamp_ms == -1:
-            target = store.max_offset(topic, queue_id)
-        else:
-            target = store.offset_at(topic, queue_id, header.timestamp_ms, False)
-        target = max(0, target)
+        target = self._at(topic, queue_id, header.timestamp_ms)
         return target if header.force or target < consumed else consumed
+
+    def _at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first offset stored at this time or later; the end for -1."""
+        if timestamp_ms == -1:
+            return max(0, self.store.max_offset(topic, queue_id))
+        return max(0, self.store.offset_at(topic, queue_id, timestamp_ms, False))
 
 
 def _check_versions(group: ConsumerGroup) -> None:

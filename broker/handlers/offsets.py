@@ -69,6 +69,8 @@ class OffsetHandlers:
             )
         if self.topics.get(header.topic) is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist! Create it")
+        if (header.topic, header.group, header.queue_id) in self.offsets.resets:
+            return Reply(codes.SUCCESS, remark="Offset has been previously reset")
         self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         return OK
 

@@ -28,6 +28,20 @@ class ConsumerStatus(Header):
     client_id: str | None = field(name="clientAddr", default=None)
 
 
+class CorrectionOffset(Header):
+    """QUERY_CORRECTION_OFFSET (308). `filter_groups` is a comma list of groups to leave out."""
+
+    topic: str
+    compare_group: str = field(name="compareGroup")
+    filter_groups: str | None = field(name="filterGroups", default=None)
+
+
+class MasterFlushOffset(Header):
+    """RESET_MASTER_FLUSH_OFFSET (908)."""
+
+    offset: Int64 = field(name="masterFlushOffset")
+
+
 class GroupForbidden(Header):
     """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without `readable` nothing is changed."""
 

@@ -72,6 +72,28 @@ class ConsumerSendMsgBack(Header):
     max_reconsume_times: Int32 | None = field(name="maxReconsumeTimes", default=None)
 
 
+class ReplyMessage(Header):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply on its way to the client that asked.
+
+    `born_host` and `store_host` are "ip:port".
+    """
+
+    producer_group: str = field(name="producerGroup")
+    topic: str
+    default_topic: str = field(name="defaultTopic")
+    default_topic_queues: Int32 = field(name="defaultTopicQueueNums")
+    queue_id: Int32 = field(name="queueId")
+    sys_flag: Int32 = field(name="sysFlag")
+    born_ms: Int64 = field(name="bornTimestamp")
+    flag: Int32
+    born_host: str = field(name="bornHost")
+    store_host: str = field(name="storeHost")
+    store_ms: Int64 = field(name="storeTimestamp")
+    properties: str | None = None
+    reconsume_times: Int32 | None = field(name="reconsumeTimes", default=None)
+    unit_mode: bool | None = field(name="unitMode", default=None)
+
+
 # MSG_REGION and TRACE_ON are always there: Java's client reads them without a null check.
 _TEMPLATE = (
     b'{"code":0,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%%b%%016X",'

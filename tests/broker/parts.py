@@ -20,6 +20,7 @@ from aerobee.broker.handlers.admin_offsets import AdminOffsetHandlers
 from aerobee.broker.handlers.admin_stats import AdminStatsHandlers
 from aerobee.broker.handlers.admin_topics import AdminTopicHandlers
 from aerobee.broker.handlers.query import QueryHandlers
+from aerobee.broker.hot_keys import HotKeys
 from aerobee.broker.offsets import Offsets
 from aerobee.broker.runtime_info import RuntimeInfo
 from aerobee.broker.stats import Stats
@@ -92,6 +93,8 @@ class Parts:
         self.groups.load()
         self.offsets = Offsets(root / "config" / "consumerOffset.json", clock)
         self.clients = Clients(lambda _: None)
+        self.hot_keys = HotKeys(config, root / "config" / "hotKeys.json", clock)
+        self.marked: list[tuple[str, int]] = []
         self.delays = Delays(
             root / "config" / "delayOffset.json",
             self.store,
@@ -107,7 +110,8 @@ class Parts:
             AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),
             AdminGroupHandlers(self.groups, self.offsets, self.clients, self.stats, ADDRESS),
             AdminOffsetHandlers(
-                self.store, self.topics, self.offsets, self.clients, self.delays, broker_name=name
+                config, self.store, self.topics, self.groups, self.offsets, self.clients,
+                self.delays, self.marked.append,
             ),
             AdminClientHandlers(
                 self.store, self.topics, self.groups, self.clients, broker_name=name
@@ -116,7 +120,7 @@ class Parts:
                 self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
                 broker_name=name, address=ADDRESS, now_ms=clock,
             ),
-            AdminBrokerHandlers(config, self.store, self.topics, info, started_ms=START_MS),
+            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys),
             QueryHandlers(config, self.store, self.clients),
         )  # fmt: skip
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}

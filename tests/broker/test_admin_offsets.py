@@ -1,15 +1,26 @@
-"""Requests that read, copy and reset progress: 43, 45, 222, 223, 314."""
+"""Requests that read, copy and reset progress: 43, 45, 222, 223, 308, 314."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker.handlers.admin_offsets import OFFSET_MAX
+from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.protocol.bodies.offsets import GetConsumerStatusBody, ResetOffsetBody
+from aerobee.protocol.bodies.offsets import (
+    GetConsumerStatusBody,
+    QueryCorrectionOffsetBody,
+    ResetOffsetBody,
+)
 from aerobee.protocol.command import Command
 from aerobee.protocol.errors import Refusal
+from aerobee.protocol.headers.admin import ResetOffset
+from aerobee.protocol.headers.offsets import UpdateConsumerOffset
+from aerobee.protocol.headers.pull import COMMIT_OFFSET
 
+from .conftest import Caller, parked
 from .parts import START_MS, Parts
 
 RESET = codes.INVOKE_BROKER_TO_RESET_OFFSET
@@ -93,7 +104,7 @@ def test_topics_that_a_live_group_has_left_are_copied_only_offline(parts: Parts)
     assert sorted(parts.offsets.topics_of("H")) == ["T", "U"]
 
 
-# --- 222 ------------------------------------------------------------------------------------------
+# --- 222 in the broker ----------------------------------------------------------------------------
 
 
 def reset(parts: Parts, **fields: object) -> dict[MessageQueue, int]:
@@ -103,9 +114,132 @@ def reset(parts: Parts, **fields: object) -> dict[MessageQueue, int]:
     return ResetOffsetBody.decode(body).offset_table
 
 
-def test_every_member_is_told_where_to_go_on(consumed: Parts) -> None:
-    wires = [consumed.join("G", {"T": "*"}, client_id=name) for name in ("c1", "c2")]
+def test_a_group_that_is_offline_goes_on_where_it_was_told(consumed: Parts) -> None:
+    consumed.groups.find("G")
     found = reset(consumed, timestamp=START_MS + 1_000)
+    assert found == {queue(0): 1, queue(1): 1}
+    assert consumed.offsets.queues("T", "G") == {0: 1, 1: 1}
+    assert reset(consumed) == {queue(0): 3, queue(1): 3}  # -1 is the end
+    assert consumed.marked == [("T", 0), ("T", 1)] * 2
+
+
+def test_one_queue_is_reset_to_an_offset_or_a_time(consumed: Parts) -> None:
+    consumed.groups.find("G")
+    assert reset(consumed, queueId=1, offset=3) == {queue(1): 3}
+    assert reset(consumed, queueId=1, offset=-1, timestamp=0) == {queue(1): 0}
+    assert consumed.offsets.queues("T", "G") == {0: 2, 1: 0}
+
+
+def test_without_force_no_queue_goes_forward(consumed: Parts) -> None:
+    consumed.groups.find("G")
+    assert reset(consumed, isForce=False) == {queue(0): 2, queue(1): 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "remark"),
+    [
+        ({"topic": "nope"}, 17, "Topic nope does not exist"),
+        ({"group": "nope"}, 26, "Group nope does not exist"),
+        ({"queueId": 2}, 1, "queueId[2] is illegal, topic T has 2 queues; refresh the route"),
+        (
+            {"queueId": 0, "offset": 5},
+            1,
+            "Target offset 5 not in consume queue range [0-3]",
+        ),
+        (
+            {"queueId": 0, "offset": -7},
+            1,
+            "Target offset -7 not in consume queue range [0-3]",
+        ),
+    ],
+)
+def test_a_reset_to_nowhere_is_refused_and_changes_nothing(
+    consumed: Parts, fields: dict[str, object], code: int, remark: str
+) -> None:
+    consumed.groups.find("G")
+    wanted = {"topic": "T", "group": "G", "timestamp": -1, "isForce": True}
+    refusal = refused(consumed, RESET, **(wanted | fields))
+    assert (refusal.code, refusal.remark) == (code, remark)
+    assert consumed.offsets.queues("T", "G") == {0: 2, 1: 1}
+    assert consumed.offsets.resets == {}
+
+
+async def test_a_waiting_reader_is_told_of_the_reset_at_once_and_its_late_reports_do_not_count(
+    broker: Broker, caller: Caller
+) -> None:
+    for _ in range(3):
+        await caller.send("T", b"old")
+    pull = asyncio.create_task(caller.pull("T", 3, suspend_ms=15_000, group="G"))
+    await parked(broker, 1)
+    header = ResetOffset("G", "T", 0, True)
+    answer = await caller.ask(codes.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    assert answer.code == codes.SUCCESS, answer.remark
+    moved = await pull
+    assert moved.code == codes.PULL_OFFSET_MOVED
+    assert (moved.fields()["nextBeginOffset"], moved.remark) == ("0", "OFFSET_RESET")
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("G", "T", 0, 2))
+    assert broker.offsets.get("T", "G", 0) == 2  # it was told: what it reports counts again
+
+
+async def test_a_report_from_before_a_reset_is_passed_over_until_the_next_pull(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T", b"old")
+    await caller.pull("T", 0, group="G")
+    await caller.ask(codes.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset("G", "T", 0, True))
+    late = UpdateConsumerOffset("G", "T", 0, 1)
+    answer = await caller.ask(codes.UPDATE_CONSUMER_OFFSET, late)
+    assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
+    assert broker.offsets.get("T", "G", 0) == 0
+    # The report that comes with a pull is from before as well.
+    moved = await caller.pull("T", 1, group="G", sys_flag=COMMIT_OFFSET, commit_offset=1)
+    assert moved.code == codes.PULL_OFFSET_MOVED
+    assert broker.offsets.get("T", "G", 0) == 0
+    assert (await caller.pull("T", 0, group="G")).code == codes.SUCCESS
+
+
+def test_a_deleted_group_or_topic_leaves_no_reset_behind(consumed: Parts) -> None:
+    consumed.groups.find("G")
+    reset(consumed)
+    consumed.offsets.delete_group("G")
+    assert consumed.offsets.resets == {}
+    reset(consumed)
+    consumed.offsets.delete_topic("T")
+    assert consumed.offsets.resets == {}
+
+
+# --- 308 ------------------------------------------------------------------------------------------
+
+
+def correction(parts: Parts, **fields: object) -> dict[int, int]:
+    wanted = {"topic": "T", "compareGroup": "G"}
+    body = parts.ask(codes.QUERY_CORRECTION_OFFSET, **(wanted | fields)).body
+    assert isinstance(body, bytes)
+    return QueryCorrectionOffsetBody.decode(body).correction_offsets
+
+
+def test_the_least_offset_of_all_groups_but_where_the_compared_one_is_behind(
+    consumed: Parts,
+) -> None:
+    consumed.offsets.commit("T", "H", 0, 1)
+    consumed.offsets.commit("T", "H", 1, 3)
+    assert correction(consumed) == {0: 1, 1: 1}
+    assert correction(consumed, filterGroups="G,x") == {0: 1, 1: OFFSET_MAX}
+
+
+# --- 222 through the members ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def members(consumed: Parts) -> Parts:
+    """The same, with resets that go through the members."""
+    consumed.hot_keys.update({"useServerSideResetOffset": "false"})
+    return consumed
+
+
+def test_every_member_is_told_where_to_go_on(members: Parts) -> None:
+    wires = [members.join("G", {"T": "*"}, client_id=name) for name in ("c1", "c2")]
+    found = reset(members, timestamp=START_MS + 1_000)
     assert found == {queue(0): 1, queue(1): 1}
     for wire in wires:
         ((code, fields, body),) = wire.told
@@ -120,21 +254,21 @@ def test_every_member_is_told_where_to_go_on(consumed: Parts) -> None:
         assert ResetOffsetBody.decode(body).offset_table == found
 
 
-def test_minus_one_is_the_end(consumed: Parts) -> None:
-    consumed.join("G", {"T": "*"})
-    assert reset(consumed) == {queue(0): 3, queue(1): 3}
+def test_minus_one_is_the_end_for_members_too(members: Parts) -> None:
+    members.join("G", {"T": "*"})
+    assert reset(members) == {queue(0): 3, queue(1): 3}
 
 
-def test_without_force_no_queue_goes_forward(consumed: Parts) -> None:
-    consumed.join("G", {"T": "*"})
-    assert reset(consumed, isForce=False) == {queue(0): 2, queue(1): 1}
-    back = reset(consumed, isForce=False, timestamp=START_MS + 1_000)
+def test_without_force_no_queue_of_a_member_goes_forward(members: Parts) -> None:
+    members.join("G", {"T": "*"})
+    assert reset(members, isForce=False) == {queue(0): 2, queue(1): 1}
+    back = reset(members, isForce=False, timestamp=START_MS + 1_000)
     assert back == {queue(0): 1, queue(1): 1}
 
 
-def test_members_of_a_cpp_tool_are_told_in_a_list(consumed: Parts) -> None:
-    wire = consumed.join("G", {"T": "*"})
-    reset(consumed, language="CPP")
+def test_members_of_a_cpp_tool_are_told_in_a_list(members: Parts) -> None:
+    wire = members.join("G", {"T": "*"})
+    reset(members, language="CPP")
     assert wire.told[0][2] == (
         b'{"offsetTable":[{"brokerName":"broker-a","offset":3,"queueId":0,"topic":"T"},'
         b'{"brokerName":"broker-a","offset":3,"queueId":1,"topic":"T"}]}'
@@ -150,18 +284,18 @@ def test_members_of_a_cpp_tool_are_told_in_a_list(consumed: Parts) -> None:
     ],
 )
 def test_a_reset_that_reaches_nobody_is_refused(
-    consumed: Parts, fields: dict[str, object], code: int, remark: str
+    members: Parts, fields: dict[str, object], code: int, remark: str
 ) -> None:
     wanted = {"topic": "T", "group": "G", "timestamp": -1, "isForce": True}
-    refusal = refused(consumed, RESET, **(wanted | fields))
+    refusal = refused(members, RESET, **(wanted | fields))
     assert refusal.code == code
     assert refusal.remark.endswith(remark)
 
 
-def test_clients_of_before_can_not_be_reset(consumed: Parts) -> None:
-    wire = consumed.join("G", {"T": "*"}, version=27)
+def test_clients_of_before_can_not_be_reset(members: Parts) -> None:
+    wire = members.join("G", {"T": "*"}, version=27)
     fields = {"topic": "T", "group": "G", "timestamp": -1, "isForce": True}
-    refusal = refused(consumed, RESET, **fields)
+    refusal = refused(members, RESET, **fields)
     assert refusal.code == codes.SYSTEM_ERROR
     assert refusal.remark.startswith("the client does not support this feature. version=27")
     assert wire.told == []

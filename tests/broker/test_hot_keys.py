@@ -1,0 +1,180 @@
+"""Settings that are changed while the broker runs: UPDATE_BROKER_CONFIG (25)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aerobee.broker.config import KEYS, BrokerConfig
+from aerobee.broker.hot_keys import HOT, HotKeys
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes, java_properties
+from aerobee.protocol.bodies.data_version import DataVersion
+from aerobee.protocol.command import Command
+
+from .conftest import Caller, Config
+
+
+async def update(caller: Caller, text: str | bytes) -> Command:
+    body = text if isinstance(text, bytes) else text.encode()
+    return await caller.ask(codes.UPDATE_BROKER_CONFIG, None, body)
+
+
+async def shown(caller: Caller, key: str) -> str:
+    answer = await caller.ask(codes.GET_BROKER_CONFIG)
+    return java_properties.parse((answer.body or b"").decode())[key]
+
+
+async def version(caller: Caller) -> int:
+    answer = await caller.ask(codes.GET_BROKER_CONFIG)
+    return DataVersion.decode(answer.fields()["version"].encode()).counter
+
+
+def test_no_path_name_address_or_size_of_files_is_hot() -> None:
+    assert KEYS.fields.keys() >= HOT
+    for key in HOT:
+        kind = KEYS.fields[key].type
+        assert kind is bool or "int" in str(kind), f"{key} may be any text"
+        assert not key.lower().endswith(("path", "dir", "addr", "address", "port", "name"))
+        assert "filesize" not in key.lower()
+
+
+async def test_a_change_holds_at_once_and_is_shown(caller: Caller) -> None:
+    assert (await caller.send("New1")).code == codes.SUCCESS
+    answer = await update(caller, "autoCreateTopicEnable=false\nmaxMessageSize = 2000\n")
+    assert answer.code == codes.SUCCESS, answer.remark
+    assert (await caller.send("New2")).code == codes.TOPIC_NOT_EXIST
+    assert (await caller.send("New1", b"x" * 2_001)).code == codes.MESSAGE_ILLEGAL
+    assert (await caller.send("New1", b"x" * 2_000)).code == codes.SUCCESS
+    assert await shown(caller, "autoCreateTopicEnable") == "false"
+    assert await shown(caller, "maxMessageSize") == "2000"
+    assert await version(caller) == 1
+    assert (await update(caller, "maxMessageSize=2000")).code == codes.SUCCESS
+    assert await version(caller) == 1  # nothing is different
+
+
+async def test_each_hot_key_can_be_set_to_what_it_is(caller: Caller, broker: Broker) -> None:
+    values = broker.config.as_properties()
+    text = "".join(f"{key}={values[key]}\n" for key in sorted(HOT))
+    assert (await update(caller, text)).code == codes.SUCCESS
+    assert await version(caller) == 0
+
+
+async def test_switching_on_the_making_of_topics_makes_the_model_for_them(
+    start: Callable, config: Config
+) -> None:
+    broker = await start(config(auto_create_topic_enable=False))
+    caller = Caller(broker)
+    assert (await caller.send("New")).code == codes.TOPIC_NOT_EXIST
+    await update(caller, "autoCreateTopicEnable=true")
+    assert (await caller.send("New")).code == codes.SUCCESS
+    await caller.peers.close()
+
+
+async def test_switching_off_the_making_of_groups_refuses_new_ones(caller: Caller) -> None:
+    await caller.send("T")
+    assert (await caller.pull("T", group="G1")).code == codes.SUCCESS
+    await update(caller, "autoCreateSubscriptionGroup=false")
+    assert (await caller.pull("T", group="G2")).code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert (await caller.pull("T", group="G1")).code == codes.SUCCESS
+
+
+async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic(
+    broker: Broker, caller: Caller
+) -> None:
+    told: list[str] = []
+    broker.topics.on_change = lambda config: told.append(config.topic_name or "")
+    before = broker.topics.version
+    await update(caller, "brokerPermission=4")
+    assert set(told) == broker.topics.all().keys()
+    assert broker.topics.version != before
+
+
+async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("aerobee.broker.server.notify_members", lambda g: told.append(g.name))
+    await caller.heartbeat(group="G1", topics={"T": "*"})
+    assert told == ["G1"]
+    await update(caller, "notifyConsumerIdsChangedEnable=false")
+    await caller.heartbeat(group="G2", topics={"T": "*"})
+    assert told == ["G1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("storePathRootDir=/tmp/x", codes.NO_PERMISSION, "storePathRootDir is a key, but not one"),
+        ("brokerConfigPath=/etc/passwd", codes.NO_PERMISSION, "brokerConfigPath is no key"),
+        ("messageStorePlugIn=com.evil.Store", codes.NO_PERMISSION, "messageStorePlugIn is no key"),
+        ("namesrvAddr=evil:9876", codes.NO_PERMISSION, "namesrvAddr is a key, but not one"),
+        ("noSuchKey=1", codes.NO_PERMISSION, "noSuchKey is no key"),
+        ("maxMessageSize=many", codes.INVALID_PARAMETER, "maxMessageSize is 'many'"),
+        ("maxMessageSize=-1", codes.INVALID_PARAMETER, "maxMessageSize is '-1'"),
+        ("brokerPermission=8", codes.INVALID_PARAMETER, "brokerPermission is '8'"),
+        ("autoCreateTopicEnable=perhaps", codes.INVALID_PARAMETER, "autoCreateTopicEnable"),
+        (b"maxMessageSize=\xff", codes.INVALID_PARAMETER, "the settings can't be read"),
+        (b"#" * ((1 << 20) + 1), codes.INVALID_PARAMETER, "the limit is 1048576"),
+    ],
+)
+async def test_what_may_not_be_changed_is_refused_with_the_reason(
+    caller: Caller, text: str | bytes, code: int, words: str
+) -> None:
+    answer = await update(caller, text)
+    assert answer.code == code
+    assert words in (answer.remark or "")
+    assert await version(caller) == 0
+
+
+async def test_one_wrong_key_keeps_all_from_changing(caller: Caller) -> None:
+    answer = await update(caller, "rejectTransactionMessage=true\nlistenPort=1\n")
+    assert answer.code == codes.NO_PERMISSION
+    assert await shown(caller, "rejectTransactionMessage") == "false"
+
+
+async def test_an_empty_change_is_taken(caller: Caller) -> None:
+    assert (await update(caller, "")).code == codes.SUCCESS
+    assert (await update(caller, "# nothing\n")).code == codes.SUCCESS
+
+
+async def test_a_change_outlives_a_restart(start: Callable, config: Config) -> None:
+    broker = await start(config())
+    caller = Caller(broker)
+    await update(caller, "rejectTransactionMessage=true")
+    await caller.peers.close()
+    await broker.stop()
+    caller = Caller(await start(config()))
+    assert await shown(caller, "rejectTransactionMessage") == "true"
+    assert await version(caller) == 1
+    await caller.peers.close()
+
+
+async def test_a_change_gives_way_to_a_configuration_that_has_changed_since(
+    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start(config())
+    caller = Caller(broker)
+    await update(caller, "maxMessageSize=2000\ntransactionCheckMax=3")
+    await caller.peers.close()
+    await broker.stop()
+    caller = Caller(await start(config(max_message_size=3_000)))
+    assert await shown(caller, "maxMessageSize") == "3000"
+    assert await shown(caller, "transactionCheckMax") == "3"
+    assert "maxMessageSize is 3000: the configuration has a new value" in caplog.text
+    await caller.peers.close()
+
+
+def test_a_kept_change_of_a_key_that_is_not_hot_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "hotKeys.json"
+    changes = {
+        "listenPort": {"text": "1", "insteadOf": "10911"},
+        "shortPollingTimeMills": {"text": "soon", "insteadOf": "1000"},
+    }
+    path.write_text(json.dumps({"changes": changes}))
+    config = BrokerConfig()
+    HotKeys(config, path, lambda: 0).load()
+    assert (config.listen_port, config.short_polling_time_mills) == (10_911, 1_000)
+    assert caplog.text.count("is dropped") == 2
