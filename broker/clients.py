@@ -45,17 +45,23 @@ class ConsumerGroup:
 
 
 class Clients:
-    """All live clients. `on_members(group)` is called when a group's members or topics changed."""
+    """All live clients. `on_members(group)` is called when a group's members or topics changed,
+    `on_subscriptions(name, subscriptions)` at each heartbeat that tells a group's."""
 
-    def __init__(self, on_members: Callable[[ConsumerGroup], None]) -> None:
+    def __init__(
+        self,
+        on_members: Callable[[ConsumerGroup], None],
+        on_subscriptions: Callable[[str, list[SubscriptionData]], None] = lambda *_: None,
+    ) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
+        self._producer_ids: dict[str, Connection] = {}  # by client id
         # What a connection belongs to, so that a lost one needs no search: names by kind.
         self._groups_of: dict[Connection, tuple[set[str], set[str]]] = {}
         self._on_members = on_members
+        self._on_subscriptions = on_subscriptions
 
     # --- reading --------------------------------------------------------------------------------
-        self._producer_ids: dict[str, Connection] = {}  # by client id
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group, None when no member is connected."""
@@ -71,16 +77,16 @@ class Clients:
     def producers(self) -> dict[str, dict[Connection, Member]]:
         return {name: dict(members) for name, members in self._producers.items()}
 
+    def find_producer(self, client_id: str) -> Connection | None:
+        """The connection of a client that is in a producer group, None when it isn't there."""
+        return self._producer_ids.get(client_id)
+
     def find_consumer(self, group: str, client_id: str) -> Connection | None:
         """The connection of a member, None when it isn't there."""
         found = self._consumers.get(group)
         if found is not None:
             for connection, member in found.members.items():
                 if member.client_id == client_id:
-    def find_producer(self, client_id: str) -> Connection | None:
-        """The connection of a client that is in a producer group, None when it isn't there."""
-        return self._producer_ids.get(client_id)
-
                     return connection
         return None
 
@@ -106,13 +112,13 @@ class Clients:
             name = producer.group_name
             if name in self._producers or len(self._producers) < GROUPS_MAX:
                 self._producers.setdefault(name, {})[connection] = member
+                self._producer_ids[member.client_id] = connection
                 produces.add(name)
         for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
             name = consumer.group_name
             if name not in self._consumers and len(self._consumers) >= GROUPS_MAX:
                 continue
             if allowed(consumer):
-                self._producer_ids[member.client_id] = connection
                 self._join(consumer, connection, member, heartbeat.without_sub)
 
     def unregister(
@@ -158,6 +164,7 @@ class Clients:
             group.message_model = consumer.message_model
             group.consume_from_where = consumer.consume_from_where
             changed = _subscribe(group, consumer.subscription_data_set) or changed
+            self._on_subscriptions(group.name, consumer.subscription_data_set)
         if changed:
             self._on_members(group)
 
@@ -169,13 +176,6 @@ class Clients:
             member = members.pop(connection, None)
             if not members:
                 del self._producers[name]
-
-    def _leave_consumers(self, name: str, connection: Connection) -> None:
-        group = self._consumers.get(name)
-        if group is None or group.members.pop(connection, None) is None:
-            return
-        if connection in self._groups_of:
-            self._groups_of[connection][1].discard(name)
             if member is not None and not self._groups_of.get(connection, ((), ()))[0]:
                 self._forget_producer(member.client_id, connection)
 
@@ -183,6 +183,13 @@ class Clients:
         # A client that came back under the same id has another connection by now.
         if self._producer_ids.get(client_id) is connection:
             del self._producer_ids[client_id]
+
+    def _leave_consumers(self, name: str, connection: Connection) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(connection, None) is None:
+            return
+        if connection in self._groups_of:
+            self._groups_of[connection][1].discard(name)
         if not group.members:
             del self._consumers[name]
         self._on_members(group)

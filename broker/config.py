@@ -37,6 +37,8 @@ PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
+TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 
@@ -81,6 +83,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
     ] = DELAY_LEVELS
 
+    # How it treats timer messages
+    timer_wheel_enable: bool = True
+    timer_max_delay_sec: Annotated[int, Meta(ge=1, le=NO_CAP_SEC)] = NO_CAP_SEC
+    timer_precision_ms: Annotated[int, Meta(ge=100, le=1_000)] = 1_000
+    timer_roll_window_slot: Annotated[int, Meta(ge=2, le=604_740)] = 172_800
+    timer_congest_num_each_slot: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] = (1 << 31) - 1
+    timer_flush_interval_ms: PeriodMs = 1_000
+    mapped_file_size_timer_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 100 << 20
+    recall_message_enable: bool = False
+    allow_recall_when_broker_not_writeable: bool = True
+
     # How it treats transactions
     reject_transaction_message: bool = False
     transaction_time_out: Ms = 6_000
@@ -98,7 +111,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_transfer_count_on_message_in_disk: Annotated[int, Meta(ge=1, le=10_000)] = 8
     max_transfer_bytes_on_message_in_disk: PullBytes = 64 << 10
     access_message_in_memory_max_ratio: Percent = 40
+    lite_pull_message_enable: bool = True
+    reject_pull_consumer_enable: bool = False
+    slave_read_enable: bool = False
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    filter_data_clean_time_span: Ms = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Meta(ge=1, le=100_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Meta(ge=1, le=99)] = 20
     max_filter_message_size: Annotated[int, Meta(ge=20, le=1 << 30)] = 16_000
+    use_server_side_reset_offset: bool = True
+    store_reply_message_enable: bool = True
     default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
 
     # How it stores
@@ -107,8 +130,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Meta(ge=20, le=(1 << 31) - 1)] = 6_000_000
     mapped_file_size_consume_queue_ext: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 48 << 20
-    use_server_side_reset_offset: bool = True
-    store_reply_message_enable: bool = True
     mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
     message_index_enable: bool = True
     max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
@@ -154,6 +175,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             )
         if not self.broker_ip1:
             force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+        # RocketMQ knows these four, and takes the next one below for any other.
+        ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
+        force_setattr(self, "timer_precision_ms", ticks)
         if self.http_port is None:
             near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
             force_setattr(self, "http_port", near if near <= 65_535 else 0)

@@ -22,12 +22,11 @@ Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
 
 @dataclass(slots=True)
 class Hold:
-    """One parked pull. `tag_codes` is None when every message interests it."""
+    """One parked pull."""
 
     header: PullMessage
     command: Command
     connection: Connection
-    tag_codes: frozenset[int] | None
     deadline_ms: int
 
 

@@ -22,10 +22,11 @@ from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
 from .delays import Delays, parse_levels
+from .filters import Filters
 from .groups import Groups
 from .handlers.pull import PullHandlers
-from .locks import QueueLocks
 from .hot_keys import STORE_LIMITS, HotKeys
+from .locks import QueueLocks
 from .offsets import Offsets
 from .registration import Registration
 from .saved import Saved
@@ -45,6 +46,11 @@ INDEX_SECONDS = 0.2  # how long a key may wait to be found by a query
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late a delayed message may be
 STATS_SECONDS = 10.0
+FILTERS_SECONDS = 10.0
+
+# The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
+# every message, and so costs half of what a function of our own would.
+wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns, None)).__next__
 
 
 class Broker:
@@ -54,7 +60,7 @@ class Broker:
         self,
         config: BrokerConfig,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.config = msgspec.structs.replace(config)  # its own: hot keys change it
         self.now_ms = now_ms
@@ -106,14 +112,14 @@ class Broker:
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
         store_host = host_bytes((config.broker_ip1, self.port))
+        self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
+        self.hot_keys.load()
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
         self.store.open()
         closers.append(self._close_store)
         self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
-        self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
-        self.hot_keys.load()
         self.groups = Groups(
             folder / "subscriptionGroup.json",
             now_ms,
@@ -127,10 +133,11 @@ class Broker:
             now_ms,
             self.wake,
         )
-        for part in (self.topics, self.groups, self.offsets, self.delays):
+        self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
+        for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
-        self._loaded += (self.offsets, self.delays)
-        self.clients = Clients(self._on_members)
+        self._loaded += (self.offsets, self.delays, self.filters)
+        self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
         self.transactions = Transactions(
             config, self.store, self.topics, self.offsets, self.clients, now_ms
@@ -147,10 +154,11 @@ class Broker:
         self.cleaner = Cleaner(self.store)
         closers.append(self.cleaner.stop)
         pulls = PullHandlers(
-            config, self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
-            now_ms,
+            config, self.store, self.topics, self.groups, self.offsets, self.clients,
+            self.filters, self.stats, now_ms,
         )  # fmt: skip
         self.holds = pulls.holds
+        self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
         table = full_table(self, pulls)
         rows.update(table)
@@ -158,12 +166,12 @@ class Broker:
         self._every(SWEEP_SECONDS, lambda: self.holds.sweep(now_ms()))
         self._every(DELAY_SECONDS, self.syncer.sweep)
         self._every(EXPIRE_SECONDS, self._expire)
-        self._on_hot_keys()
         self._every(INDEX_SECONDS, self.store.index_pending)
         self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         self._every(config.clean_resource_interval / 1000, self.cleaner.run)
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
+        self._every(FILTERS_SECONDS, self._save_filters)
         self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))
         self._every(config.transaction_op_batch_interval / 1000, self.transactions.write_ended)
         self._every(config.transaction_check_interval / 1000, self._check_transactions)
@@ -174,14 +182,6 @@ class Broker:
         closers.append(self.registration.stop)
         await self.registration.start()
 
-    async def _listen(self, port: int, rows: dict[int, Row]) -> int:
-        return await self.server.listen(self.config.bind_address, port, rows, accept=False)
-
-    async def _close_store(self) -> None:
-        self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
-        for part in self._loaded:
-            part.save()
-        self.store.close()
     def _on_hot_keys(self) -> None:
         """What has a copy of a setting takes the new one."""
         config, on_change = self.config, self.hot_keys.on_change
@@ -198,6 +198,14 @@ class Broker:
     def _change_limits(self) -> None:
         self.store.change_limits(self.config.store_settings())
 
+    async def _listen(self, port: int, rows: dict[int, Row]) -> int:
+        return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+
+    async def _close_store(self) -> None:
+        self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
+        for part in self._loaded:
+            part.save()
+        self.store.close()
 
     async def _end_transactions(self) -> None:
         try:
@@ -230,7 +238,8 @@ class Broker:
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
         self.store.write_staged()
-        self.holds.serve()
+        if self.holds.marked:
+            self.holds.serve()
 
     def wake(self, key: tuple[str, int]) -> None:
         """A message came in from inside the broker: wake its readers at the end of this turn."""
@@ -245,7 +254,13 @@ class Broker:
     def _on_lost(self, connection: Connection) -> None:
         self.clients.lost(connection)
 
+    async def _save_filters(self) -> None:
+        self.filters.clean(self.now_ms())
+        await self._save(self.filters)
+
     def _on_members(self, group: ConsumerGroup) -> None:
+        if not group.members:
+            self.filters.unregister(group.name)
         config = self.groups.get(group.name)
         if self.config.notify_consumer_ids_changed_enable and (
             config is None or config.notify_consumer_ids_changed_enable

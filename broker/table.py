@@ -76,7 +76,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.config, b.store, b.delays, b.transactions, b.wake, b.now_ms
         ),
         LockHandlers(b.locks, b.now_ms),
-        ClientHandlers(b.topics, b.groups, b.clients, b.now_ms),
+        ClientHandlers(b.topics, b.groups, b.clients, b.filters, b.now_ms),
         QueryHandlers(b.config, b.store, b.clients),
         ReplyHandlers(
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms

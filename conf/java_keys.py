@@ -44,7 +44,7 @@ _TABLE = (
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
     clearRetryTopicWhenDeleteTopic=true  enableLmqStats=false
-    allowRecallWhenBrokerNotWriteable=true  recallMessageEnable=false  enableRegisterProducer=true
+    enableRegisterProducer=true
     enableCreateSysGroup=true  isBrokerContainer=false  isInBrokerContainer=false  inBrokerContainer
     """,
     ),
@@ -156,9 +156,9 @@ _TABLE = (
         """
     compactionMappedFileSize=104857600  compactionCqMappedFileSize=10485760
     compactionScheduleInternal=900000  maxOffsetMapSize=104857600  compactionThreadNum=6
-    mappedFileSizeTimerLog=104857600  timerPrecisionMs=1000  timerRollWindowSlot=172800
-    timerFlushIntervalMs=1000  timerGetMessageThreadNum=3  timerPutMessageThreadNum=3
-    timerMaxDelaySec=259200  disappearTimeAfterStart=-1  timerCongestNumEachSlot=2147483647
+  
+    timerGetMessageThreadNum=3  timerPutMessageThreadNum=3
+    disappearTimeAfterStart=-1
     timerMetricSmallThreshold=1000000  timerProgressLogIntervalMs=10000
     bitMapLengthConsumeQueueExt=64  commitIntervalCommitLog=200  maxRecoveryCommitlogFiles=30
     putMsgIndexHightWater=600000  flushCommitLogLeastPages=4
@@ -183,7 +183,7 @@ _TABLE = (
         "boolean",
         """
     enableCompaction=true  timerEnableDisruptor=false  timerEnableCheckMetrics=true
-    timerInterceptDelayLevel=false  timerWheelEnable=true  timerStopEnqueue=false
+    timerInterceptDelayLevel=false  timerStopEnqueue=false
     timerSkipUnknownError=false  timerWarmEnable=false  timerStopDequeue=false
     timerEnableRetryUntilSuccess=false  enableConsumeQueueExt=false
     useReentrantLockWhenPutMessage=true  flushCommitLogTimed=true  checkCRCOnRecover=true

@@ -7,12 +7,12 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from ...protocol.bodies.request import body_of
-from ...protocol.bodies.subscription import SQL92, TAG
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
 from ...protocol.names import RETRY_PREFIX
-from ..clients import Clients
+from ..clients import GROUPS_PER_CLIENT_MAX, Clients
+from ..filters import Filters
 from ..groups import Groups
 from ..topics import Topics
 
@@ -24,11 +24,17 @@ class ClientHandlers:
     """Keeps `Clients` up to date with what the clients say."""
 
     def __init__(
-        self, topics: Topics, groups: Groups, clients: Clients, now_ms: Callable[[], int]
+        self,
+        topics: Topics,
+        groups: Groups,
+        clients: Clients,
+        filters: Filters,
+        now_ms: Callable[[], int],
     ) -> None:
         self.topics = topics
         self.groups = groups
         self.clients = clients
+        self.filters = filters
         self.now_ms = now_ms
 
     def rows(self) -> list[Row]:
@@ -51,6 +57,12 @@ class ClientHandlers:
             self.now_ms(),
             self._allowed,
         )
+        if self.filters.enabled:
+            # Now that everything else is taken over: a faulty expression is told at once, while in
+            # RocketMQ only the pull says that something is wrong.
+            for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
+                for wanted in consumer.subscription_data_set:
+                    self.filters.check(wanted)
         return Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
 
     def on_unregister(
@@ -70,13 +82,9 @@ class ClientHandlers:
 
     def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
         wanted = body_of(command, CheckClientRequestBody).subscription_data
-        if wanted is None or wanted.expression_type in ("", TAG, None):
-            return OK
-        raise Refusal(
-            codes.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by "
-            f"{wanted.expression_type}; only {TAG} is served, {SQL92} is not",
-        )
+        if wanted is not None:
+            self.filters.check(wanted)
+        return OK
 
     def _allowed(self, consumer: ConsumerData) -> bool:
         """Whether a group may consume here; its retry topic is made when it may."""

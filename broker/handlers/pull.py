@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.subscription import SubscriptionData, subscription
+from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
+    CLASS_FILTER,
     COMMIT_OFFSET,
     SUBSCRIPTION,
     SUSPEND,
@@ -19,24 +20,39 @@ from ...protocol.headers.pull import (
     PullMessageAnswer,
     found_answer,
 )
+from ...protocol.names import is_system_group
 from ...store import status
+from ...store.consume_queue import ENTRY_BYTES
 from ...store.store import Found, MessageStore
 from ..clients import Clients
 from ..config import BrokerConfig
+from ..filters import Filters
 from ..groups import Groups
 from ..holds import Hold, Holds
+from ..matching import Wanted, look
 from ..offsets import Offsets
+from ..sql92 import Predicate
 from ..stats import Stats
 from ..topics import Topics
 
 PERM_READ = 4
-MESSAGES_MAX = 32  # a pull; maxTransferCountOnMessageInMemory
-BYTES_MAX = 256 << 10  # a pull; maxTransferBytesOnMessageInMemory
-EXPRESSIONS_MAX = 10_000  # parsed subscription texts kept
+SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 
 # forbiddenType of an answer: what exactly was not allowed
 FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
 FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 4, 5
+
+# Groups that may pull without being members, whatever rejectPullConsumerEnable says
+_TOOLS = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+    }
+)
 
 _CODES = {
     status.FOUND: codes.SUCCESS,
@@ -60,6 +76,7 @@ class PullHandlers:
         groups: Groups,
         offsets: Offsets,
         clients: Clients,
+        filters: Filters,
         stats: Stats,
         now_ms: Callable[[], int],
     ) -> None:
@@ -69,10 +86,10 @@ class PullHandlers:
         self.groups = groups
         self.offsets = offsets
         self.clients = clients
+        self.filters = filters
         self.stats = stats
         self.now_ms = now_ms
         self.holds = Holds(self.rerun)
-        self._parsed: dict[tuple[str, str, str], SubscriptionData] = {}
 
     def rows(self) -> list[Row]:
         return [
@@ -83,14 +100,18 @@ class PullHandlers:
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Reply | bytes | None:
-        tag_codes = self._check(header)
-        found = self._look(header, tag_codes)
+        wanted = self._check(header, command, connection)
+        if self.offsets.resets:
+            moved = self._reset(header)
+            if moved is not None:
+                return moved
+        found = self._look(header, wanted)
         flags = header.sys_flag
         if flags & COMMIT_OFFSET and header.commit_offset >= 0:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             deadline_ms = self.now_ms() + self._suspend_ms(header)
-            hold = Hold(header, command, connection, tag_codes, deadline_ms)
+            hold = Hold(header, command, connection, deadline_ms)
             if self.holds.park((header.topic, header.queue_id), hold):
                 return None
         return self._answer(header, command, found)
@@ -100,10 +121,14 @@ class PullHandlers:
     ) -> Reply | bytes | None:
         """A parked pull again; None when there is still nothing and it is not `final`."""
         try:
-            tag_codes = self._check(header)
+            wanted = self._check(header, command, connection)
         except Refusal as refusal:
             return Reply(refusal.code, refusal.fields, refusal.remark)
-        found = self._look(header, tag_codes)
+        if self.offsets.resets:
+            moved = self._reset(header)
+            if moved is not None:
+                return moved
+        found = self._look(header, wanted)
         if not final:
             if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
                 header.offset = found.next_offset  # what didn't match is not looked at twice
@@ -114,8 +139,21 @@ class PullHandlers:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _check(self, header: PullMessage) -> frozenset[int] | None:
-        """All that can forbid a pull; gives the wanted tag codes, None for all messages."""
+    def _check(self, header: PullMessage, command: Command, connection: Connection) -> Wanted:
+        """All that can forbid a pull; gives what the group wants of the topic."""
+        config = self.config
+        if not config.broker_permission & PERM_READ:
+            raise self._forbidden(
+                FORBIDDEN_BROKER,
+                f"the broker[{config.broker_ip1}] pulling message is forbidden: its "
+                f"brokerPermission is {config.broker_permission}",
+            )
+        if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+            raise self._forbidden(
+                FORBIDDEN_BROKER,
+                f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden; its "
+                "litePullMessageEnable is false",
+            )
         group = self.groups.find(header.group)
         if group is None:
             raise Refusal(
@@ -133,7 +171,7 @@ class PullHandlers:
                 codes.TOPIC_NOT_EXIST,
                 f"topic[{header.topic}] not exist, apply first please!",
             )
-        if not topic.perm & PERM_READ or not self.config.broker_permission & PERM_READ:
+        if not topic.perm & PERM_READ:
             raise self._forbidden(
                 FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden"
             )
@@ -143,36 +181,18 @@ class PullHandlers:
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] refresh the route",
             )
+        if header.sys_flag & CLASS_FILTER:
+            raise self._no_class_filter(header)
+        wanted: Wanted
         if header.sys_flag & SUBSCRIPTION:
-            wanted = self._parse(header)
+            wanted = self.filters.stated(header.topic, header.subscription, header.expression_type)
         else:
             wanted = self._registered(header, group.consume_broadcast_enable)
-        if wanted.expression_type not in (None, "", "TAG"):
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                "The broker does not support consumer to filter message by "
-                f"{wanted.expression_type}",
-            )
-        return self._tag_codes(wanted)
+        if config.reject_pull_consumer_enable:
+            self._check_member(header, connection)
+        return wanted
 
-    def _parse(self, header: PullMessage) -> SubscriptionData:
-        kind = header.expression_type or "TAG"
-        key = (header.topic, header.subscription or "*", kind)
-        found = self._parsed.get(key)
-        if found is None:
-            if len(self._parsed) >= EXPRESSIONS_MAX:
-                self._parsed.clear()
-            try:
-                found = subscription(header.topic, key[1], kind)
-            except ValueError as wrong:
-                raise Refusal(
-                    codes.SUBSCRIPTION_PARSE_FAILED,
-                    f"parse the consumer's subscription failed: {wrong}",
-                ) from None
-            self._parsed[key] = found
-        return found
-
-    def _registered(self, header: PullMessage, broadcast_allowed: bool) -> SubscriptionData:
+    def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
         """The subscription that the group's heartbeats have told."""
         group = self.clients.consumer_group(header.group)
         if group is None:
@@ -203,22 +223,68 @@ class PullHandlers:
                 f"the consumer's subscription not latest: {found.sub_version} is known, "
                 f"{header.sub_version} was named; send a heartbeat",
             )
-        return found
+        if found.class_filter_mode:
+            raise self._no_class_filter(header)
+        return self.filters.registered(found, header.group, header.sub_version)
 
-    def _tag_codes(self, wanted: SubscriptionData) -> frozenset[int] | None:
-        if wanted.sub_string == "*" or not wanted.code_set:
-            return None
-        return frozenset(wanted.code_set)
+    def _check_member(self, header: PullMessage, connection: Connection) -> None:
+        """Refusal for who pulls for a group that it isn't a member of, and that isn't pushed to."""
+        group = self.clients.consumer_group(header.group)
+        if group is not None and (
+            connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
+        ):
+            return
+        if header.group not in _TOOLS and not is_system_group(header.group):
+            raise Refusal(
+                codes.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's group info not exist, or the pull consumer is rejected by server: "
+                f"send a heartbeat for group {header.group} on this connection, or set "
+                "rejectPullConsumerEnable=false",
+            )
 
-    def _look(self, header: PullMessage, tag_codes: frozenset[int] | None) -> Found:
+    def _look(self, header: PullMessage, wanted: Wanted) -> Found:
+        if wanted is not None and not isinstance(wanted, frozenset):
+            return self._look_into(header, wanted)
         return self.store.get(
             header.topic,
             header.queue_id,
             header.offset,
-            min(header.max_messages, MESSAGES_MAX),
-            BYTES_MAX,
-            tag_codes,
+            header.max_messages,
+            self.config.max_transfer_bytes_on_message_in_memory,
+            wanted,
         )
+
+    def _look_into(self, header: PullMessage, matches: Predicate) -> Found:
+        """The messages that an expression is true of, within the limits of one pull."""
+        config, store = self.config, self.store
+        if store.in_memory(header.topic, header.queue_id, header.offset):
+            messages_max = config.max_transfer_count_on_message_in_memory
+            bytes_max = config.max_transfer_bytes_on_message_in_memory
+        else:
+            messages_max = config.max_transfer_count_on_message_in_disk
+            bytes_max = config.max_transfer_bytes_on_message_in_disk
+        messages_max = max(1, min(header.max_messages, messages_max))
+        entries_max = max(config.max_filter_message_size // ENTRY_BYTES, messages_max)
+        return look(
+            store,
+            header.topic,
+            header.queue_id,
+            header.offset,
+            messages_max,
+            bytes_max,
+            matches,
+            entries_max,
+        )
+
+    def _reset(self, header: PullMessage) -> Reply | None:
+        """The answer that tells a reset of this queue to its reader; None when there was none."""
+        offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
+        if offset is None:
+            return None
+        least = self.store.min_offset(header.topic, header.queue_id)
+        most = self.store.max_offset(header.topic, header.queue_id)
+        answer = PullMessageAnswer(0, offset, max(0, least), max(0, most))
+        return Reply(codes.PULL_OFFSET_MOVED, answer.to_fields(), "OFFSET_RESET")
 
     def _may_wait(self, header: PullMessage, found: Found) -> bool:
         return self._code(header, found) == codes.PULL_NOT_FOUND
@@ -226,7 +292,7 @@ class PullHandlers:
     def _suspend_ms(self, header: PullMessage) -> int:
         if not self.config.long_polling_enable:
             return self.config.short_polling_time_mills
-        return max(0, header.suspend_ms)
+        return max(0, min(header.suspend_ms, SUSPEND_MS_MAX))
 
     @staticmethod
     def _code(header: PullMessage, found: Found) -> int:
@@ -242,6 +308,9 @@ class PullHandlers:
         topic_flag = 0 if topic is None else topic.topic_sys_flag
         group = self.groups.get(header.group)
         group_flag = 0 if group is None else group.group_sys_flag
+        suggested = 0
+        if self.config.slave_read_enable and group is not None:
+            suggested = self._suggested_broker(header, found, group)
         if found.status == status.FOUND:
             gets = self.stats.gets(header.topic, header.group)
             gets.messages += found.count
@@ -255,10 +324,11 @@ class PullHandlers:
                 group_flag,
                 found.records,
                 found.size,
+                suggested,
             )
         self.stats.misses.messages += 1
         answer = PullMessageAnswer(
-            0,
+            suggested,
             found.next_offset,
             found.min_offset,
             found.max_offset,
@@ -267,6 +337,24 @@ class PullHandlers:
         )
         name = status.NAMES[found.status]
         return Reply(self._code(header, found), answer.to_fields(), name)
+
+    def _suggested_broker(
+        self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
+    ) -> int:
+        """The id of the broker to ask next: a slave for who reads what is no longer in memory."""
+        looked = found.next_offset > header.offset
+        last = found.next_offset - 1
+        if looked and not self.store.in_memory(header.topic, header.queue_id, last):
+            return group.which_broker_when_consume_slowly
+        return group.broker_id
+
+    @staticmethod
+    def _no_class_filter(header: PullMessage) -> Refusal:
+        return Refusal(
+            codes.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by class: group "
+            f"{header.group} must subscribe to {header.topic} by tags or SQL92",
+        )
 
     @staticmethod
     def _forbidden(kind: int, text: str) -> Refusal:

@@ -62,6 +62,7 @@ def found_answer(
     group_sys_flag: int,
     records: list[bytes | memoryview],
     size: int,
+    suggested_broker_id: int = 0,
 ) -> Reply | bytes:
     """A pull that found `records` (`size` bytes in all): the finished frame for a JSON request."""
     if request.codec == CODEC_JSON:
@@ -70,14 +71,14 @@ def found_answer(
             max_offset,
             min_offset,
             next_offset,
-            0,
+            suggested_broker_id,
             topic_sys_flag,
             request.opaque,
         )
         head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
         return b"".join((head, header, *records))
     answer = PullMessageAnswer(
-        0,
+        suggested_broker_id,
         next_offset,
         min_offset,
         max_offset,

@@ -20,8 +20,13 @@ from aerobee.protocol import java_properties
 GOLDEN = Path(__file__).parent.parent / "golden" / "broker_config_keys.txt"
 SHIPPED = Path(config_module.__file__).parent.parent / "conf" / "broker.yaml"
 
-# Where ours differ from Java's: it binds to loopback, and a null key of Java's start-up is filled.
-OWN_DEFAULTS = {"bindAddress": "127.0.0.1", "listenPort": "10911"}
+# Where ours differ from Java's: it binds to loopback, a null key of Java's start-up is filled, and
+# the time of a timer message has no cap.
+OWN_DEFAULTS = {
+    "bindAddress": "127.0.0.1",
+    "listenPort": "10911",
+    "timerMaxDelaySec": "2147483647",
+}
 
 
 def java_keys() -> dict[str, tuple[str, str | None]]:
@@ -219,7 +224,7 @@ def test_bytes_that_are_not_utf_8_are_read_as_java_reads_them(tmp_path: Path) ->
         # Keys without effect are checked as well: a typing error is one everywhere.
         ("sendMessageThreadPoolNums=many", "a whole number from -2147483648 to 2147483647"),
         ("maxLmqConsumeQueueNum=2147483648", "a whole number from -2147483648 to 2147483647"),
-        ("slaveReadEnable=1", "true or false"),
+        ("traceOn=1", "true or false"),
         ("logicalDiskSpaceCleanForciblyThreshold=x", "a number"),
     ],
 )

@@ -51,7 +51,7 @@ def holds(messages: Messages) -> Holds:
 
 def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> Hold:
     header = PullMessage("g", "T", queue_id, 0, 32, 2, 0, 15_000, 0)
-    return Hold(header, Command(opaque=opaque), wire, None, deadline_ms)  # type: ignore[arg-type]
+    return Hold(header, Command(opaque=opaque), wire, deadline_ms)  # type: ignore[arg-type]
 
 
 def test_only_the_pulls_of_a_marked_queue_run_again(holds: Holds, messages: Messages) -> None:
