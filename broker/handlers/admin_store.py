@@ -1,6 +1,6 @@
 """Requests that let old files of the store go: queues and index (306), the log (329).
 
-They begin it and come back at once, as in RocketMQ: a round can take minutes, mqadmin waits for 5 s.
+They begin it and come back at once, as in RocketMQ: a round can take minutes.
 """
 
 from ...protocol import codes

@@ -60,3 +60,17 @@ def test_the_least_offset_follows_the_start_of_the_log(queue: BatchQueue) -> Non
     assert queue.min_offset == 7
     queue.correct_min(9_999)
     assert queue.min_offset == 16
+
+
+def test_the_first_file_goes_once_the_log_begins_behind_its_last_record(tmp_path: Path) -> None:
+    queue = BatchQueue(tmp_path, "T", 0, 2 * UNIT.size)
+    for number in range(5):
+        queue.append(number * 100, 100, 0, 1, number * 3, 3)
+    assert queue.first_file_before(100) is None
+    found = queue.first_file_before(101)
+    assert found is not None
+    assert found.base == 0
+    del queue.segments.items[:2]
+    assert queue.first_file_before(1 << 40) is None
+    queue.correct_min(400)
+    assert (queue.min_offset, queue.next) == (12, 15)
