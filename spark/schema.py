@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
+from ..store.columns.rows import TEXT_MAP, TEXTS, TIMESTAMP
+
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-# The inner names are those that Spark gives to the same types; it compares them.
+# The inner names here and there are those that Spark gives to the same types; it compares them.
 HEADERS = pa.list_(pa.field("element", HEADER))
-TEXTS = pa.list_(pa.field("element", pa.string()))
-TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
 
 STORED_AT = 1  # timestampType as Kafka numbers it: 0 create time, 1 log append time
 

@@ -13,9 +13,9 @@ pytest.importorskip("pyarrow")
 
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import decode_all
-from aerobee.spark import unwrap
 from aerobee.spark.decode import decode
 from aerobee.spark.schema import BY_NAME, row_columns
+from aerobee.store.columns import unwrap
 
 from .stored import HOST_V4, HOST_V6, inner_batch, lz4, stored, zstd
 

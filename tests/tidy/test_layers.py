@@ -19,7 +19,7 @@ ARROWS = {
     "namesrv": {"conf", "protocol.aio", "protocol"},
     "broker": {"conf", "store", "protocol.aio", "protocol"},
     "client": {"protocol.aio", "protocol"},
-    "spark": {"client", "protocol"},
+    "spark": {"client", "store", "protocol"},
     "console": {"client", "protocol"},
     "scripts": {
         *("conf", "store", "namesrv", "broker", "client", "spark", "console"),
@@ -38,7 +38,7 @@ PLACES = {
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
-    "pyarrow": ["spark"],
+    "pyarrow": ["spark", "store/columns"],
     "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
     "tqdm": ["scripts"],
     "uvloop": ["scripts/serving.py"],

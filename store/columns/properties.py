@@ -1,0 +1,94 @@
+"""The properties of many messages at once, as Arrow columns."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ...protocol.properties import RESERVED
+from ..property_table import ENTRY_END, NAME_END, PropertyTable
+from ..records import Positions
+from .slices import slices, slices_in_rows
+
+
+class Properties:
+    """The property texts of a batch of messages; element i of a column belongs to message i."""
+
+    def __init__(self, texts: pa.BinaryArray) -> None:
+        ended = _ended(texts)
+        bounds = np.frombuffer(ended.buffers()[1], np.int32)[: len(texts) + 1]
+        held = ended.buffers()[2]
+        self._table = PropertyTable(b"" if held is None else np.frombuffer(held, np.uint8), bounds)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def column(self, name: str) -> pa.StringArray:
+        """Each message's value of this property, null where it has none."""
+        return as_text(self.binary_column(name))
+
+    def binary_column(self, name: str) -> pa.BinaryArray:
+        """As `column`, not checked to be UTF-8."""
+        return slices_in_rows(self._table.data, *self._table.find(name), len(self))
+
+    def headers(self, kind: pa.ListType) -> pa.ListArray:
+        """The properties that the application set itself, as Kafka's headers; null for none."""
+        rows, names, values = self._entries()
+        own = pc.invert(pc.is_in(names, value_set=pa.array(sorted(RESERVED), pa.string())))
+        kept = own.to_numpy(zero_copy_only=False)
+        bounds = _row_bounds(rows[kept], len(self))
+        entries = pa.StructArray.from_arrays(
+            [names.filter(own), values.filter(own)], fields=list(kind.value_type)
+        )
+        none = pa.array(bounds[1:] == bounds[:-1])
+        return pa.ListArray.from_arrays(pa.array(bounds), entries, type=kind, mask=none)
+
+    def maps(self, kind: pa.MapType) -> pa.MapArray:
+        """All properties of each message."""
+        rows, names, values = self._entries()
+        bounds = pa.array(_row_bounds(rows, len(self)))
+        return pa.MapArray.from_arrays(bounds, names, as_text(values), type=kind)
+
+    def _entries(self) -> tuple[Positions, pa.StringArray, pa.BinaryArray]:
+        """Row, name and value of each entry that counts, in order."""
+        table = self._table
+        splits = np.append(np.flatnonzero(table.data == NAME_END), len(table.data))
+        split = splits[np.searchsorted(splits, table.starts)]
+        whole = (split > table.starts) & (split + 1 < table.ends)
+        starts, split, ends = table.starts[whole], split[whole], table.ends[whole]
+        rows = table.rows(starts)
+        names = slices(table.data, starts, split)
+        values = slices(table.data, split + 1, ends)
+        codes = names.dictionary_encode()
+        pairs = rows * len(codes.dictionary) + codes.indices.to_numpy()
+        _, last_from_behind = np.unique(pairs[::-1], return_index=True)
+        if len(last_from_behind) < len(pairs):
+            last = np.sort(len(pairs) - 1 - last_from_behind)
+            rows, names, values = rows[last], names.take(last), values.take(last)
+        return rows, as_text(names), values
+
+
+def as_text(values: pa.BinaryArray) -> pa.StringArray:
+    """The values as text; bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        plain = values.to_pylist()
+        return pa.array(
+            [None if value is None else value.decode("utf-8", "replace") for value in plain],
+            pa.string(),
+        )
+
+
+def _ended(texts: pa.BinaryArray) -> pa.BinaryArray:
+    """The strings, each but the empty ones with a separator at its end; readers accept both."""
+    ended = pc.or_(pc.ends_with(texts, bytes((ENTRY_END,))), pc.equal(pc.binary_length(texts), 0))
+    if pc.all(ended, min_count=0).as_py():
+        return texts
+    more = pc.binary_join_element_wise(texts, bytes((ENTRY_END,)), b"")
+    return pc.if_else(ended, texts, more)
+
+
+def _row_bounds(rows: Positions, row_count: int) -> NDArray[np.int32]:
+    """Where each row's entries begin, given the row of each entry; one more for the end."""
+    return np.searchsorted(rows, np.arange(row_count + 1)).astype(np.int32)

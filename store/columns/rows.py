@@ -1,0 +1,144 @@
+"""Messages as rows: from the bytes of whole records to Arrow columns.
+
+Plain records, which is what nearly all are, cost no Python object each but their position;
+compressed ones and batches are made plain first (`unwrap`). A column is made when it is asked for.
+"""
+
+from functools import cached_property
+from ipaddress import IPv4Address, IPv6Address
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ...protocol import properties as props
+from ...protocol.errors import Malformed
+from ...protocol.message_id import offset_message_id
+from ...protocol.record import BORN_HOST_AT, LOG_OFFSET_AT
+from ..records import STORE_HOST_AT, Records, locate
+from .properties import Properties, as_text
+from .slices import slices
+from .unwrap import needs_unwrap, unwrapped
+
+BATCH_BYTES_MAX = (1 << 31) - 1  # Arrow's binary columns count in 32 bits
+OFFSET_MAX = (1 << 63) - 1
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+# The inner names are those that Spark gives to the same types; it compares them.
+TEXTS = pa.list_(pa.field("element", pa.string()))
+TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
+
+
+def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
+    """The messages in `data` whose queue offset is in [first, end).
+
+    `data` holds whole records, one after the other, in one queue's order; a batch in one record
+    may be there twice and counts once. Malformed when bodies don't unpack or the bytes are no
+    records, or more than an Arrow column takes.
+    """
+    if len(data) > BATCH_BYTES_MAX:
+        raise Malformed(
+            f"{len(data)} bytes of records at once, the limit is {BATCH_BYTES_MAX}; "
+            "read fewer messages at once (with Spark: set maxMessagesPerPull lower)"
+        )
+    records = locate(data)
+    if needs_unwrap(records.sys_flags).any():
+        records = locate(unwrapped(records))
+    offsets = records.queue_offsets()
+    passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
+    wanted = (offsets > passed) & (offsets < end)
+    if not wanted.all():
+        records = records.picked(wanted)
+    return Rows(records)
+
+
+class Rows:
+    """The columns of one batch; what several of them need is made once."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @cached_property
+    def properties(self) -> Properties:
+        """All properties, to make columns of."""
+        records = self.records
+        return Properties(slices(records.data, records.properties_at, records.properties_end))
+
+    @cached_property
+    def key(self) -> pa.StringArray:
+        """The property KEYS, as one text; null without."""
+        return self.properties.column(props.KEYS)
+
+    def value(self) -> pa.BinaryArray:
+        """The body, unpacked."""
+        records = self.records
+        return slices(records.data, records.body_at, records.body_end)
+
+    def topic(self) -> pa.StringArray:
+        """The topic."""
+        records = self.records
+        return as_text(slices(records.data, records.topic_at, records.topic_end))
+
+    def tags(self) -> pa.StringArray:
+        """The property TAGS; null without."""
+        return self.properties.column(props.TAGS)
+
+    def constant(self, value: str | int, kind: pa.DataType) -> pa.Array:
+        """The same for every message."""
+        return pa.repeat(pa.scalar(value, kind), len(self.records))
+
+    def int32(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
+        """The 4-byte field at this position of a record."""
+        return pa.array(self.records.int32(at, shift))
+
+    def int64(self, at: int) -> pa.Array:
+        """The 8-byte field at this position of a record."""
+        return pa.array(self.records.int64(at))
+
+    def time(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
+        """The milliseconds at this position of a record, as a time."""
+        milliseconds = self.records.int64(at, shift)
+        return pa.array(milliseconds * 1000).cast(TIMESTAMP)
+
+    def keys(self) -> pa.ListArray:
+        """The keys; null without."""
+        # Double blanks leave empty pieces, which are no keys.
+        tidy = pc.utf8_trim(pc.replace_substring_regex(self.key, " +", " "), " ")
+        return pc.split_pattern(tidy, " ").cast(TEXTS)
+
+    def message_id(self) -> pa.StringArray:
+        """The client's unique id and, where there is none, the id of the place in the log."""
+        ids = self.properties.column(props.UNIQ_KEY)
+        if not ids.null_count:
+            return ids
+        records = self.records
+        missing = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
+        rest = records.picked(missing)
+        at = rest.starts + STORE_HOST_AT + rest.born_v6
+        size = 8 + rest.all_v6 - rest.born_v6
+        hosts = slices(records.data, at, at + size).to_pylist()
+        places = rest.int64(LOG_OFFSET_AT).tolist()
+        found = [offset_message_id(host, at) for host, at in zip(hosts, places, strict=True)]
+        mask = np.zeros(len(records), bool)
+        mask[missing] = True
+        return pc.replace_with_mask(ids, pa.array(mask), pa.array(found, pa.string()))
+
+    def born_host(self) -> pa.StringArray:
+        """ "ip:port" of the sender; each one is written once, for there are few."""
+        records = self.records
+        at = records.starts + BORN_HOST_AT
+        hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()
+        texts = pa.array([_host(host) for host in hosts.dictionary.to_pylist()], pa.string())
+        return texts.take(hosts.indices)
+
+
+def _host(address: bytes) -> str:
+    port = int.from_bytes(address[-4:], "big")
+    if len(address) == 8:
+        return f"{IPv4Address(address[:4])}:{port}"
+    ip = IPv6Address(address[:16])
+    # As the system writes it, and so all others do.
+    return f"[{f'::ffff:{ip.ipv4_mapped}' if ip.ipv4_mapped else ip}]:{port}"

@@ -1,0 +1,38 @@
+"""Pieces of bytes as Arrow arrays, copied by Arrow and not by Python."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..records import Positions
+
+
+def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
+    """The pieces `data[start:end]` as one Arrow array.
+
+    The pieces must lie in `data` in rising order. They and the gaps between them are the elements
+    of one array over the same bytes, of which every second one is taken.
+    """
+    return _every_second(data, starts, ends).take(pa.array(np.arange(0, 2 * len(starts), 2)))
+
+
+def slices_in_rows(
+    data: Any, rows: NDArray[Any], starts: Positions, ends: Positions, row_count: int
+) -> pa.BinaryArray:
+    """As `slices`, with piece i put into row `rows[i]` and null in the rows that are left."""
+    places = np.zeros(row_count, np.int64)
+    absent = np.ones(row_count, bool)
+    places[rows] = np.arange(0, 2 * len(starts), 2)
+    absent[rows] = False
+    return _every_second(data, starts, ends).take(pa.array(places, mask=absent))
+
+
+def _every_second(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
+    bounds = np.zeros(2 * len(starts) + 1, np.int32)
+    bounds[0:-1:2] = starts
+    bounds[1::2] = ends
+    bounds[-1] = bounds[-2] if len(starts) else 0
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers)
