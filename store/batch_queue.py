@@ -67,9 +67,9 @@ class BatchQueue:
         self.new_files = False  # made since the folder was synced
         self._count = 0  # units behind the start of the row of files, those deleted included
 
-    def load(self, *, is_clean: bool) -> None:
-        """Find the files and the last unit."""
-        self.segments.load()
+    def load(self, *, is_clean: bool, sure: bool = False) -> None:
+        """Find the files and the last unit; `sure` as in `Segments.load`."""
+        self.segments.load(sure=sure)
         count = self._first
         while self._has_place(count) and _is_valid(self._unit(count)):
             count += 1

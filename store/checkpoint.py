@@ -24,7 +24,7 @@ TIMES = Struct(
     "q"  # confirmPhyOffset
 )
 OWN_AT = 64
-OWN_MAGIC = b"aerobee1"
+OWN_MAGIC = b"aerobee2"
 OWN = Struct(
     ">"
     "8s"  # magic
@@ -32,8 +32,13 @@ OWN = Struct(
     "q"  # a record begins there, or the log ends; all before it is on disk, in the queues too
     "q"  # entries of the last index file on disk, as the number of the next one
     "17s"  # name of that file
-    "q"  # consume queues there are, and
-    "q"  # their entries in all; -1 unless written by a clean stop
+    "q"  # consume queues with a file, and
+    "q"  # their entries in all, of messages before
+    "q"  # this end of the log; -1 where nothing is known
+    "q"  # size of a file of the commit log,
+    "q"  # … of a consume queue,
+    "q"  # … of a batch consume queue,
+    "q"  # … of the index: the store was made with these
 )
 CRC = Struct(">I")
 SAFETY_MS = 3_000  # RocketMQ's allowance for times that were noted before the disk had the data
@@ -53,6 +58,11 @@ class Checkpoint:
     index_name: str = ""
     queues: int = -1
     entries: int = -1
+    queues_end: int = -1
+    segment_bytes: int = 0
+    queue_file_bytes: int = 0
+    batch_queue_file_bytes: int = 0
+    index_file_bytes: int = 0
 
     @property
     def safe_ms(self) -> int:
@@ -77,13 +87,13 @@ def load(path: Path) -> Checkpoint:
     crc_at = OWN_AT + OWN.size
     if len(data) < crc_at + CRC.size:
         return found
-    magic, times, synced_end, index_count, name, queues, entries = OWN.unpack_from(data, OWN_AT)
+    magic, times, synced_end, index_count, name, *counts = OWN.unpack_from(data, OWN_AT)
     (crc,) = CRC.unpack_from(data, crc_at)
     if magic == OWN_MAGIC and times == data[: TIMES.size] and crc == crc32(data[OWN_AT:crc_at]):
         found.synced_end = synced_end
         found.index_count = index_count
-        found.queues = queues
-        found.entries = entries
+        for field_name, value in zip(_COUNT_FIELDS, counts, strict=True):
+            setattr(found, field_name, value)
         found.index_name = name.rstrip(b"\0").decode("ascii", "replace")
     return found
 
@@ -97,8 +107,7 @@ def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
         checkpoint.synced_end,
         checkpoint.index_count,
         checkpoint.index_name.encode(),
-        checkpoint.queues,
-        checkpoint.entries,
+        *astuple(checkpoint)[-len(_COUNT_FIELDS) :],
     )
     data = times.ljust(OWN_AT, b"\0") + own + CRC.pack(crc32(own))
     with plain_errors(path, "write"):
@@ -112,3 +121,4 @@ def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
 
 
 _TIME_FIELDS = [field.name for field in fields(Checkpoint)][:5]
+_COUNT_FIELDS = [field.name for field in fields(Checkpoint)][8:]

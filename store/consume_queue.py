@@ -176,15 +176,15 @@ class ConsumeQueue:
 
     # ---- opening
 
-    def load(self, *, is_clean: bool) -> None:
-        """Find the files and the last entry.
+    def load(self, *, is_clean: bool, sure: bool = False) -> None:
+        """Find the files and the last entry; `sure` as in `Segments.load`.
 
         After a clean stop all bytes before it are right, so it is found by halving; after a crash
         every entry of the last three files is looked at, and what lies behind the first bad one is
         dropped.
         """
         segments = self.segments
-        segments.load()
+        segments.load(sure=sure)
         start = max(0, len(segments.items) - 3)
         count = 0
         for number in range(start, len(segments.items)):

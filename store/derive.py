@@ -4,6 +4,8 @@ Dispatching a message that its queue has already changes nothing, so a range can
 at any time. Queue offsets stand in the records; the log has the last word on them.
 """
 
+from collections.abc import Mapping
+
 from ..protocol.properties import find
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue
@@ -26,18 +28,28 @@ class Derive:
     """Brings queues and index to where the log is. `is_whole`: the log is read from its start."""
 
     def __init__(
-        self, queues: Queues, index: Index, settings: StoreSettings, *, is_whole: bool
+        self,
+        queues: Queues,
+        index: Index,
+        settings: StoreSettings,
+        *,
+        is_whole: bool,
+        deleted: Mapping[str, int] | None = None,
     ) -> None:
+        """`deleted` has topics whose messages before a place of the log get no entry."""
         self._queues = queues
         self._index = index
         self._settings = settings
         self._is_whole = is_whole
+        self._deleted = deleted or {}
         self.last_ms = 0
 
     def queue(self, record: Passed) -> None:
         """The entry of a message in its queue. QueueGap when entries before it are missing."""
         self.last_ms = record.store_ms
         if record.sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+            return
+        if self._deleted and record.log_offset < self._deleted.get(record.topic, 0):
             return
         raw = record.raw_properties
         tags_code = raw_tags_code(raw) if b"TAGS\x01" in raw else 0

@@ -4,6 +4,7 @@ Keys wait in a list until `flush` adds them all at once; a query flushes first. 
 is followed by a new one. Each message is indexed under its unique key and each word of KEYS.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
 from .key_hash import key_hash, key_hashes
 from .segment import Segment, make_folder
 from .settings import StoreSettings
+
+log = logging.getLogger(__name__)
 
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
 _find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
@@ -38,8 +41,12 @@ class Index:
         self.files: list[IndexFile] = []
         self.new_files = False  # made since the folder was synced
 
-    def load(self) -> None:
-        """Open the files. DamagedStore when one has another size than the settings say."""
+    def load(self, *, sure: bool = False) -> None:
+        """Open the files. DamagedStore when one has another size than the settings say.
+
+        When that size is right for `sure`, such a file and those after it are deleted: they are
+        made again from the log.
+        """
         if not disk.current.is_folder(self._folder):
             return
         size = file_bytes(self._slots, self._capacity)
@@ -50,6 +57,11 @@ class Index:
                 if found == 0 and number == len(entries) - 1:
                     disk.current.unlink(path)
                     continue
+                if sure and found != size:
+                    log.error("%s has %d bytes instead of %d; it is made again", path, found, size)
+                    for late, _, _ in entries[number:]:
+                        disk.current.unlink(self._folder / late)
+                    return
                 if found != size or len(name) != NAME_DIGITS or not name.isdigit():
                     raise DamagedStore(
                         f"{path} has {found} bytes, index files have {size} with "
@@ -58,6 +70,11 @@ class Index:
                     )
                 segment = Segment(path, 0, size, writable=True)
                 self.files.append(IndexFile(segment, self._slots, self._capacity))
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of an index file."""
+        return file_bytes(self._slots, self._capacity)
 
     @property
     def end_offset(self) -> int:

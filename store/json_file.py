@@ -39,7 +39,7 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
 
 def save(path: Path, text: bytes | str) -> None:
     """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
-    make_folder(path.parent)
+    make_folder(path.parent, sync=True)
     data = text.encode() if isinstance(text, str) else text
     previous = _read(path)
     if previous:

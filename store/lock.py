@@ -5,6 +5,10 @@ from pathlib import Path
 
 from . import disk
 from .errors import StoreInUse, plain_errors
+from .segment import sync_folder
+
+SYNC_FAILED = "a sync failed"
+ABORT_BYTES_MAX = 200
 
 
 class StoreLock:
@@ -49,19 +53,42 @@ class StoreLock:
             self._fd = -1
 
 
-def write_abort(root: Path) -> None:
-    """Note that the store is in use: the process number, until a clean stop."""
+def write_abort(root: Path, *, sync_failed: bool = False) -> None:
+    """Note, on the disk, that the store is in use: the process number, until a clean stop.
+
+    `sync_failed` notes as well that the system may take for synced what is not. That note counts
+    only as long as the machine runs, so it need not reach the disk.
+    """
     path = root / "abort"
+    text = f"{os.getpid()}\n{SYNC_FAILED}" if sync_failed else str(os.getpid())
     with plain_errors(path, "write"):
         fd = disk.current.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            disk.current.pwrite(fd, str(os.getpid()).encode(), 0)
+            disk.current.pwrite(fd, text.encode(), 0)
         finally:
             disk.current.close(fd)
+        if not sync_failed:
+            sync_folder(root)
+
+
+def sync_had_failed(root: Path) -> bool:
+    """Whether whoever had the store before noted that a sync failed."""
+    return SYNC_FAILED in _abort_text(root)
 
 
 def _holder(root: Path) -> str:
     try:
-        return f"process {int((root / 'abort').read_text())}"
-    except (OSError, ValueError):
+        return f"process {int(_abort_text(root).split()[0])}"
+    except (IndexError, ValueError):
         return "another process"
+
+
+def _abort_text(root: Path) -> str:
+    try:
+        fd = disk.current.open(root / "abort", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return disk.current.pread(fd, ABORT_BYTES_MAX, 0).decode(errors="replace")
+    finally:
+        disk.current.close(fd)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .commit_log import CommitLog
+from .deleted import Deleted
 from .errors import StoreError
 from .index import Index
 from .queues import Queues
@@ -30,6 +31,7 @@ class Parts:
         self._now_ms = now_ms
         self._log = CommitLog(self.log_folder, settings.segment_bytes)
         self._queues = Queues(root, settings)
+        self._deleted = Deleted(root)
         self._index = Index(root / "index", settings, now_ms)
         # The same things at hand for every message that comes in.
         self._plain_queues = self._queues.plain

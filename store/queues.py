@@ -1,7 +1,8 @@
 """All consume queues of a store, by topic and queue id."""
 
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import disk
@@ -10,6 +11,8 @@ from .consume_queue import ConsumeQueue
 from .errors import DamagedStore, StoreError, plain_errors
 from .queue_ext import QueueExt
 from .settings import StoreSettings
+
+log = logging.getLogger(__name__)
 
 Queue = ConsumeQueue | BatchQueue
 Key = tuple[str, int]
@@ -33,18 +36,21 @@ class Queues:
         self.batch: dict[Key, BatchQueue] = {}
         self._ext: dict[Key, QueueExt] = {}
 
-    def load(self, *, is_clean: bool) -> None:
-        """Open every queue that has a folder."""
+    def load(self, *, is_clean: bool, sure: bool = False, sure_batch: bool = False) -> None:
+        """Open every queue that has a folder; `sure`, of either kind, as in `Segments.load`."""
         for topic, queue_id, _ in _folders(self._folder):
-            self.make(topic, queue_id).load(is_clean=is_clean)
+            self.make(topic, queue_id).load(is_clean=is_clean, sure=sure)
         for topic, queue_id, folder in _folders(self._batch_folder):
             if (topic, queue_id) in self.plain:
                 raise DamagedStore(
                     f"topic {topic} has both {folder} and a consume queue; remove the wrong one"
                 )
-            self.make_batch(topic, queue_id).load(is_clean=is_clean)
+            self.make_batch(topic, queue_id).load(is_clean=is_clean, sure=sure_batch)
         for topic, queue_id, folder in _folders(self._ext_folder):
-            self._ext[topic, queue_id] = QueueExt(folder, self._settings.queue_ext_file_bytes)
+            try:
+                self._ext[topic, queue_id] = QueueExt(folder, self._settings.queue_ext_file_bytes)
+            except DamagedStore as wrong:  # clients filter what has no tag hash here
+                log.error("%s; the tags of some messages of this queue are not known", wrong)
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; a new, empty one when there was none. No file is made yet."""
@@ -63,6 +69,24 @@ class Queues:
             found = BatchQueue(folder, topic, queue_id, self._settings.batch_queue_file_bytes)
             self.batch[topic, queue_id] = found
         return found
+
+    def drop_deleted(self, ends: Mapping[str, int]) -> None:
+        """Drop the queues of topics that were deleted when the log ended there.
+
+        A power cut, or a crash in between, can leave their files.
+        """
+        for queue in [queue for queue in self.all() if queue.topic in ends]:
+            if 0 < queue.log_end <= ends[queue.topic]:
+                group = self.batch if queue.is_batch else self.plain
+                del group[queue.topic, queue.queue_id]
+                queue.segments.delete()
+
+    def counts(self, log_end: int | None = None) -> tuple[int, int]:
+        """Queues that have a file, and their entries in all, or those before this log end."""
+        used = [queue for queue in self.all() if queue.segments.items]
+        if log_end is None:
+            return len(used), sum(queue.next for queue in used)
+        return len(used), sum(queue.readable_end(log_end) for queue in used)
 
     def find(self, topic: str, queue_id: int) -> Queue | None:
         """The queue, of whichever kind, or None."""

@@ -20,15 +20,28 @@ log = logging.getLogger(__name__)
 
 
 def recover(
-    parts: Parts, checkpoint: Checkpoint, *, is_clean: bool, progress: Progress | None = None
+    parts: Parts,
+    checkpoint: Checkpoint,
+    *,
+    is_clean: bool,
+    progress: Progress | None = None,
+    doubted: bool = False,
 ) -> int:
     """Find the end of the log, cut and mend queues and index; returns the last store time.
 
-    The files are loaded by this. `progress(done, all)` is called with bytes of the log.
+    The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
+    a sync had failed, so the system may take for synced what is not, and all is written again.
     """
     commit_log, queues, index = parts._log, parts._queues, parts._index
-    commit_log.segments.load()
-    queues.load(is_clean=is_clean and checkpoint.synced_end >= 0)
+    settings = parts.settings
+    parts._deleted.load()
+    commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
+    queues.load(
+        is_clean=is_clean and checkpoint.synced_end >= 0,
+        sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,
+        sure_batch=checkpoint.batch_queue_file_bytes == settings.batch_queue_file_bytes,
+    )
+    queues.drop_deleted(parts._deleted.ends)
     _load_index(index, checkpoint, is_clean=is_clean)
     if not commit_log.segments.items:
         # Java does the same: queues and index of a log that is not there lead nowhere.
@@ -38,6 +51,7 @@ def recover(
         queues.batch.clear()
         index.drop_after(-1)
         commit_log.set_end(0)
+        parts._deleted.cut_at_log(0)
         return 0
     start = _start(parts, checkpoint, is_clean=is_clean)
     trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
@@ -60,8 +74,23 @@ def recover(
         queue.cut_at_log(end)
         queue.correct_min(commit_log.start)
     index.cut_at_log(end)
+    parts._deleted.cut_at_log(end)
+    if doubted:
+        _write_again(parts, checkpoint.synced_end)
     queues.trim()
     return last_ms
+
+
+def _write_again(parts: Parts, synced_end: int) -> None:
+    """Write again what the disk may lack, so that the next sync covers it."""
+    commit_log = parts._log
+    for segment in commit_log.segments.items:
+        if segment.end > synced_end:
+            at = max(0, synced_end - segment.base)
+            segment.rewrite(commit_log.end - segment.base, at)
+    files = [segment for queue in parts._queues.all() for segment in queue.segments.items]
+    for segment in (*files, *(file.segment for file in parts._index.files)):
+        segment.rewrite(segment.size)
 
 
 def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
@@ -84,7 +113,9 @@ def _derive(
 ) -> tuple[int, int]:
     index = parts._index
     index.pending.clear()
-    derive = Derive(parts._queues, index, parts.settings, is_whole=is_whole)
+    derive = Derive(
+        parts._queues, index, parts.settings, is_whole=is_whole, deleted=parts._deleted.ends
+    )
 
     def on_record(passed: Passed) -> None:
         if passed.log_offset >= start:
@@ -109,7 +140,7 @@ def _record_start(commit_log: CommitLog, place: int, otherwise: int) -> int:
 
 
 def _load_index(index: Index, checkpoint: Checkpoint, *, is_clean: bool) -> None:
-    index.load()
+    index.load(sure=checkpoint.index_file_bytes == index.file_bytes)
     if is_clean:
         return
     if checkpoint.synced_end < 0:
@@ -160,13 +191,22 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
     first = commit_log.start
     own = checkpoint.synced_end
     if first <= own <= segments.last.end:
-        if not is_clean:
+        if is_clean:
+            holds = (checkpoint.queues, checkpoint.entries) == queues.counts()
+        else:
+            _, entries = queues.counts(checkpoint.queues_end)
+            holds = checkpoint.entries in (-1, entries)
+        if holds:
             return own
-        counts = [queue.next for queue in queues.all()]
-        if (checkpoint.queues, checkpoint.entries) == (len(counts), sum(counts)):
-            return own
-        log.warning("the queues are not as the last stop left them; they are made again")
+        log.error("the queues are not as they were left; they are made again from the log")
         return first
+    if own > segments.last.end:
+        log.error(
+            "the log was on the disk up to %d and ends at %d: files at its end are missing, and "
+            "with them their messages",
+            own,
+            segments.last.end,
+        )
     if is_clean:
         end = _queues_end(parts)
         bases = [segment.base for segment in segments.items if segment.base <= end]

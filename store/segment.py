@@ -169,6 +169,24 @@ class Segment:
                     self._close()
         return changed
 
+    def lengthen(self) -> None:
+        """Give a file that was cut off its size again, with zeros at the end."""
+        with plain_errors(self.path, "lengthen"):
+            disk.current.truncate(self.fd, self.size)
+        self._close()
+
+    def rewrite(self, end: int, at: int = 0) -> None:
+        """Write again what is there from byte `at` to `end`, so that the next sync writes it out.
+
+        After a sync that failed the system takes pages for clean that never reached the disk.
+        """
+        with plain_errors(self.path, "write"):
+            while at < end and (found := self._next_data(at)) is not None:
+                at, chunk = found
+                chunk = chunk[: max(0, end - at)]
+                self.write(at, chunk)
+                at += len(chunk)
+
     def forget(self) -> None:
         """Give the memory of pages read so far back; they come again from the file when needed."""
         if self._map is not None:
@@ -262,9 +280,17 @@ def sync_folder(path: Path) -> None:
         disk.current.close(fd)
 
 
-def make_folder(path: Path) -> None:
-    """The folder and those above it. A file in the way is a StoreError."""
+def make_folder(path: Path, *, sync: bool = False) -> None:
+    """The folder and those above it. A file in the way is a StoreError.
+
+    With `sync` the disk then knows the names of those that are new.
+    """
     if disk.current.exists(path) and not disk.current.is_folder(path):
         raise StoreError(f"{path} is a file, a folder is needed there; move it away")
+    new = []
+    if sync:
+        new = [part for part in (path, *path.parents) if not disk.current.exists(part)]
     with plain_errors(path, "make"):
         disk.current.make_folders(path)
+        for part in new:
+            sync_folder(part.parent)

@@ -1,12 +1,17 @@
 """A row of files of one size without gaps; each file's name is the place of its first byte."""
 
+import logging
+from itertools import pairwise
 from pathlib import Path
 
 from . import disk
 from .errors import DamagedStore, plain_error, plain_errors
 from .segment import Segment, make_folder
 
+log = logging.getLogger(__name__)
+
 NAME_DIGITS = 20
+MISSING_FILES_MAX = 1_000  # made again as zeros between two that are there
 
 
 class Segments:
@@ -21,8 +26,14 @@ class Segments:
         self.writable = writable
         self.items: list[Segment] = []
 
-    def load(self) -> None:
-        """Find the files. DamagedStore when one has another size, a strange name, or is missing."""
+    def load(self, *, sure: bool = False) -> None:
+        """Find the files. DamagedStore when one has a strange name, or another size.
+
+        A file that is missing between others, or cut off, becomes one of zeros, or with zeros at
+        its end, which is reported: what was in it is gone, but the others are good. A cut-off file
+        needs proof that it is not the setting that is wrong: `sure` says that the store was made
+        with this size; the names of two neighbours say so, too. A crash may leave an empty file.
+        """
         self.items = []
         try:
             entries = [entry for entry in disk.current.entries(self.folder) if not entry.is_folder]
@@ -43,7 +54,10 @@ class Segments:
                 with plain_errors(path, "delete"):
                     disk.current.unlink(path)
                 continue
-            if found != self.size:
+            if found < self.size and (found == 0 or sure or self._is_proved(entries)):
+                log.error("%s was cut off after %d bytes; zeros stand for the rest", path, found)
+                Segment(path, 0, self.size, writable=self.writable).lengthen()
+            elif found != self.size:
                 raise DamagedStore(
                     f"{path} has {found} bytes, {self.setting} is {self.size}; set it to what the "
                     "store was made with, or restore the file"
@@ -94,8 +108,20 @@ class Segments:
 
     def _append(self, segment: Segment) -> None:
         if self.items and segment.base != self.items[-1].end:
-            raise DamagedStore(
-                f"{self.items[-1].path} ends at {self.items[-1].end}, the next file is "
-                f"{segment.path.name}: one between them is missing; restore it"
-            )
+            missing = segment.base - self.items[-1].end
+            if missing % self.size or not 0 < missing <= MISSING_FILES_MAX * self.size:
+                raise DamagedStore(
+                    f"{self.items[-1].path} ends at {self.items[-1].end}, the next file is "
+                    f"{segment.path.name}, which is not a multiple of {self.size} ({self.setting}) "
+                    f"behind it, or more than {MISSING_FILES_MAX} files; set {self.setting} to "
+                    "what the store was made with, or restore the files between them"
+                )
+            while self.items[-1].end < segment.base:
+                made = self.add(self.items[-1].end, reserve=0)
+                log.error("%s was missing; a file of zeros stands in its place", made.path)
         self.items.append(segment)
+
+    def _is_proved(self, entries: list[disk.Entry]) -> bool:
+        """Whether two neighbours are as far apart as a file is long."""
+        bases = [int(entry.name) for entry in entries if entry.name.isdigit()]
+        return any(after - base == self.size for base, after in pairwise(bases))

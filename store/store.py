@@ -5,6 +5,7 @@ answers go out, `index_pending` and `save_checkpoint` on a timer, and takes a `s
 thread and back: `plan = store.sync_plan()`, there `plan.run()`, here `store.synced(plan)`.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +14,8 @@ from . import checkpoint as checkpoints
 from . import disk
 from .checkpoint import Checkpoint
 from .cleaning import Cleaning
-from .errors import DiskFull, plain_errors
-from .lock import StoreLock, write_abort
+from .errors import DiskFull, StoreError, plain_errors
+from .lock import StoreLock, sync_had_failed, write_abort
 from .reading import Found, Reading
 from .recovery import recover
 from .segment import make_folder
@@ -24,6 +25,8 @@ from .walk import Progress
 from .writing import Writing
 
 __all__ = ["Found", "MessageStore"]
+
+log = logging.getLogger(__name__)
 
 QUEUE_PAGES_MIN = 2  # dirty pages that make a sync of a queue worth it between thorough ones
 QUEUES_CHEAP_MAX = 64  # dirty queues that are all synced each time
@@ -51,18 +54,24 @@ class MessageStore(Writing, Reading, Cleaning):
 
         `progress(done, all)` is told of long work in bytes of the log.
         """
-        make_folder(self.root)
+        make_folder(self.root, sync=True)
         self._lock.acquire()
         try:
             make_folder(self.log_folder)
             self._measure_memory()
             self._checkpoint = checkpoints.load(self.root / "checkpoint")
             is_clean = not disk.current.exists(self.root / "abort")
-            write_abort(self.root)
-            last_ms = recover(self, self._checkpoint, is_clean=is_clean, progress=progress)
+            doubted = not is_clean and sync_had_failed(self.root)
+            write_abort(self.root, sync_failed=doubted)
+            last_ms = recover(
+                self, self._checkpoint, is_clean=is_clean, progress=progress, doubted=doubted
+            )
             self._last_ms = last_ms or self._checkpoint.log_ms
             self._is_open = True
+            self._note_sizes()
             self._sync_all()
+            if doubted:
+                write_abort(self.root)
             self.save_checkpoint()
         except BaseException:
             self._is_open = False
@@ -96,9 +105,7 @@ class MessageStore(Writing, Reading, Cleaning):
                 self._sync_all()
                 self.index_pending()
                 self._sync_all()
-                queues = list(self._queues.all())
-                self._checkpoint.queues = len(queues)
-                self._checkpoint.entries = sum(queue.next for queue in queues)
+                self._note_counts(self._queues.counts(), self._log.written)
                 checkpoints.save(self.root / "checkpoint", self._checkpoint, sync=True)
                 with plain_errors(self.root, "write in"), suppress(FileNotFoundError):
                     disk.current.unlink(self.root / "abort")
@@ -106,8 +113,15 @@ class MessageStore(Writing, Reading, Cleaning):
             self._let_go()
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic. Its messages stay in the log until their file goes."""
+        """Delete the queues of a topic. Its messages stay in the log until their file goes.
+
+        No crash brings them back once this has returned.
+        """
         self.write_staged()
+        self._deleted.note(topic, self._log.end, self._log.start)
+        # Recovery would miss the entries that go now, and make all queues again.
+        self._note_counts((-1, -1), -1)
+        self.save_checkpoint()
         self._queues.delete_topic(topic)
 
     # ---- the disk
@@ -135,11 +149,11 @@ class MessageStore(Writing, Reading, Cleaning):
             checkpoint.confirm_offset = plan.synced_end
             checkpoint.index_count = plan.index_count
             checkpoint.index_name = plan.index_name
+            self._note_counts(plan.counts, plan.log_end)
 
     def save_checkpoint(self) -> None:
         """Write the file `checkpoint`, if it has changed."""
         checkpoint = self._checkpoint
-        checkpoint.queues = checkpoint.entries = -1
         if checkpoint != self._saved:
             checkpoints.save(self.root / "checkpoint", checkpoint)
             self._saved = Checkpoint(**{name: getattr(checkpoint, name) for name in _FIELDS})
@@ -152,9 +166,38 @@ class MessageStore(Writing, Reading, Cleaning):
             try:
                 plan.run()
             except OSError as wrong:
-                self.refuse_writes(f"the disk did not take a sync: {wrong}")
+                self.sync_failed(wrong)
                 raise
         self.synced(plan)
+
+    def sync_failed(self, wrong: Exception) -> str:
+        """A sync has failed: take no more messages until a restart, which looks closely.
+
+        It is never repeated: Linux reports such an error once, and takes the pages for written
+        from then on. Returns what senders are told.
+        """
+        reason = (
+            f"the disk did not take a sync ({wrong}); no more messages are taken until the disk is "
+            "in order and the broker started again"
+        )
+        self.refuse_writes(reason)
+        try:
+            write_abort(self.root, sync_failed=True)
+        except StoreError as also:
+            log.error("%s", also)
+        return reason
+
+    def _note_counts(self, counts: tuple[int, int], log_end: int) -> None:
+        checkpoint = self._checkpoint
+        checkpoint.queues, checkpoint.entries = counts
+        checkpoint.queues_end = log_end
+
+    def _note_sizes(self) -> None:
+        checkpoint, settings = self._checkpoint, self.settings
+        checkpoint.segment_bytes = settings.segment_bytes
+        checkpoint.queue_file_bytes = settings.queue_file_bytes
+        checkpoint.batch_queue_file_bytes = settings.batch_queue_file_bytes
+        checkpoint.index_file_bytes = self._index.file_bytes
 
     def _plan(self, now_ms: int, *, with_queues: bool, thorough: bool) -> SyncPlan | None:
         log = self._log
@@ -181,6 +224,7 @@ class MessageStore(Writing, Reading, Cleaning):
         if thorough or len(dirty) <= QUEUES_CHEAP_MAX:
             self._thorough_ms = now_ms
             plan.covers_all = True
+            plan.counts = self._queues.counts()
             self._queues.trim()
         else:
             least = QUEUE_PAGES_MIN * PAGE_BYTES // QUEUE_ENTRY_BYTES

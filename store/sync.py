@@ -29,6 +29,7 @@ class SyncPlan:
     queue_segments: list[Segment] = field(default_factory=list)
     queues: list[tuple[ConsumeQueue | BatchQueue, int]] = field(default_factory=list)
     covers_all: bool = False
+    counts: tuple[int, int] = (-1, -1)  # queues and their entries, when all are covered
     synced_end: int = -1
     index_files: list[IndexFile] = field(default_factory=list)
     index_count: int = 0

@@ -37,10 +37,26 @@ def test_a_place_is_found_in_its_file(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
-    row(tmp_path, 0, 100)
+    row(tmp_path, 0)
     (tmp_path / f"{0:020d}").write_bytes(bytes(99))
     with pytest.raises(DamagedStore, match=r"has 99 bytes, someSize is 100"):
         row(tmp_path).load()
+    (tmp_path / f"{0:020d}").write_bytes(bytes(101))
+    with pytest.raises(DamagedStore, match=r"has 101 bytes, someSize is 100"):
+        row(tmp_path).load(sure=True)
+
+
+@pytest.mark.parametrize("sure", [False, True])
+def test_a_file_that_was_cut_off_keeps_what_it_has(
+    tmp_path: Path, sure: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    # That the size is right, the caller knows, or two neighbours say.
+    row(tmp_path, *((0,) if sure else (0, 100)))
+    (tmp_path / f"{0:020d}").write_bytes(b"x" * 99)
+    segments = row(tmp_path)
+    segments.load(sure=sure)
+    assert segments.items[0].memory[:] == b"x" * 99 + b"\0"
+    assert "was cut off after 99 bytes" in caplog.text
 
 
 def test_an_empty_last_file_is_a_crash_while_making_it(tmp_path: Path) -> None:
@@ -52,18 +68,33 @@ def test_an_empty_last_file_is_a_crash_while_making_it(tmp_path: Path) -> None:
     assert not (tmp_path / f"{100:020d}").exists()
 
 
-def test_an_empty_file_before_the_last_is_damage(tmp_path: Path) -> None:
+def test_an_empty_file_before_the_last_becomes_zeros(tmp_path: Path) -> None:
     row(tmp_path, 0, 100)
     (tmp_path / f"{0:020d}").write_bytes(b"")
-    with pytest.raises(DamagedStore, match="has 0 bytes"):
-        row(tmp_path).load()
+    segments = row(tmp_path)
+    segments.load()
+    assert [bytes(segment.memory) for segment in segments.items] == [bytes(100)] * 2
 
 
-def test_a_missing_file_in_between_is_named(tmp_path: Path) -> None:
-    row(tmp_path, 0, 100, 200)
-    (tmp_path / f"{100:020d}").unlink()
-    with pytest.raises(DamagedStore, match="one between them is missing"):
+def test_zeros_stand_for_missing_files_in_between(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row(tmp_path, 0, 100, 200, 300)
+    for base in (100, 200):
+        (tmp_path / f"{base:020d}").unlink()
+    segments = row(tmp_path)
+    segments.load()
+    assert [segment.base for segment in segments.items] == [0, 100, 200, 300]
+    assert bytes(segments.items[1].memory) == bytes(100)
+    assert f"{200:020d} was missing" in caplog.text
+
+
+@pytest.mark.parametrize("base", [250, 100_000_000])
+def test_a_gap_that_no_files_explain_is_refused(tmp_path: Path, base: int) -> None:
+    row(tmp_path, 0, 100, base)
+    with pytest.raises(DamagedStore, match="set someSize to what the store was made with"):
         row(tmp_path).load()
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_stray_file_is_named_and_folders_are_passed_over(tmp_path: Path) -> None:
