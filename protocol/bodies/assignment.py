@@ -23,9 +23,9 @@ class MessageQueueAssignment(Body):
 
 
 class QueryAssignmentResponseBody(Body):
-    """The queues of the client that asked."""
+    """The queues of the client that asked; None when it is to keep what it has."""
 
-    message_queue_assignments: list[MessageQueueAssignment] = []
+    message_queue_assignments: list[MessageQueueAssignment] | None = None
 
 
 class SetMessageRequestModeRequestBody(Body):
@@ -35,3 +35,9 @@ class SetMessageRequestModeRequestBody(Body):
     consumer_group: str = ""
     mode: str = "PULL"
     pop_share_queue_num: Int32 = 0
+
+
+class MessageRequestModeWrapper(Body):
+    """messageRequestMode.json: topic to group to how it reads."""
+
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}

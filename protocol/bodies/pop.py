@@ -66,3 +66,9 @@ class AckMsg(Body):
     queue_id: Int32 = field(name="q", default=0)
     pop_time: Int64 = field(name="pt", default=0)
     broker_name: str | None = field(name="bn", default=None)
+
+
+class BatchAckMsg(AckMsg):
+    """Several acknowledgements of one check point; their `ack_offset` is -1."""
+
+    ack_offset_list: list[Int64] = field(name="aol", default=[])

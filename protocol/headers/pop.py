@@ -1,0 +1,135 @@
+"""Headers of pop: POP_MESSAGE (200050), ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME and the rest.
+
+Times in ms; `born_ms` is when the client asked, on its clock. `queue_id` -1 means all queues.
+"""
+
+from .. import codes
+from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
+from ..frame import HEAD, LENGTH_BYTES
+from ..wire import Header, Int32, Int64, field
+
+
+class PopMessage(Header):
+    """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    max_messages: Int32 = field(name="maxMsgNums")
+    invisible_ms: Int64 = field(name="invisibleTime")
+    poll_ms: Int64 = field(name="pollTime")
+    init_mode: Int32 = field(name="initMode")
+    born_ms: Int64 = field(name="bornTime", default=0)
+    expression_type: str | None = field(name="expType", default=None)
+    expression: str | None = field(name="exp", default=None)
+    order: bool = False
+    attempt_id: str | None = field(name="attemptId", default=None)
+
+
+class PopMessageAnswer(Header):
+    """What a pop answers, whatever its code. The infos are described in `pop_handles`."""
+
+    pop_ms: Int64 = field(name="popTime", default=0)
+    invisible_ms: Int64 = field(name="invisibleTime", default=0)
+    revive_queue_id: Int32 = field(name="reviveQid", default=0)
+    rest: Int64 = field(name="restNum", default=0)
+    start_offset_info: str | None = field(name="startOffsetInfo", default=None)
+    msg_offset_info: str | None = field(name="msgOffsetInfo", default=None)
+    order_count_info: str | None = field(name="orderCountInfo", default=None)
+
+
+class AckMessage(Header):
+    """ACK_MESSAGE (200051). `topic` is where the message lies, a retry topic for a retried one."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    extra_info: str = field(name="extraInfo")
+    offset: Int64
+
+
+class ChangeInvisibleTime(Header):
+    """CHANGE_MESSAGE_INVISIBLETIME (200053): so much longer, from now on."""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    extra_info: str = field(name="extraInfo")
+    offset: Int64
+    invisible_ms: Int64 = field(name="invisibleTime")
+
+
+class ChangeInvisibleTimeAnswer(Header):
+    """What the new handle is made of; zeros beside an error, because clients read it first."""
+
+    pop_ms: Int64 = field(name="popTime", default=0)
+    invisible_ms: Int64 = field(name="invisibleTime", default=0)
+    revive_queue_id: Int32 = field(name="reviveQid", default=0)
+
+
+class Notification(Header):
+    """NOTIFICATION (200054): is there a message to pop?"""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    poll_ms: Int64 = field(name="pollTime")
+    born_ms: Int64 = field(name="bornTime", default=0)
+    order: bool = False
+    attempt_id: str | None = field(name="attemptId", default=None)
+
+
+class NotificationAnswer(Header):
+    """`polling_full`: there was none, and no place to wait for one either."""
+
+    has_message: bool = field(name="hasMsg", default=False)
+    polling_full: bool = field(name="pollingFull", default=False)
+
+
+class PollingInfo(Header):
+    """POLLING_INFO (200055): how many pops wait?"""
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+
+
+class PollingInfoAnswer(Header):
+    """How many pops wait under this topic, group and queue id."""
+
+    count: Int32 = field(name="pollingNum", default=0)
+
+
+_TEMPLATE = (
+    '{"code":0,"extFields":{"invisibleTime":"%%d","msgOffsetInfo":"%%s",%%s'
+    '"popTime":"%%d","restNum":"%%d","reviveQid":"%%d","startOffsetInfo":"%%s"},"flag":1,'
+    '"language":"%s","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
+    '"version":%d}'
+) % (LANGUAGE, VERSION)
+
+
+def popped_answer(
+    request: Command, answer: PopMessageAnswer, records: list[bytes | memoryview], size: int
+) -> Reply | bytes:
+    """A pop that found `records` (`size` bytes in all): the finished frame for a JSON request.
+
+    The infos hold no character that JSON would escape.
+    """
+    if request.codec != CODEC_JSON:
+        return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+    counts = answer.order_count_info
+    header = (
+        _TEMPLATE
+        % (
+            answer.invisible_ms,
+            answer.msg_offset_info,
+            "" if counts is None else f'"orderCountInfo":"{counts}",',
+            answer.pop_ms,
+            answer.rest,
+            answer.revive_queue_id,
+            answer.start_offset_info,
+            request.opaque,
+        )
+    ).encode()
+    head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
+    return b"".join((head, header, *records))
