@@ -100,14 +100,6 @@ class PollingInfoAnswer(Header):
     count: Int32 = field(name="pollingNum", default=0)
 
 
-_TEMPLATE = (
-    '{"code":0,"extFields":{"invisibleTime":"%%d","msgOffsetInfo":"%%s",%%s'
-    '"popTime":"%%d","restNum":"%%d","reviveQid":"%%d","startOffsetInfo":"%%s"},"flag":1,'
-    '"language":"%s","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
-    '"version":%d}'
-) % (LANGUAGE, VERSION)
-
-
 def popped_answer(
     request: Command, answer: PopMessageAnswer, records: list[bytes | memoryview], size: int
 ) -> Reply | bytes:
@@ -118,18 +110,14 @@ def popped_answer(
     if request.codec != CODEC_JSON:
         return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
     counts = answer.order_count_info
+    count_field = "" if counts is None else f'"orderCountInfo":"{counts}",'
     header = (
-        _TEMPLATE
-        % (
-            answer.invisible_ms,
-            answer.msg_offset_info,
-            "" if counts is None else f'"orderCountInfo":"{counts}",',
-            answer.pop_ms,
-            answer.rest,
-            answer.revive_queue_id,
-            answer.start_offset_info,
-            request.opaque,
-        )
+        f'{{"code":0,"extFields":{{"invisibleTime":"{answer.invisible_ms}",'
+        f'"msgOffsetInfo":"{answer.msg_offset_info}",{count_field}"popTime":"{answer.pop_ms}",'
+        f'"restNum":"{answer.rest}","reviveQid":"{answer.revive_queue_id}",'
+        f'"startOffsetInfo":"{answer.start_offset_info}"}},"flag":1,"language":"{LANGUAGE}",'
+        f'"opaque":{request.opaque},"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
+        f'"version":{VERSION}}}'
     ).encode()
     head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
     return b"".join((head, header, *records))
