@@ -1,0 +1,94 @@
+"""One slot of the timer wheel on its way out: its units in order, and what takes some of them back.
+
+The timer log leads from the newest unit of a slot to the oldest; they are delivered the other way
+round. A slot may hold a million units, so going through it is done in parts, and a unit is kept as
+its position only: 8 bytes. The order is the same each time, so a number says how far a slot has
+been delivered.
+"""
+
+import logging
+from array import array
+
+from ..protocol import properties
+from ..protocol.record import decode_record
+from ..store.store import MessageStore
+from ..store.timer_log import IS_RECALL, IS_ROLLED, NO_UNIT, TimerLog
+
+log = logging.getLogger(__name__)
+
+UNITS_PER_LOOK = 200  # followed in one part
+RECALLS_PER_LOOK = 50  # messages read in one part
+
+
+class DueSlot:
+    """The slot of a time in ms. `last` is the position of its last unit.
+
+    `recalls` holds "TOPIC+UNIQ_KEY" of each message to be taken back.
+    """
+
+    def __init__(self, slot_ms: int, last: int) -> None:
+        self.slot_ms = slot_ms
+        self.recalls: set[str] = set()
+        self._used: set[str] = set()
+        self._position = last
+        self._units = array("q")  # newest first
+        self._recall_places = array("q")  # commit log offsets
+
+    def prepare(self, timer_log: TimerLog, store: MessageStore) -> bool:
+        """One part of getting ready; False once the slot can be delivered."""
+        if self._position != NO_UNIT:
+            self._follow(timer_log)
+            return True
+        if self._recall_places:
+            self._read_recalls(store)
+            return True
+        return False
+
+    def unit_at(self, number: int) -> int | None:
+        """The position of a unit, counted from the oldest; None behind the newest."""
+        at = len(self._units) - 1 - number
+        return self._units[at] if at >= 0 else None
+
+    def is_recalled(self, key: str) -> bool:
+        """Whether the message with this key is taken back."""
+        if key not in self.recalls:
+            return False
+        self._used.add(key)
+        return True
+
+    @property
+    def unused_recalls(self) -> set[str]:
+        """The keys that no message had."""
+        return self.recalls - self._used
+
+    def _follow(self, timer_log: TimerLog) -> None:
+        position = self._position
+        for _ in range(UNITS_PER_LOOK):
+            if position == NO_UNIT:
+                break
+            unit = timer_log.unit(position)
+            if unit is None or unit.previous >= position:
+                log.error(
+                    "the timer log has no unit at %d, where slot %d goes on; what is before it in "
+                    "the slot can't be delivered",
+                    position,
+                    self.slot_ms,
+                )
+                position = NO_UNIT
+                break
+            if unit.magic & IS_RECALL and not unit.magic & IS_ROLLED:
+                self._recall_places.append(unit.log_offset)
+            else:
+                self._units.append(position)
+            position = unit.previous
+        self._position = position
+
+    def _read_recalls(self, store: MessageStore) -> None:
+        for _ in range(min(RECALLS_PER_LOOK, len(self._recall_places))):
+            data = store.message_at(self._recall_places.pop())
+            if data is None:
+                continue
+            raw = decode_record(data).raw_properties
+            key = properties.find(raw, properties.TIMER_DEL_UNIQKEY.encode())
+            if key is not None:
+                self.recalls.add(key.decode(errors="replace"))

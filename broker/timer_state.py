@@ -1,0 +1,221 @@
+"""How far the timer has come, and the files that say so: wheel, log, check.
+
+After a clean stop they are taken as they are. Else the wheel is made again from the timer log, and
+the queue of the wheel's topic is read again from the last certain place; what is in the timer log
+already is known and passed over. So nothing is lost, and twice may come only what was delivered
+after the last note of it.
+"""
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol.record import decode_record
+from ..store import timer_check
+from ..store.errors import StoreError
+from ..store.store import MessageStore
+from ..store.timer_check import Progress, TimerCheck, TimerCheckFile
+from ..store.timer_log import UNIT_BYTES, TimerLog
+from ..store.timer_wheel import TimerWheel
+from .config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+WHEEL_TOPIC = "rmq_sys_wheel_timer"
+QUEUE = 0
+IDLE_SYNC_MS = 60_000  # how old the time on the disk may be while nothing is due
+
+
+class TimerState:
+    """The files, and the numbers that the work moves on. Times in ms."""
+
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, now_ms: Callable[[], int]
+    ) -> None:
+        root = config.store_dir
+        self.precision_ms = config.timer_precision_ms
+        self.read_ms = 0  # the slot to deliver next; all before it are done
+        self.delivered = 0  # units of that slot
+        self.queue_offset = 0  # the message to put into the wheel next
+        self.waiting = 0  # messages in the wheel
+        self.wheel = TimerWheel(root / "timerwheel", self.precision_ms)
+        self.log = TimerLog(root / "timerlog", config.mapped_file_size_timer_log)
+        self.check = TimerCheck()
+        self._store = store
+        self._now_ms = now_ms
+        self._file = TimerCheckFile(root / "config" / "timercheck")
+        self._noted = False  # since the last sync
+        self._synced_ms = 0
+        self._pending: Progress | None = None  # synced, but rests on a log that is not
+        self._known: npt.NDArray[np.int64] | None = None  # log offsets of units already there
+
+    def floor(self, time_ms: int) -> int:
+        """The tick that a time is in."""
+        return time_ms // self.precision_ms * self.precision_ms
+
+    def is_known(self, log_offset: int) -> bool:
+        """Whether a message of the queue has its unit already, from before a crash."""
+        known = self._known
+        if known is None:
+            return False
+        at = int(np.searchsorted(known, log_offset))
+        if at == len(known):
+            self._known = None
+            return False
+        return bool(known[at] == log_offset)
+
+    # ---- starting and stopping
+
+    def load(self) -> None:
+        """Take up where the last stop, or crash, was. StoreError when the files can't be read."""
+        store, timer_log = self._store, self.log
+        found = timer_check.load(self._file.path)
+        timer_log.load()
+        self.wheel.load()
+        self.check = found or TimerCheck()
+        own = self.check.own
+        if own is not None and own.commit_log_end > store.log_end:
+            own = None  # a power cut took what was delivered: only RocketMQ's numbers hold
+        if own is not None and own.precision_ms != self.precision_ms:
+            self._refuse_other_ticks(own)
+        if own is not None:
+            self.read_ms, self.delivered = own.read_ms, own.delivered
+            self.queue_offset = own.queue_offset
+        if own is not None and own.is_clean and timer_log.holds(own.timer_log_end):
+            timer_log.cut(own.timer_log_end)
+            self.waiting = self.wheel.count(self.read_ms)
+        else:
+            self._rebuild(has_numbers=own is not None, is_new=found is None)
+        least = max(store.min_offset(WHEEL_TOPIC, QUEUE), 0)
+        most = store.max_offset(WHEEL_TOPIC, QUEUE)
+        self.queue_offset = min(max(self.queue_offset, least), most)
+        self.note()
+
+    def close(self) -> None:
+        """Write and sync everything, so that the next start needs to look at nothing."""
+        try:
+            self.sync()
+            own = self._progress()
+            if self._store.refusal is None and self._store.durable_end >= own.commit_log_end:
+                self._promote(own)
+                own.is_clean = True
+                self.check.own = own
+                self._file.save(self.check)
+                self._file.sync()
+        finally:
+            self.log.release()
+            self.wheel.release()
+            self._file.release()
+
+    def _refuse_other_ticks(self, own: Progress) -> None:
+        """StoreError when messages wait in a wheel of other ticks: they would come too early."""
+        wheel = TimerWheel(self.wheel.path, own.precision_ms)
+        behind = self._store.max_offset(WHEEL_TOPIC, QUEUE) - own.queue_offset
+        waiting = wheel.count(own.read_ms) + max(behind, 0)
+        wheel.release()
+        if waiting:
+            raise StoreError(
+                f"timerPrecisionMs is {self.precision_ms}, but {waiting} timer messages wait in a "
+                f"wheel with ticks of {own.precision_ms} ms; set it back until they are delivered"
+            )
+
+    def _rebuild(self, *, has_numbers: bool, is_new: bool) -> None:
+        """Make the wheel again from the timer log, and find where the queue goes on."""
+        store, timer_log = self._store, self.log
+        if not has_numbers:
+            self.read_ms = self.check.read_ms
+        end, last_offset, earliest = timer_log.end, -1, 0
+        self.wheel.make_anew()
+        for position, units in timer_log.walk(store.log_end):
+            end = position + len(units) * UNIT_BYTES
+            last_offset = int(units["log_offset"][-1])
+            times = units["written_ms"] + units["delay_ms"]
+            waiting = times >= self.read_ms
+            if waiting.any():
+                self.wheel.add(position + np.flatnonzero(waiting) * UNIT_BYTES, units[waiting])
+                first = int(times[waiting].min())
+                earliest = min(first, earliest) if earliest else first
+        timer_log.cut(end)
+        if self.read_ms == 0:  # never noted: better twice than not at all
+            self.read_ms = self.floor(earliest or self._now_ms())
+        if not has_numbers:
+            offset = self.check.queue_offset
+            data = store.message_at(last_offset) if last_offset >= 0 else None
+            if data is not None:
+                offset = decode_record(data).queue_offset + 1
+            # Messages may have been due at once, after the last unit: only what is noted is sure.
+            self.queue_offset = offset if is_new else min(offset, self.check.master_queue_offset)
+        self._find_known()
+        self.waiting = self.wheel.count(self.read_ms)
+        if last_offset >= 0:
+            log.info("the timer wheel is made again: %d messages wait in it", self.waiting)
+
+    def _find_known(self) -> None:
+        """Remember which messages of the rest of the queue are in the timer log already."""
+        entries = self._store.entries(WHEEL_TOPIC, QUEUE, max(self.queue_offset, 0), 1)
+        if not entries:
+            return
+        found = [
+            units["log_offset"][units["log_offset"] >= entries[0][0]].astype(np.int64)
+            for _, units in self.log.walk(self._store.log_end)
+        ]
+        if found:
+            self._known = np.unique(np.concatenate(found))
+
+    # ---- noting
+
+    def note(self) -> None:
+        """Note how far the work has come. All that was delivered must be in the log."""
+        self._noted = True
+        self._save()
+
+    def unsynced(self) -> Progress | None:
+        """What `sync`, in any thread, and then `synced` have to deal with; None when nothing."""
+        self._promote_pending()
+        progress = self._progress()
+        is_idle = not self._noted and progress.read_ms - self._synced_ms < IDLE_SYNC_MS
+        return None if is_idle or self._pending is not None else progress
+
+    def sync(self) -> None:
+        """Wait until the disk has the files. OSError as the system gives it."""
+        self.log.sync()
+        self.wheel.sync()
+        self._file.sync()
+
+    def synced(self, progress: Progress) -> None:
+        """The files on disk go as far as this: so do RocketMQ's numbers, once the log does."""
+        self._noted = False
+        self._synced_ms = progress.read_ms
+        self._pending = progress
+        self._promote_pending()
+        self.log.drop_before(self._store.log_start)
+        self.wheel.forget()
+
+    def _promote_pending(self) -> None:
+        pending = self._pending
+        if pending is None or self._store.durable_end < pending.commit_log_end:
+            return
+        self._pending = None
+        self._promote(pending)
+        self._save()
+
+    def _save(self) -> None:
+        self.check.own = self._progress()
+        self._file.save(self.check)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            self.read_ms, self.delivered, self.queue_offset, self.log.end, self._store.log_end,
+            self.precision_ms,
+        )  # fmt: skip
+
+    def _promote(self, progress: Progress) -> None:
+        check = self.check
+        changed = (progress.read_ms, progress.queue_offset) != (check.read_ms, check.queue_offset)
+        check.read_ms, check.flushed = progress.read_ms, progress.timer_log_end
+        check.queue_offset = check.master_queue_offset = progress.queue_offset
+        if changed:
+            check.changed_ms = self._now_ms()
+            check.changes += 1

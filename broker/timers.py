@@ -1,0 +1,361 @@
+"""Timer messages: those that ask for a time of their own, to a tick of the clock, days ahead.
+
+Such a message is stored in the topic of the wheel. From its queue it comes into the timer wheel,
+and when its tick is over, never before, it is stored once more, in its own topic. What is further
+away than the wheel reaches goes around again. All of it happens in short steps between which
+requests are served, and each step notes how far it came (`timer_state`).
+"""
+
+import logging
+from collections.abc import Callable
+
+from ..protocol import properties
+from ..protocol.errors import Refusal
+from ..protocol.names import check_topic
+from ..protocol.record import Record, decode_record
+from ..protocol.tags import string_hash, tag_hash
+from ..store.errors import MessageTooLarge
+from ..store.store import MessageStore
+from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
+from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
+from .config import BrokerConfig
+from .due_slot import DueSlot
+from .timer_metrics import TimerMetrics
+from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
+from .topics import QUEUES_MAX
+
+log = logging.getLogger(__name__)
+
+BLANK_SLOTS = 60  # of a round of the wheel that stay unused
+MESSAGES_PER_STEP = 32  # of each kind of work: what a sender may have to wait for
+BYTES_PER_STEP = 256 << 10  # the same, for large messages
+NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it could be put there
+MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
+# What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
+NO_FIGURES: dict[str, object] = {
+    "timerReadBehind": 0,
+    "timerOffsetBehind": 0,
+    "timerCongestNum": 0,
+    "timerEnqueueTps": 0.0,
+    "timerDequeueTps": 0.0,
+}
+RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
+DIGITS_MAX = 18  # of a number in a property
+
+
+def open_timers(
+    config: BrokerConfig,
+    store: MessageStore,
+    now_ms: Callable[[], int],
+    mark: Callable[[tuple[str, int]], None],
+) -> "Timers | None":
+    """The timers of a store, as the last stop or crash left them; None when they are off.
+
+    StoreError when their files can't be read.
+    """
+    if not config.timer_wheel_enable:
+        return None
+    metrics = TimerMetrics(config.store_dir / "config" / "timermetrics", now_ms)
+    metrics.load()
+    state = TimerState(config, store, now_ms)
+    state.load()
+    return Timers(config, store, state, metrics, mark)
+
+
+class Timers:
+    """The work. `mark((topic, queue))` says that a message was delivered. Times in ms."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        state: TimerState,
+        metrics: TimerMetrics,
+        mark: Callable[[tuple[str, int]], None],
+    ) -> None:
+        self.state = state
+        self.metrics = metrics
+        self.enqueued = 0  # messages since the start
+        self.dequeued = 0
+        self._store = store
+        self._mark = mark
+        # A message must go around before the file of the log that it lies in is deleted.
+        kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
+        slots = min(config.timer_roll_window_slot, kept_ms // state.precision_ms)
+        self._window_slots = min(slots, ROUND_SLOTS - BLANK_SLOTS)
+        self._due: DueSlot | None = None
+        self._queue_target = -1  # what was in the queue when the next slot became due
+        self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
+        self._touched = False
+        self._sampled = (0, 0, 0)
+        self._rates = (0.0, 0.0)
+
+    def step(self, now_ms: int) -> bool:
+        """One short part of the work; True when there is more that can be done at once.
+
+        StoreError when the disk takes nothing: the next call tries the same work again.
+        """
+        state = self.state
+        write_ms = state.floor(now_ms)
+        if write_ms < state.read_ms and self._due is None:
+            state.read_ms = write_ms  # the clock was set back
+        try:
+            self._put_slots()
+            is_behind = self._enqueue(now_ms, write_ms)
+            return self._dequeue(now_ms, write_ms, is_behind=is_behind)
+        finally:
+            if self._touched:
+                self._store.write_staged()
+                state.note()
+                self._touched = False
+
+    def sample(self, now_ms: int) -> None:
+        """Work the rates out since the last time."""
+        counts = (now_ms, self.enqueued, self.dequeued)
+        elapsed_ms = now_ms - self._sampled[0]
+        if elapsed_ms > 0:
+            rates = [
+                (now - last) * 1_000 / elapsed_ms
+                for now, last in zip(counts, self._sampled, strict=True)
+            ]
+            self._rates = (round(rates[1], 1), round(rates[2], 1))
+            self._sampled = counts
+
+    def figures(self, now_ms: int) -> dict[str, object]:
+        """What runtime info tells: seconds behind, messages behind, waiting, and the rates."""
+        state = self.state
+        end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
+        values = (
+            max(0, now_ms - state.read_ms) // 1_000,
+            max(0, end - state.queue_offset),
+            state.waiting,
+            *self._rates,
+        )
+        return dict(zip(NO_FIGURES, values, strict=True))
+
+    # ---- from the queue into the wheel
+
+    def _enqueue(self, now_ms: int, write_ms: int) -> bool:
+        """Put messages of the queue into the wheel; True when there are more."""
+        store, state = self._store, self.state
+        end = store.max_offset(WHEEL_TOPIC, QUEUE)
+        offset = first = state.queue_offset
+        if offset >= end:
+            return False
+        size = 0
+        try:
+            for place, length, _ in store.entries(WHEEL_TOPIC, QUEUE, offset, MESSAGES_PER_STEP):
+                if size >= BYTES_PER_STEP:
+                    break
+                size += length
+                record = None if state.is_known(place) else self._read(place, length)
+                out_ms = None if record is None else timer_ms(record)
+                if record is not None and out_ms is None:
+                    log.error("the message at %d has no timer; it is left alone", place)
+                elif record is not None and out_ms is not None:
+                    if out_ms < write_ms:
+                        self._pass(offset)
+                        self._deliver(record, now_ms, NEVER_IN_WHEEL, rolled=False)
+                    elif not self._place(record, length, state.floor(out_ms), write_ms):
+                        break  # the wheel is a round behind: first what is in it
+                offset += 1
+        finally:
+            self._pass(offset)
+        return first < offset < end
+
+    def _place(self, record: Record, length: int, out_ms: int, write_ms: int) -> bool:
+        """A unit for a message; False when its slot may still hold those of the round before."""
+        state, raw = self.state, record.raw_properties
+        magic, slot_ms = IS_TIMER, out_ms
+        if self._due is not None:  # the clock was set back: that slot takes no more
+            slot_ms = max(slot_ms, self._due.slot_ms + state.precision_ms)
+        excess_slots = (slot_ms - write_ms) // state.precision_ms - self._window_slots
+        if excess_slots >= 0:
+            magic |= IS_ROLLED
+            # Not a whole window when little is left, so that the next way is not too short.
+            is_short = excess_slots < self._window_slots // 3
+            slots = self._window_slots // 2 if is_short else self._window_slots
+            slot_ms = write_ms + slots * state.precision_ms
+        if slot_ms - state.read_ms >= SLOTS * state.precision_ms:
+            return False
+        is_recall = properties.find(raw, RECALL_KEY) is not None
+        if is_recall:
+            magic |= IS_RECALL
+        topic = (properties.find(raw, b"REAL_TOPIC") or b"").decode(errors="replace")
+        slot = self._slots.get(slot_ms) or state.wheel.get(slot_ms)
+        position = state.log.append(
+            slot.last, magic, write_ms, slot_ms, record.log_offset, length, string_hash(topic)
+        )
+        number = _number_of(magic)
+        first = position if slot.first == NO_UNIT else slot.first
+        self._slots[slot_ms] = Slot(first, position, slot.number + number)
+        state.waiting += number
+        self.metrics.add(topic, number)
+        return True
+
+    def _pass(self, offset: int) -> None:
+        """Bring what was placed into the files; then the queue has been passed up to `offset`."""
+        state = self.state
+        if offset == state.queue_offset:
+            return
+        try:
+            state.log.write()
+        except BaseException:
+            for slot_ms, slot in self._slots.items():
+                state.waiting -= slot.number - state.wheel.get(slot_ms).number
+            self._slots.clear()
+            raise
+        self.enqueued += offset - state.queue_offset
+        state.queue_offset = offset
+        self._touched = True
+        self._put_slots()
+
+    def _put_slots(self) -> None:
+        slots = self._slots
+        while slots:
+            slot_ms = next(iter(slots))
+            self.state.wheel.put(slot_ms, slots[slot_ms])
+            del slots[slot_ms]
+
+    # ---- from the wheel to the topics
+
+    def _dequeue(self, now_ms: int, write_ms: int, *, is_behind: bool) -> bool:
+        """Deliver what is due; True when there is more of it, or of the queue."""
+        state, due = self.state, self._due
+        if due is None:
+            slot_ms = state.wheel.next_used(state.read_ms, write_ms)
+            if slot_ms is None:
+                state.read_ms, state.delivered = max(state.read_ms, write_ms), 0
+                return is_behind
+            if slot_ms != state.read_ms:
+                state.read_ms, state.delivered = slot_ms, 0
+            if self._queue_target < 0:
+                # What came in before this slot was due may take one of its messages back.
+                self._queue_target = self._store.max_offset(WHEEL_TOPIC, QUEUE)
+            if is_behind and state.queue_offset < self._queue_target:
+                return True
+            due = self._due = DueSlot(slot_ms, state.wheel.get(slot_ms).last)
+        if due.prepare(state.log, self._store):
+            return True
+        size = 0
+        for _ in range(MESSAGES_PER_STEP):
+            position = due.unit_at(state.delivered)
+            if position is None:
+                self._finish(due)
+                break
+            if size >= BYTES_PER_STEP:
+                break
+            size += self._dequeue_one(due, position, now_ms)
+            state.delivered += 1
+            self._touched = True
+        return True
+
+    def _dequeue_one(self, due: DueSlot, position: int, now_ms: int) -> int:
+        """Deliver the message of one unit, unless it was taken back; its size in bytes."""
+        unit = self.state.log.unit(position)
+        record = None if unit is None else self._read(unit.log_offset, unit.record_bytes)
+        if unit is None or record is None:
+            return 0
+        if due.recalls and due.is_recalled(_recall_key(record)):
+            return record.size
+        self._deliver(record, now_ms, unit.written_ms, rolled=bool(unit.magic & IS_ROLLED))
+        number = _number_of(unit.magic)
+        self.state.waiting -= number
+        topic = properties.find(record.raw_properties, b"REAL_TOPIC") or b""
+        self.metrics.add(topic.decode(errors="replace"), -number)
+        return record.size
+
+    def _finish(self, due: DueSlot) -> None:
+        state = self.state
+        state.wheel.clear(due.slot_ms)
+        state.log.forget()
+        for key in due.unused_recalls:  # what they wanted was somewhere else, or nowhere
+            state.waiting += 1
+            self.metrics.add(key.partition("+")[0], 1)
+        state.read_ms, state.delivered = due.slot_ms + state.precision_ms, 0
+        self._due, self._queue_target = None, -1
+        self._touched = True
+
+    def _deliver(self, record: Record, now_ms: int, written_ms: int, *, rolled: bool) -> None:
+        """Store a message in its own topic, or once more in the wheel's."""
+        pairs = properties.decode(record.raw_properties)
+        if rolled:
+            topic, queue_id = WHEEL_TOPIC, QUEUE
+        elif properties.TIMER_DEL_UNIQKEY in pairs:
+            return  # there is nothing left that it could take back
+        else:
+            topic = pairs.get(properties.REAL_TOPIC, "")
+            queue_id = _count(pairs.get(properties.REAL_QID), QUEUES_MAX)
+            if not _is_place(topic, queue_id):
+                log.error(
+                    "the timer message at %d names topic %.200r and queue %d, which can't be; it "
+                    "is left alone", record.log_offset, topic, queue_id,
+                )  # fmt: skip
+                return
+        rolls = _count(pairs.get(properties.TIMER_ROLL_TIMES), 0) + rolled
+        for name in MARKS:
+            pairs.pop(name, None)
+        pairs[properties.TIMER_ENQUEUE_MS] = str(written_ms)
+        pairs[properties.TIMER_DEQUEUE_MS] = str(now_ms)
+        if rolls:
+            pairs[properties.TIMER_ROLL_TIMES] = str(rolls)
+        tags = tag_hash(pairs.get(properties.TAGS))
+        try:
+            self._put(topic, queue_id, record, properties.encode(pairs), tags)
+        except MessageTooLarge:  # by these marks; as it came in it is not
+            self._put(topic, queue_id, record, record.raw_properties, tags)
+        self.dequeued += 1
+
+    def _put(self, topic: str, queue_id: int, record: Record, raw: bytes, tags: int) -> None:
+        try:
+            self._store.put(
+                topic, queue_id, record.flag, record.sys_flag, record.born_ms, record.born_host,
+                record.body, raw, tags, record.reconsume_times,
+            )  # fmt: skip
+        except MessageTooLarge as wrong:
+            if raw is not record.raw_properties:
+                raise
+            log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
+            return
+        self._mark((topic, queue_id))
+
+    def _read(self, place: int, length: int) -> Record | None:
+        """The message of the wheel's topic at this place; None, logged, when there is none."""
+        data = self._store.message_at(place)
+        if data is not None and len(data) == length:
+            record = decode_record(data)
+            if record.topic == WHEEL_TOPIC:
+                return record
+        log.error("the timer message at %d is not in the log any more", place)
+        return None
+
+
+def timer_ms(record: Record) -> int | None:
+    """TIMER_OUT_MS, the slot that a message of the wheel's topic is for; None without one."""
+    text = properties.find(record.raw_properties, properties.TIMER_OUT_MS.encode())
+    found = _count(text.decode(errors="replace") if text else None, -1)
+    return None if found < 0 else found
+
+
+def _number_of(magic: int) -> int:
+    """What a unit adds to the number of its slot."""
+    return -1 if magic & IS_RECALL else 1
+
+
+def _recall_key(record: Record) -> str:
+    pairs = properties.decode(record.raw_properties)
+    return f"{pairs.get(properties.REAL_TOPIC)}+{pairs.get(properties.UNIQ_KEY)}"
+
+
+def _count(text: str | None, otherwise: int) -> int:
+    is_number = text and len(text) <= DIGITS_MAX and text.isascii() and text.isdigit()
+    return int(text) if text and is_number else otherwise
+
+
+def _is_place(topic: str, queue_id: int) -> bool:
+    """Whether a message may go there: anybody can write properties into the wheel's topic."""
+    try:
+        check_topic(topic)
+    except Refusal:
+        return False
+    return queue_id < QUEUES_MAX

@@ -1,0 +1,55 @@
+"""The recall handle: what a producer gets for a timer message, and names it by to take it back.
+
+`v1 TOPIC BROKER TIME UNIQ_KEY` with blanks between, as URL-safe base64 with padding. The time is a
+millisecond of the slot of the timer wheel that the message waits in.
+"""
+
+import base64
+import binascii
+from typing import NamedTuple
+
+from . import codes
+from .errors import Refusal
+
+VERSION = "v1"
+HANDLE_CHARS_MAX = 4_096
+
+
+class RecallHandle(NamedTuple):
+    """What a handle says. `time_ms` is -1 where it has no number."""
+
+    topic: str
+    broker_name: str
+    time_ms: int
+    unique_key: str
+
+
+def encode(handle: RecallHandle) -> str:
+    """The text of a handle."""
+    words = (VERSION, handle.topic, handle.broker_name, str(handle.time_ms), handle.unique_key)
+    return base64.urlsafe_b64encode(" ".join(words).encode(errors="replace")).decode()
+
+
+def decode(text: str) -> RecallHandle:
+    """What a text says; Refusal (ILLEGAL_OPERATION) when it is no handle."""
+    if len(text) > HANDLE_CHARS_MAX:
+        raise _invalid(f"it has {len(text)} characters, the limit is {HANDLE_CHARS_MAX}")
+    try:
+        # Java takes a handle without its padding, and nothing but its alphabet.
+        padded = text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+        raw = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
+        words = raw.decode().split(" ")
+    except (binascii.Error, ValueError):
+        raise _invalid("it is no base64 text of a handle") from None
+    if words[0] != VERSION or len(words) < 5:
+        raise _invalid(f"it is not of the form {VERSION} TOPIC BROKER TIME UNIQ_KEY")
+    time = words[3]
+    is_number = time.isascii() and time.isdigit() and len(time) <= 18
+    return RecallHandle(words[1], words[2], int(time) if is_number else -1, words[4])
+
+
+def _invalid(why: str) -> Refusal:
+    return Refusal(
+        codes.ILLEGAL_OPERATION,
+        f"recall handle is invalid: {why}; pass on the recallHandle of the send's answer",
+    )

@@ -1,0 +1,244 @@
+"""The timer log: one unit for each message in the timer wheel, in files of one size.
+
+A unit leads to its message in the commit log and to the unit before it in the same slot of the
+wheel, so that a slot needs to know its last unit only. Its position never changes. Units are staged
+and written together; behind the last one there are zeros. What the wheel says can be made again
+from here, and what is here from the queue of the wheel's topic.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol.record import MAGIC_BLANK
+from .errors import plain_errors
+from .segment import Segment, sync_folder
+from .segments import Segments
+
+UNIT = Struct(
+    ">"
+    "i"  # size of the unit
+    "q"  # position of the unit before it in the slot, or NO_UNIT
+    "i"  # magic: IS_TIMER, with IS_ROLLED and IS_RECALL
+    "q"  # when it came into the wheel, ms, a multiple of the precision
+    "i"  # the slot's time minus that, ms
+    "q"  # commit log offset of the message
+    "i"  # size of its record
+    "i"  # Java hash of its real topic
+    "q"  # reserved
+)
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 52
+UNIT_TYPE = np.dtype(
+    [
+        ("size", ">i4"),
+        ("previous", ">i8"),
+        ("magic", ">i4"),
+        ("written_ms", ">i8"),
+        ("delay_ms", ">i4"),
+        ("log_offset", ">i8"),
+        ("record_bytes", ">i4"),
+        ("topic_hash", ">i4"),
+        ("reserved", ">i8"),
+    ]
+)
+assert UNIT_TYPE.itemsize == UNIT_BYTES
+BLANK = Struct(
+    ">"
+    "i"  # bytes left in the file
+    "q"  # nothing
+    "I"  # magic
+)
+BLANK_BYTES = BLANK.size
+assert BLANK_BYTES == 16
+NO_UNIT = -1
+IS_TIMER = 1
+IS_ROLLED = 2  # goes around once more: its time is further away than the wheel reaches
+IS_RECALL = 4  # takes another message of its slot back
+MAGIC_MASK = 0xF
+SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
+UNITS_PER_LOOK = 1 << 16
+
+
+class Unit(NamedTuple):
+    """One unit. Times in ms."""
+
+    size: int
+    previous: int
+    magic: int
+    written_ms: int
+    delay_ms: int
+    log_offset: int
+    record_bytes: int
+    topic_hash: int
+    reserved: int
+
+    @property
+    def slot_ms(self) -> int:
+        """The time of the slot that it is in."""
+        return self.written_ms + self.delay_ms
+
+
+class TimerLog:
+    """The files. `end` is where the next unit goes, staged ones counted."""
+
+    def __init__(self, folder: Path, file_bytes: int) -> None:
+        self.segments = Segments(folder, file_bytes, "mappedFileSizeTimerLog", writable=False)
+        self.end = 0
+        self._staged: list[bytes] = []
+        self._written = 0
+        self._synced = 0
+        self._new_files = False  # made since the folder was synced
+
+    def load(self) -> None:
+        """Find the files. DamagedStore when one can't be; the end is then to be set by `cut`."""
+        self.segments.load()
+        self.end = self._written = self.segments.start
+
+    def holds(self, end: int) -> bool:
+        """Whether the files reach to an end that was noted before."""
+        items = self.segments.items
+        return items[0].base <= end <= items[-1].end if items else end == 0
+
+    def append(
+        self,
+        previous: int,
+        magic: int,
+        written_ms: int,
+        slot_ms: int,
+        log_offset: int,
+        record_bytes: int,
+        topic_hash: int,
+    ) -> int:
+        """Stage a unit and return its position. StoreError when there is no room for a file."""
+        segments = self.segments
+        if not segments.items or self.end + UNIT_BYTES + BLANK_BYTES > segments.last.end:
+            self._roll()
+        position = self.end
+        self._staged.append(
+            UNIT.pack(
+                UNIT_BYTES, previous, magic, written_ms, slot_ms - written_ms, log_offset,
+                record_bytes, topic_hash, 0,
+            )
+        )  # fmt: skip
+        self.end = position + UNIT_BYTES
+        return position
+
+    def write(self) -> None:
+        """Write what is staged. StoreError when the disk fails: then none of it is kept."""
+        staged = self._staged
+        if not staged:
+            return
+        data = b"".join(staged)
+        staged.clear()
+        segment = self.segments.last
+        try:
+            with plain_errors(segment.path, "write"):
+                segment.write(self._written - segment.base, data)
+        except BaseException:
+            self.end = self._written
+            raise
+        self._written = self.end
+
+    def unit(self, position: int) -> Unit | None:
+        """The unit at this position, of those that are written; None when none is there."""
+        segment = self.segments.find(position)
+        if segment is None or position + UNIT_BYTES > min(self._written, segment.end):
+            return None
+        found = Unit(*UNIT.unpack_from(segment.view, position - segment.base))
+        return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
+
+    def walk(self, log_end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """All units as position of the first and array, in order, up to the first that can't be.
+
+        That is one without the size and magic of a unit, or whose message doesn't lie before
+        `log_end`, the end of the commit log.
+        """
+        for segment in self.segments.items:
+            count = segment.size // UNIT_BYTES
+            for start in range(0, count, UNITS_PER_LOOK):
+                size = min(UNITS_PER_LOOK, count - start)
+                units = np.frombuffer(segment.view, UNIT_TYPE, size, start * UNIT_BYTES)
+                good = _count_good(units, log_end)
+                if good:
+                    yield segment.base + start * UNIT_BYTES, units[:good]
+                if good < size:
+                    if units["magic"][good] != SIGNED_BLANK:
+                        return
+                    break
+            segment.forget()
+
+    def cut(self, end: int) -> None:
+        """Let the log end at `end`, with zeros behind it."""
+        segments = self.segments
+        segments.cut(max(end, segments.start + 1))
+        if segments.items and end < segments.last.end:
+            segments.last.zero(end - segments.last.base)
+        self._staged.clear()
+        self.end = self._written = end
+        self._synced = min(self._synced, end)
+
+    def drop_before(self, log_start: int) -> None:
+        """Delete the files whose messages are all before `log_start`, the last one excepted."""
+        items = self.segments.items
+        while len(items) > 1:
+            last = self.unit(_last_position(items[0]))
+            if last is None or last.log_offset >= log_start:
+                return
+            items.pop(0).delete()
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. OSError as the system gives it.
+
+        May run in another thread.
+        """
+        written, folder = self._written, self.segments.folder
+        if self._new_files:
+            self._new_files = False
+            sync_folder(folder)
+            sync_folder(folder.parent)
+        if written != self._synced:
+            for segment in list(self.segments.items):
+                if segment.end > self._synced:
+                    segment.sync()
+            self._synced = written
+
+    def forget(self) -> None:
+        """Give the memory of what was read back."""
+        for segment in self.segments.items:
+            segment.forget()
+
+    def release(self) -> None:
+        """Let go of all files."""
+        self.segments.release()
+
+    def _roll(self) -> None:
+        """Go on in another file, with a blank unit at the end of this one."""
+        self.write()
+        segments = self.segments
+        base = segments.last.end if segments.items else self.end
+        if base > self.end:
+            closed = segments.last
+            blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
+            with plain_errors(closed.path, "write"):
+                closed.write(self.end - closed.base, blank)
+        segments.add(base, reserve=segments.size)
+        self._new_files = True
+        self.end = self._written = base
+
+
+def _last_position(segment: Segment) -> int:
+    """Where the last unit of a full file is: it leaves room for a blank."""
+    units = (segment.size - BLANK_BYTES) // UNIT_BYTES
+    return segment.base + (units - 1) * UNIT_BYTES
+
+
+def _count_good(units: npt.NDArray[np.void], log_end: int) -> int:
+    bad = (units["size"] != UNIT_BYTES) | (units["magic"] & ~MAGIC_MASK != 0)
+    bad |= units["log_offset"] + units["record_bytes"] > log_end
+    first = int(bad.argmax())
+    return first if bad[first] else len(units)
