@@ -24,8 +24,9 @@ from .saved import Saved
 log = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-DELIVERIES_PER_ROUND = 1_000  # of one level, so that senders get their turn in between
-ENTRIES_PER_LOOK = 64
+MESSAGES_PER_STEP = 32  # what a sender may have to wait for
+BYTES_PER_STEP = 256 << 10  # the same, for large messages
+WARN_MS = 10_000  # between two words about the same trouble
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -67,6 +68,8 @@ class Delays(Saved):
         self._mark = mark
         self.levels_ms = levels_ms
         self.offsets: dict[int, int] = {}
+        self._next_level = 0  # each has its turn
+        self._warned_ms = 0
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
@@ -79,37 +82,50 @@ class Delays(Saved):
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
         return DelayOffsets(dict(self.offsets), self.version)
 
-    def level(self, text: str | None) -> int:
-        """The level that a DELAY property asks for: 0 for none, the last one for more."""
-        if not text or not text.isdigit():
-            return 0
-        return min(int(text), len(self.levels_ms))
+    def deliver(self, now_ms: int) -> bool:
+        """Move messages that are due to their topics: a few, between which requests get their turn.
 
-    def deliver(self, now_ms: int) -> None:
-        """Move every message that is due to its topic."""
-        for level in range(1, len(self.levels_ms) + 1):
+        True when more are due.
+        """
+        levels = len(self.levels_ms)
+        for _ in range(levels):
+            level = self._next_level + 1
             try:
-                self._deliver_level(level, now_ms)
+                if self._deliver_level(level, now_ms):
+                    return True
             except StoreError as wrong:
-                log.warning("delay level %d waits: %s", level, wrong)
+                self._warn(level, wrong, now_ms)
+            self._next_level = level % levels
+        return False
 
-    def _deliver_level(self, level: int, now_ms: int) -> None:
+    def _deliver_level(self, level: int, now_ms: int) -> bool:
+        """Deliver a part of a level; False when nothing of it was due."""
         store, queue_id = self._store, level - 1
-        offset = max(self.offsets.get(level, 0), store.min_offset(SCHEDULE_TOPIC, queue_id))
-        done = 0
-        while done < DELIVERIES_PER_ROUND:
-            entries = store.entries(SCHEDULE_TOPIC, queue_id, offset, ENTRIES_PER_LOOK)
-            if not entries:
+        offset = self.offsets.get(level, 0)
+        if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
+            return False
+        offset = max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        size = 0
+        for log_offset, length, due_ms in store.entries(
+            SCHEDULE_TOPIC, queue_id, offset, MESSAGES_PER_STEP
+        ):
+            # A clock that was set back must not keep a message longer than its level says.
+            if min(due_ms, now_ms + self.levels_ms[queue_id]) > now_ms or size >= BYTES_PER_STEP:
                 break
-            for log_offset, _, due_ms in entries:
-                # A clock that was set back must not keep a message longer than its level says.
-                if min(due_ms, now_ms + self.levels_ms[queue_id]) > now_ms:
-                    return
-                self._deliver(log_offset)
-                offset += 1
-                done += 1
-                self.offsets[level] = offset
-                self.changed = True
+            self._deliver(log_offset)
+            size += length
+            offset += 1
+            self.offsets[level] = offset
+            self.changed = True
+        if size:
+            self._next_level = level % len(self.levels_ms)
+        return size > 0
+
+    def _warn(self, level: int, wrong: StoreError, now_ms: int) -> None:
+        """Say that a level can't go on, but not each time that it is tried."""
+        if abs(now_ms - self._warned_ms) >= WARN_MS:
+            self._warned_ms = now_ms
+            log.warning("delay level %d waits: %s", level, wrong)
 
     def _deliver(self, log_offset: int) -> None:
         data = self._store.message_at(log_offset)

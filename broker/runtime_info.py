@@ -6,7 +6,7 @@ a page cache lock) is idle: 0. Put latencies are not measured; their texts say 0
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..conf.java_keys import JAVA_KEYS
@@ -16,6 +16,7 @@ from ..store.store import MessageStore
 from .config import BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
 from .stats import CALLS, Stats
+from .timers import NO_FIGURES, Timers
 
 VERSION_NAME = "V5_3_3"
 BYTE_UNITS = "KMGTPE"
@@ -36,6 +37,7 @@ class RuntimeInfo:
         store: MessageStore,
         stats: Stats,
         delays: Delays,
+        timers: Timers | None = None,
         *,
         started_ms: int,
         now_ms: Callable[[], int],
@@ -44,6 +46,7 @@ class RuntimeInfo:
         self._store = store
         self._stats = stats
         self._delays = delays
+        self._timers = timers
         self._started_ms = started_ms
         self._now_ms = now_ms
 
@@ -57,7 +60,7 @@ class RuntimeInfo:
             "runtime": _duration(self._now_ms() - self._started_ms),
             "startAcceptSendRequestTimeStamp": 0,
         }
-        parts = (self._counted(), self._stored(), self._delayed(), _idle())
+        parts = (self._counted(), self._stored(), self._delayed(), self._timed(), _idle())
         for part in parts:
             found |= part
         return {name: str(value) for name, value in found.items()}
@@ -110,6 +113,10 @@ class RuntimeInfo:
             for level, offset in self._delays.offsets.items()
         }
 
+    def _timed(self) -> Mapping[str, object]:
+        timers = self._timers
+        return NO_FIGURES if timers is None else timers.figures(self._now_ms())
+
 
 def _idle() -> dict[str, object]:
     """What there is nothing of here."""
@@ -122,11 +129,6 @@ def _idle() -> dict[str, object]:
         "dispatchMaxBuffer": 0,
         "pageCacheLockTimeMills": 0,
         "remainTransientStoreBufferNumbs": NO_POOL,
-        "timerReadBehind": 0,
-        "timerOffsetBehind": 0,
-        "timerCongestNum": 0,
-        "timerEnqueueTps": 0.0,
-        "timerDequeueTps": 0.0,
         "EndTransactionQueueSize": 0,
         "EndTransactionThreadPoolQueueCapacity": JAVA_KEYS["endTransactionPoolQueueCapacity"][1],
     }

@@ -8,7 +8,7 @@ the first lines, so that the path stays at a handful of calls.
 import random
 from collections.abc import Callable
 
-from ...protocol import codes, properties
+from ...protocol import codes, properties, recall_handle
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.command import Command, Reply
@@ -23,18 +23,20 @@ from ...protocol.names import (
     TOPIC_CHARS_MAX,
     check_topic,
 )
+from ...protocol.recall_handle import RecallHandle
 from ...protocol.record import TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import MessageTooLarge, StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
-from ..delays import SCHEDULE_TOPIC, Delays, delayed
+from ..due import Due, Place, without
 from ..groups import Groups
 from ..holds import Holds
 from ..locks import QueueLocks
 from ..stats import Stats
 from ..syncer import Syncer
 from ..topics import Target, Topics
+from ..transaction_counts import TransactionCounts
 from ..transactions import HALF_TOPIC, half_properties
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
@@ -49,24 +51,26 @@ class SendHandlers:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
-        delays: Delays,
+        due: Due,
         holds: Holds,
         stats: Stats,
         syncer: Syncer | None,
         ids: UniqueIds,
         locks: QueueLocks,
+        transactions: TransactionCounts,
         now_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.groups = groups
-        self.delays = delays
+        self.due = due
         self.holds = holds
         self.stats = stats
         self.syncer = syncer
         self.ids = ids
         self.locks = locks
+        self.transactions = transactions
         self.now_ms = now_ms
         # Bound once: these are looked up for every message.
         self._targets = topics.targets
@@ -110,7 +114,7 @@ class SendHandlers:
             raise self._refused("the message body is empty; send at least one byte")
         # POP_CK would let a client pass a message off as one that it popped.
         if "POP_CK\x01" in text:
-            text = _without(text, "POP_CK")
+            text = without(text, ["POP_CK"])
         if text and text[-1] != "\x02":
             text += "\x02"
         # Both are nearly always there once, as pairs of their own: no call is spent on that.
@@ -127,18 +131,20 @@ class SendHandlers:
             tags = text[at + 5 : text.find("\x02", at)]
         else:
             tags = "" if at < 0 else _value(text, "TAGS")
-        topic, stored_queue_id, sys_flag = target.name, queue_id, header.sys_flag
+        topic, stored_queue_id, sys_flag, handle = target.name, queue_id, header.sys_flag, None
+        puts = target.puts
         if "TRAN_MSG" in text and self._is_half(text, header):
             text = half_properties(text, topic, queue_id, unique)
-            topic, stored_queue_id = HALF_TOPIC, 0
+            self.transactions.begun(topic)
+            topic, stored_queue_id, puts = HALF_TOPIC, 0, self.stats.puts(HALF_TOPIC)
             sys_flag &= ~TRANSACTION_MASK  # that it is half, its topic says
-        elif "DELAY\x01" in text:
-            level = self.delays.level(_value(text, "DELAY"))
-            if topic != header.topic:  # a dead letter waits no more
-                text = _without(text, "DELAY") + "DELAY\x01-1\x02"
-            elif level > 0:
-                text = delayed(text, topic, queue_id)
-                topic, stored_queue_id = SCHEDULE_TOPIC, level - 1
+        elif "DEL" in text:  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
+            if topic == header.topic:
+                topic, stored_queue_id, text, out_ms = self._place(text, topic, queue_id)
+                if out_ms:
+                    handle = self._recall_handle(header.topic, out_ms, unique)
+            elif "DELAY\x01" in text:  # a dead letter waits no more
+                text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
         try:
             log_offset, queue_offset, end = self._put(
                 topic,
@@ -153,8 +159,9 @@ class SendHandlers:
                 header.reconsume_times or 0,
             )
         except StoreError as wrong:
+            if topic == HALF_TOPIC:
+                self.transactions.not_begun(target.name)
             raise self._declined(wrong) from None
-        puts = target.puts
         puts.messages += 1
         puts.bytes += end - log_offset
         if stored_queue_id == queue_id and target.keys[queue_id] in self._parked:
@@ -167,6 +174,7 @@ class SendHandlers:
             log_offset,
             self._region,
             queue_offset,
+            handle,
         )
         if self.syncer is not None and "WAIT\x01false" not in text:
             self._after_sync(end, connection, command, reply)
@@ -178,8 +186,10 @@ class SendHandlers:
         pairs = properties.decode(text)
         if pairs.get(properties.TRAN_MSG, "").lower() != "true":
             return False
-        if (header.reconsume_times or 0) > 0 and self.delays.level(pairs.get("DELAY")) > 0:
+        if (header.reconsume_times or 0) > 0 and self.due.level(pairs.get("DELAY")) > 0:
             return False  # a consumer's retry of a message that was committed
+        if "DEL" in text:
+            self._place(text, header.topic, 0)  # what can't wait once committed is refused now
         if self.config.reject_transaction_message:
             raise Refusal(
                 codes.NO_PERMISSION,
@@ -188,6 +198,23 @@ class SendHandlers:
                 self._error_fields,
             )
         return True
+
+    def _place(self, text: str, topic: str, queue_id: int) -> Place:
+        """Where a message goes that may be one to wait; Refusal when it can't."""
+        try:
+            return self.due.place(text, topic, queue_id)
+        except Refusal as refusal:
+            refusal.fields = self._error_fields
+            raise
+
+    def _recall_handle(self, topic: str, out_ms: int, unique: str) -> str | None:
+        """What the producer can take a timer message back by; retries can't be."""
+        if topic.startswith(RETRY_PREFIX):
+            return None
+        # A millisecond inside of the slot, as the recall's own time is rounded down again.
+        return recall_handle.encode(
+            RecallHandle(topic, self.config.broker_name, out_ms + 1, unique)
+        )
 
     def _on_batch(
         self,
@@ -207,6 +234,8 @@ class SendHandlers:
             raise self._refused("batches can't be sent to a retry topic; send the messages singly")
         if not command.body:
             raise self._refused("the batch body is empty; send at least one message")
+        if "DEL" in text and self._place(text, header.topic, queue_id).topic != header.topic:
+            raise self._refused("a batch can't wait for its time; send the messages singly")
         try:
             first, offsets, end = self.store.put_batch(
                 target.name,
@@ -328,9 +357,3 @@ def _fields_of(frame: bytes) -> dict[str, str]:
 def _value(text: str, name: str) -> str:
     """The value of a property in a properties text, empty when it isn't there."""
     return properties.decode(text).get(name, "")
-
-
-def _without(text: str, name: str) -> str:
-    start = name + "\x01"
-    pairs = [pair for pair in text.split("\x02") if pair and not pair.startswith(start)]
-    return "".join(pair + "\x02" for pair in pairs)

@@ -110,13 +110,15 @@ def send_answer(
     log_offset: int,
     region: bytes,
     queue_offset: int,
+    recall_handle: str | None = None,
 ) -> Reply | bytes:
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
     front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, the rest is plain ASCII.
     """
-    if request.codec == CODEC_JSON and (transaction_id.isalnum() or not transaction_id):
+    is_plain = transaction_id.isalnum() or not transaction_id
+    if recall_handle is None and is_plain and request.codec == CODEC_JSON:
         header = _TEMPLATE % (
             queue_id,
             transaction_id,
@@ -133,6 +135,7 @@ def send_answer(
         queue_id,
         queue_offset,
         transaction_id.decode(errors="replace"),
+        recall_handle=recall_handle,
         region=region.decode(),
         trace_on=True,
     )
