@@ -44,6 +44,8 @@ def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
         ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
         ("Name servers", ", ".join(names) or "none"),
         ("Store", str(broker.root.absolute())),
+        ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
+        ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
         ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Connections", len(broker.server.connections)),
         ("Messages in since start", broker.stats.broker_puts().messages),

@@ -22,6 +22,9 @@ async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) ->
     assert found["Address for clients"] == f"127.0.0.1:{broker.port}"
     assert found["Store"] == str(tmp_path / "store")
     assert found["Name servers"] == "none"
+    assert found["Takes messages"] == "yes"
+    broker.store._log.pause("disk", "the disk is full")
+    assert dict(overview(broker)[1])["Takes messages"] == "the disk is full"
 
 
 async def test_topics_of_users_are_listed_with_what_they_hold(
