@@ -64,12 +64,13 @@ class Caller:
         commit_offset: int = 0,
         code: int = codes.PULL_MESSAGE,
         sub_version: int = 0,
+        kind: str | None = None,
     ) -> Command:
         flags = sys_flag | (SUBSCRIPTION if expression is not None else 0)
         flags |= SUSPEND if suspend_ms else 0
         header = PullMessage(
             group, topic, queue_id, offset, max_messages, flags, commit_offset, suspend_ms,
-            sub_version, expression,
+            sub_version, expression, kind,
         )  # fmt: skip
         return await self.ask(code, header)
 
@@ -82,12 +83,14 @@ class Caller:
         producer: str | None = None,
         version: int = 1,
         model: str = "CLUSTERING",
+        kind: str = "TAG",
+        consume_type: str = "CONSUME_PASSIVELY",
     ) -> Command:
         consumers = []
         if group is not None:
-            wanted = [subscription(t, e, version=version) for t, e in (topics or {}).items()]
+            wanted = [subscription(t, e, kind, version) for t, e in (topics or {}).items()]
             consumers = [
-                ConsumerData(group, "CONSUME_PASSIVELY", model, "CONSUME_FROM_FIRST_OFFSET", wanted)
+                ConsumerData(group, consume_type, model, "CONSUME_FROM_FIRST_OFFSET", wanted)
             ]
         producers = [ProducerData(producer)] if producer else []
         return await self.ask(

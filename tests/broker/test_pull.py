@@ -1,13 +1,16 @@
 """PULL over a socket: what is found, which code says what, who waits and who is woken."""
 
 import asyncio
+import os
 
 import pytest
+from aerobee.broker.handlers import pull as pull_module
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.pull import CLASS_FILTER, COMMIT_OFFSET, PullMessageAnswer
 from aerobee.protocol.tags import tag_hash
 
 from .conftest import Caller, Config, parked, records
@@ -142,6 +145,17 @@ async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, calle
     assert [records(answer)[0].body for answer in answers] == [b"all"] * 50
 
 
+async def test_a_pull_waits_no_longer_than_the_limit_and_a_negative_time_is_none(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(caller, 1)
+    monkeypatch.setattr(pull_module, "SUSPEND_MS_MAX", 1)
+    for suspend_ms in (1 << 60, -5):
+        answer = await caller.pull("T", 1, suspend_ms=suspend_ms)
+        assert answer.code == codes.PULL_NOT_FOUND
+    assert broker.holds.count == 0
+
+
 async def test_a_pull_may_carry_an_offset_to_commit(broker: Broker, caller: Caller) -> None:
     await filled(caller, 3)
     await caller.pull("T", 3, sys_flag=COMMIT_OFFSET, commit_offset=2)
@@ -193,6 +207,135 @@ async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignor
     assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
     assert "unknown" in (answer.remark or "")
     await caller.peers.close()
+
+
+async def test_a_broker_that_may_not_be_read_says_so_before_anything_else(  # type: ignore[no-untyped-def]
+    start, config: Config
+) -> None:
+    broker = await start(config(broker_permission=2))
+    caller = Caller(broker)
+    await caller.send("T")
+    for topic in ("T", "unknown"):
+        answer = await caller.pull(topic)
+        assert (answer.code, answer.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "1")
+        assert "brokerPermission is 2" in (answer.remark or "")
+    await caller.peers.close()
+
+
+async def test_lite_pulls_can_be_switched_off(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(lite_pull_message_enable=False))
+    caller = Caller(broker)
+    await caller.send("T")
+    answer = await caller.pull("T", code=codes.LITE_PULL_MESSAGE)
+    assert (answer.code, answer.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "1")
+    assert (await caller.pull("T")).code == 0
+    await caller.peers.close()
+
+
+async def test_a_group_that_may_not_broadcast_and_one_that_may_not_read_the_topic(
+    broker: Broker, caller: Caller
+) -> None:
+    await filled(caller, 1)
+    await caller.heartbeat(topics={"T": "*"}, model="BROADCASTING")
+    assert (await caller.pull("T", expression=None)).code == 0
+    broker.groups.put(SubscriptionGroupConfig("cg", consume_broadcast_enable=False))
+    answer = await caller.pull("T", expression=None)
+    assert (answer.code, answer.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "4")
+    broker.groups.put(SubscriptionGroupConfig("cg"))
+    broker.groups.set_readable("cg", "T", False)
+    answer = await caller.pull("T", expression=None)
+    assert (answer.code, answer.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "5")
+
+
+async def test_a_pull_with_an_older_version_than_the_brokers_is_served(caller: Caller) -> None:
+    await filled(caller)
+    await caller.heartbeat(topics={"T": "odd"}, version=7)
+    answer = await caller.pull("T", expression=None, sub_version=6)
+    assert [record.body for record in records(answer)] == [b"1", b"3"]
+
+
+async def test_filtering_by_class_is_refused(broker: Broker, caller: Caller) -> None:
+    await filled(caller, 1)
+    answer = await caller.pull("T", sys_flag=CLASS_FILTER)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "by class" in (answer.remark or "")
+    await caller.heartbeat(topics={"T": "*"})
+    group = broker.clients.consumer_group("cg")
+    assert group is not None
+    group.subscriptions["T"].class_filter_mode = True
+    assert "by class" in ((await caller.pull("T", expression=None)).remark or "")
+
+
+async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(reject_pull_consumer_enable=True))
+    caller, stranger = Caller(broker), Caller(broker)
+    await filled(caller, 1)
+    assert (await caller.pull("T")).code == codes.SUBSCRIPTION_NOT_EXIST
+    await caller.heartbeat(topics={"T": "*"}, consume_type="CONSUME_ACTIVELY")
+    assert (await caller.pull("T")).code == 0
+    refused = await stranger.pull("T")
+    assert refused.code == codes.SUBSCRIPTION_NOT_EXIST
+    assert "rejectPullConsumerEnable" in (refused.remark or "")
+    assert (await stranger.pull("T", group="TOOLS_CONSUMER")).code == 0
+    await caller.peers.close()
+    await stranger.peers.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "count"),
+    [
+        ({}, 100, 32),
+        ({}, 0, 1),
+        ({}, -1, 1),
+        ({"max_transfer_count_on_message_in_memory": 40}, 100, 40),
+        ({"max_transfer_count_on_message_in_memory": 3}, 32, 3),
+        ({"max_transfer_bytes_on_message_in_memory": 350}, 32, 2),
+        ({"max_transfer_bytes_on_message_in_memory": 1}, 32, 1),
+    ],
+)
+@pytest.mark.parametrize("kind", ["TAG", "SQL92"])
+async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(  # type: ignore[no-untyped-def]
+    start, config: Config, settings: dict[str, int], asked: int, count: int, kind: str
+) -> None:
+    broker = await start(config(enable_property_filter=True, **settings))
+    caller = Caller(broker)
+    broker.topics.put(TopicConfig("T", 1, 1))
+    others = encode_batch(Entry(0, b"x" * 30, b"TAGS\x01a\x02") for _ in range(50))
+    broker.store.put_batch("T", 0, 0, 1, bytes(8), others, b"")
+    text = "a" if kind == "TAG" else "TAGS = 'a'"
+    answer = await caller.pull("T", max_messages=asked, expression=text, kind=kind)
+    assert len(records(answer)) == count
+    assert answer.header(PullMessageAnswer).next_offset == count
+    await caller.peers.close()
+
+
+async def test_who_has_fallen_behind_is_sent_to_a_slave_where_slaves_are_read(  # type: ignore[no-untyped-def]
+    start, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)  # a machine without memory to speak of
+    broker = await start(config(slave_read_enable=True, enable_property_filter=True))
+    caller = Caller(broker)
+    await filled(caller)
+    for asked in ({}, {"expression": "TAGS IS NOT NULL", "kind": "SQL92"}, {"expression": "none"}):
+        behind = await caller.pull("T", 0, max_messages=2, **asked)
+        assert behind.header(PullMessageAnswer).suggested_broker_id == 1
+    broker.groups.put(
+        SubscriptionGroupConfig("cg", broker_id=3, which_broker_when_consume_slowly=2)
+    )
+    behind = await caller.pull("T", 0, max_messages=2)
+    assert behind.header(PullMessageAnswer).suggested_broker_id == 2
+    at_the_end = await caller.pull("T", 5)
+    assert at_the_end.header(PullMessageAnswer).suggested_broker_id == 3
+    await caller.peers.close()
+
+
+async def test_without_slave_reads_nobody_is_sent_away(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(caller)
+    monkeypatch.setattr(broker.store, "in_memory", lambda *_: False)
+    answer = await caller.pull("T", 0)
+    assert answer.header(PullMessageAnswer).suggested_broker_id == 0
 
 
 async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config) -> None:  # type: ignore[no-untyped-def]
