@@ -21,6 +21,7 @@ ARROWS = {
     "client": {"protocol.aio", "protocol"},
     "spark": {"client", "store", "protocol"},
     "console": {"client", "protocol"},
+    "testing": {"broker", "namesrv"},
     "scripts": {
         *("conf", "store", "namesrv", "broker", "client", "spark", "console"),
         *("protocol.aio", "protocol"),
@@ -39,6 +40,7 @@ PLACES = {
     "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],
+    "pytest": ["testing/fixtures.py"],
     "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
     "tqdm": ["scripts"],
     "uvloop": ["scripts/serving.py"],

@@ -1,0 +1,193 @@
+"""A cluster in this process, on free ports of the loopback, ready at once.
+
+    with LocalCluster(brokers=2) as cluster:
+        ...                                  # any client, at cluster.name_server
+        cluster.advance(hours=2)             # two hours in a few milliseconds
+
+The cluster has a loop and a thread of its own, so it serves tests that block and tests on asyncio,
+as well as programs in other processes. It writes to a temporary folder, which goes with it. Its
+brokers' clock runs on from the real time by itself and can be moved forward; name servers and
+connections keep real time, so nobody is thrown out by a move.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ..broker.config import BrokerConfig
+from ..broker.server import Broker
+from ..namesrv.config import NamesrvConfig
+from ..namesrv.server import NameServer
+
+START_SECONDS = 30.0  # for all servers to be there, and to be gone
+BROKERS_MAX = 64  # of one cluster
+HOST = "127.0.0.1"
+# Small files: a broker of a test is there at once and leaves little to clean away.
+SMALL = {
+    "mapped_file_size_commit_log": 16 << 20,
+    "mapped_file_size_consume_queue": 20 * 10_000,
+    "max_hash_slot_num": 10_000,
+    "max_index_num": 40_000,
+}
+
+Result = TypeVar("Result")
+
+
+class Clock:
+    """The time of brokers in ms: real time, and what it was moved forward by."""
+
+    def __init__(self) -> None:
+        self.moved_ms = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1_000_000 + self.moved_ms
+
+    def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Move forward. ValueError for a time that lies behind: stores rely on it never going."""
+        by_ms = round(((hours * 60 + minutes) * 60 + seconds) * 1000)
+        if by_ms < 0:
+            raise ValueError(f"the clock can't go back by {-by_ms} ms; give a time ahead")
+        self.moved_ms += by_ms
+
+
+class LocalCluster:
+    """A name server and brokers; `settings` are those of `BrokerConfig`, for each of them.
+
+    `folder` is where the stores go, one folder a broker; without it a temporary one that is deleted
+    at the end. Broker n is called broker-a, broker-b, … in the cluster DefaultCluster.
+    """
+
+    def __init__(
+        self, *, brokers: int = 1, folder: str | Path | None = None, **settings: Any
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise ValueError(f"brokers is {brokers}; give a number from 1 to {BROKERS_MAX}")
+        self.clock = Clock()
+        self.brokers: list[Broker] = []
+        self._count = brokers
+        self._settings = settings
+        self._given = None if folder is None else Path(folder)
+        self._folder: Path | None = None
+        self._names: NameServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        wrong: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def name_server(self) -> str:
+        """The name server as "host:port": what a client is given."""
+        assert self._names is not None, "the cluster is not started; use `with` or start()"
+        return self._names.address
+
+    def start(self) -> None:
+        """Start all; returns when clients can send. Raises what kept a broker from starting."""
+        self._folder = self._given or Path(tempfile.mkdtemp(prefix="aerobee-"))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="aerobee-cluster", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._run(self._start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop all and delete the temporary folder. May be called twice."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            try:
+                asyncio.run_coroutine_threadsafe(self._stop(), loop).result(START_SECONDS)
+            finally:
+                loop.call_soon_threadsafe(loop.stop)
+                self._thread.join(START_SECONDS)
+                loop.close()
+        if self._folder is not None and self._given is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Move the brokers' clock forward, and return when they have done what became due.
+
+        Delayed messages are delivered, retries come again, transactions are asked about.
+        """
+        self.clock.advance(hours=hours, minutes=minutes, seconds=seconds)
+        self._run(self._catch_up())
+
+    def restart(self, number: int = 0) -> None:
+        """Stop a broker and start it again on its store, at its old port."""
+        self._run(self._restart(number))
+
+    def call(self, work: Callable[[], Result]) -> Result:
+        """What `work` gives, called in the cluster's thread: for a look into a broker."""
+
+        async def in_loop() -> Result:
+            return work()
+
+        return self._run(in_loop())
+
+    # --- inside, in the thread of the cluster ---------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        assert self._loop is not None, "the cluster is not started; use `with` or start()"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS)
+
+    async def _start(self) -> None:
+        self._names = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST))
+        await self._names.start()
+        for number in range(self._count):
+            broker = self._broker(number, port=0)
+            await broker.start()
+            self.brokers.append(broker)
+
+    async def _stop(self) -> None:
+        for broker in self.brokers:
+            await broker.stop()
+        if self._names is not None:
+            await self._names.stop()
+
+    async def _catch_up(self) -> None:
+        for broker in self.brokers:
+            await broker.catch_up()
+
+    async def _restart(self, number: int) -> None:
+        port = self.brokers[number].port
+        await self.brokers[number].stop()
+        self.brokers[number] = self._broker(number, port)
+        await self.brokers[number].start()
+
+    def _broker(self, number: int, port: int) -> Broker:
+        assert self._folder is not None
+        name = f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
+        settings: dict[str, Any] = {
+            "broker_name": name,
+            "broker_ip1": HOST,
+            "bind_address": HOST,
+            "listen_port": port,
+            "namesrv_addr": self.name_server,
+            "store_path_root_dir": str(self._folder / name),
+            **SMALL,
+            **self._settings,
+        }
+        return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_real_ms)
+
+
+def _real_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

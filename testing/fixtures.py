@@ -1,0 +1,39 @@
+"""The fixtures that pytest finds once aerobee is installed; each test has servers of its own.
+
+Loaded with every run of pytest, so it imports nothing of ours before a test asks for it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .cluster import LocalCluster
+
+
+@pytest.fixture
+def aerobee_cluster() -> "Iterator[LocalCluster]":
+    """A name server and one broker for this test."""
+    from .cluster import LocalCluster
+
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def aerobee_clusters() -> "Iterator[Callable[..., LocalCluster]]":
+    """Makes clusters for this test: `aerobee_clusters(brokers=2, message_delay_level="1s 2h")`."""
+    from .cluster import LocalCluster
+
+    running: list[LocalCluster] = []
+
+    def make(**wanted: Any) -> LocalCluster:
+        cluster = LocalCluster(**wanted)
+        cluster.start()
+        running.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in running:
+        cluster.stop()
