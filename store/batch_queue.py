@@ -75,6 +75,7 @@ class BatchQueue:
             count += 1
         self.cut(count)
         self.synced = self.next if is_clean else 0
+        self.new_files = not is_clean and bool(self.segments.items)
         self.min_offset = self._unit(self._first).base if count > self._first else 0
 
     def append(

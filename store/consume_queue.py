@@ -196,6 +196,8 @@ class ConsumeQueue:
         self.next = count
         self.min_offset = self.first_offset
         self.synced = count if is_clean else 0
+        # Whoever was killed may not have synced the names.
+        self.new_files = not is_clean and bool(segments.items)
         if segments.items:
             if is_clean:
                 segments.cut(max(count * ENTRY_BYTES, segments.start + 1))

@@ -35,6 +35,8 @@ def recover(
     commit_log, queues, index = parts._log, parts._queues, parts._index
     settings = parts.settings
     parts._deleted.load()
+    # Whoever was killed may not have synced the names of new files.
+    commit_log.new_files = index.new_files = not is_clean
     commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
     queues.load(
         is_clean=is_clean and checkpoint.synced_end >= 0,
