@@ -101,6 +101,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     transaction_check_interval: PeriodMs = 30_000
     transaction_op_msg_max_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 4_096
     transaction_op_batch_interval: PeriodMs = 3_000
+    transaction_metric_flush_interval: PeriodMs = 3_000
 
     # How it hands out
     long_polling_enable: bool = True

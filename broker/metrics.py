@@ -22,6 +22,7 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 
 NODE = ("cluster", "node_type", "node_id")
 TOPIC = (*NODE, "topic", "is_system")
+ONE_TOPIC = (*NODE, "topic")
 TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
 STORAGE = (*NODE, "storage_type", "storage_medium")
 PRODUCERS = (*NODE, "language", "version", "protocol_type")
@@ -36,6 +37,7 @@ def families(broker: "Broker") -> Iterator[Family]:
     node = (broker.config.broker_cluster_name, "broker", broker.config.broker_name)
     yield from _broker(broker, node)
     yield from _messages(broker, node)
+    yield from _transactions(broker, node)
     yield from _connections(broker, node)
     yield from _storage(broker, node)
 
@@ -94,6 +96,23 @@ def _messages(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
         *("rocketmq_consumer_lag_messages", "gauge", "Consumer lag messages", TOPIC_AND_GROUP),
         [((*node, *_topic_and_group(topic, group)), lag) for topic, group, lag in lags(broker)],
     )
+
+
+def _transactions(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    counts = broker.transaction_counts
+    by_topic = [
+        ("rocketmq_half_messages", "gauge", "Half messages of all topics", counts.waiting()),
+        ("rocketmq_commit_messages", "counter", "Total commit messages", counts.commits()),
+        ("rocketmq_rollback_messages", "counter", "Total rollback messages", counts.rollbacks()),
+    ]
+    for name, kind, text, values in by_topic:
+        yield name, kind, text, ONE_TOPIC, [((*node, topic), count) for topic, count in values]
+    of_all = [
+        ("aerobee_transaction_checks", "Questions how a transaction ended", counts.asked),
+        ("aerobee_transactions_given_up", "Transactions that nobody ended", counts.given_up),
+    ]
+    for name, text, value in of_all:
+        yield name, "counter", text, NODE, [(node, value)]
 
 
 def _connections(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:

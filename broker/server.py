@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -22,18 +23,22 @@ from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
 from .delays import Delays, parse_levels
+from .due import Due
 from .filters import Filters
 from .groups import Groups
 from .handlers.pull import PullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .offsets import Offsets
+from .pop_parts import PopParts
 from .registration import Registration
 from .saved import Saved
 from .stats import Stats
 from .syncer import Syncer
 from .table import fast_table, full_table
+from .timers import Timers, open_timers
 from .topics import Topics
+from .transaction_counts import TransactionCounts
 from .transactions import Transactions
 
 log = logging.getLogger(__name__)
@@ -44,9 +49,14 @@ SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.2  # how long a key may wait to be found by a query
 CHECKPOINT_SECONDS = 1.0
-DELAY_SECONDS = 0.1  # how late a delayed message may be
+DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
+STEP_SECONDS = 0.05  # how late a delayed message may be
+FAILED_SECONDS = 1.0  # how soon that is tried again which failed
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
+POP_SECONDS = 0.05  # how late a parked pop may be answered
+POP_TIDY_SECONDS = 10.0
+CATCH_UP_ROUNDS_MAX = 100  # of `catch_up`, should one thing go on leading to the next
 
 # The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
 # every message, and so costs half of what a function of our own would.
@@ -61,17 +71,22 @@ class Broker:
         config: BrokerConfig,
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
+        alive_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients."""
         self.config = msgspec.structs.replace(config)  # its own: hot keys change it
         self.now_ms = now_ms
+        self.alive_ms = alive_ms or now_ms
         self.started_ms = 0
         self.port = 0
         self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
         self.root = config.store_dir
         self._tasks: list[asyncio.Task[None]] = []
+        self._periodic: list[Callable[[], object]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
+        self.timers: Timers | None = None
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
@@ -95,6 +110,19 @@ class Broker:
         self._tasks.clear()
         while self._closers:
             await self._closers.pop()()
+
+    async def catch_up(self) -> None:
+        """Do at once what each period would do, until nothing new comes of it.
+
+        For a clock that was moved: then everything that became due is done on return.
+        """
+        for _ in range(CATCH_UP_ROUNDS_MAX):
+            before = self.store.log_end
+            for work in self._periodic:
+                await _once(work)
+            self._end_of_turn()
+            if self.store.log_end == before:
+                return
 
     async def _start(self) -> None:
         config, now_ms, closers = self.config, self.now_ms, self._closers
@@ -139,10 +167,18 @@ class Broker:
         self._loaded += (self.offsets, self.delays, self.filters)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
+        self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
+        self.transaction_counts.load()
+        self._loaded.append(self.transaction_counts)
         self.transactions = Transactions(
-            config, self.store, self.topics, self.offsets, self.clients, now_ms
-        )
+            config, self.store, self.topics, self.offsets, self.clients,
+            self.transaction_counts, now_ms,
+        )  # fmt: skip
         closers.append(self._end_transactions)
+        self.timers = open_timers(config, self.store, now_ms, self.wake)
+        if self.timers is not None:
+            self._loaded.append(self.timers.metrics)
+        self.due = Due(config, self.delays, self.timers, now_ms)
         self.syncer = Syncer(
             self.store,
             interval_s=config.flush_interval_commit_log / 1000,
@@ -158,6 +194,13 @@ class Broker:
             self.filters, self.stats, now_ms,
         )  # fmt: skip
         self.holds = pulls.holds
+        self.pop = PopParts(
+            folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
+            self.filters, self.stats, self.due, self.timers, self.holds, self.wake, now_ms,
+        )  # fmt: skip
+        self.pop.load()
+        self._loaded.append(self.pop.orders)
+        closers.append(self.pop.close)
         self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
         table = full_table(self, pulls)
@@ -172,8 +215,19 @@ class Broker:
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(FILTERS_SECONDS, self._save_filters)
-        self._every(DELAY_SECONDS, lambda: self.delays.deliver(now_ms()))
+        self._in_steps(lambda: self.delays.deliver(now_ms()))
+        if self.timers is not None:
+            self._in_steps(partial(self._time, self.timers))
+            self._every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
+        self._every(POP_SECONDS, self.pop.sweep)
+        self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
+        self._every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
+        self._every(config.revive_interval / 1000, self._revive)
         self._every(config.transaction_op_batch_interval / 1000, self.transactions.write_ended)
+        self._every(
+            config.transaction_metric_flush_interval / 1000,
+            lambda: self._save(self.transaction_counts),
+        )
         self._every(config.transaction_check_interval / 1000, self._check_transactions)
         self._every(STATS_SECONDS, lambda: self.stats.sample(now_ms()))
         await self.server.accept()
@@ -205,6 +259,8 @@ class Broker:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
         for part in self._loaded:
             part.save()
+        if self.timers is not None:
+            self._close_timers(self.timers)
         self.store.close()
 
     async def _end_transactions(self) -> None:
@@ -218,6 +274,11 @@ class Broker:
         start_ms = self.now_ms()
         while self.transactions.check(start_ms):  # noqa: ASYNC110 - it works, it doesn't wait
             await asyncio.sleep(0)  # requests get their turn
+
+    async def _revive(self) -> None:
+        """A round of what was popped and comes again, in parts as above."""
+        while self.pop.revive.run():  # noqa: ASYNC110 - it works, it doesn't wait
+            await asyncio.sleep(0)
 
     async def _save(self, part: Saved) -> None:
         """Write a part's file without holding the loop up while the disk takes its time."""
@@ -233,7 +294,32 @@ class Broker:
 
     def _every(self, seconds: float, work: Callable[[], object]) -> None:
         """Do the work again and again; a failure is logged and doesn't end it."""
+        self._periodic.append(work)
         self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
+
+    def _in_steps(self, step: Callable[[], bool]) -> None:
+        """Do the work in steps, between which requests get their turn, as long as it says so."""
+        self._periodic.append(partial(_all_steps, step))
+        self._tasks.append(asyncio.create_task(_steps(step)))
+
+    def _time(self, timers: Timers) -> bool:
+        return timers.step(self.now_ms())
+
+    async def _sync(self, timers: Timers) -> None:
+        """Bring the timer's files to the disk without holding the loop up."""
+        timers.sample(self.now_ms())
+        await self._save(timers.metrics)
+        progress = timers.state.unsynced()
+        if progress is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._files, timers.state.sync)
+            timers.state.synced(progress)
+
+    def _close_timers(self, timers: Timers) -> None:
+        try:
+            timers.state.close()
+        except (OSError, StoreError) as wrong:
+            log.warning("the next start makes the timer wheel again: %s", wrong)
 
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
@@ -268,16 +354,40 @@ class Broker:
             notify_members(group)
 
     def _expire(self) -> None:
-        for connection in self.clients.expire(self.now_ms() - self.config.channel_expired_timeout):
+        for connection in self.clients.expire(
+            self.alive_ms() - self.config.channel_expired_timeout
+        ):
             connection.close()
+
+
+async def _steps(step: Callable[[], bool]) -> None:
+    while True:
+        await asyncio.sleep(STEP_SECONDS)
+        try:
+            await _all_steps(step)
+        except StoreError as wrong:
+            log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
+            await asyncio.sleep(FAILED_SECONDS)
+        except Exception:
+            log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
+            await asyncio.sleep(FAILED_SECONDS)
 
 
 async def _repeat(seconds: float, work: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            waits = work()
-            if isinstance(waits, Coroutine):
-                await waits
+            await _once(work)
         except Exception:
             log.exception("a periodic task failed; it goes on in %g s", seconds)
+
+
+async def _once(work: Callable[[], object]) -> None:
+    waits = work()
+    if isinstance(waits, Coroutine):
+        await waits
+
+
+async def _all_steps(step: Callable[[], bool]) -> None:
+    while step():  # noqa: ASYNC110 - it works, it doesn't wait
+        await asyncio.sleep(0)

@@ -25,6 +25,7 @@ from .handlers.locks import LockHandlers
 from .handlers.offsets import OffsetHandlers
 from .handlers.pull import PullHandlers
 from .handlers.query import QueryHandlers
+from .handlers.recall import RecallHandlers
 from .handlers.replies import ReplyHandlers
 from .handlers.retries import RetryHandlers
 from .handlers.send import SendHandlers
@@ -55,32 +56,36 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.store,
         b.topics,
         b.groups,
-        b.delays,
+        b.due,
         b.holds,
         b.stats,
         syncer,
         ids,
         b.locks,
+        b.transaction_counts,
         b.now_ms,
     )
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
-        b.config, b.store, b.stats, b.delays, started_ms=b.started_ms, now_ms=b.now_ms
+        b.config, b.store, b.stats, b.delays, b.timers, started_ms=b.started_ms, now_ms=b.now_ms
     )
     families = (
         sends,
         pulls,
+        RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
         TransactionHandlers(
-            b.config, b.store, b.delays, b.transactions, b.wake, b.now_ms
+            b.config, b.store, b.due, b.transactions, b.transaction_counts, b.stats, syncer,
+            b.wake, b.now_ms,
         ),
         LockHandlers(b.locks, b.now_ms),
-        ClientHandlers(b.topics, b.groups, b.clients, b.filters, b.now_ms),
+        ClientHandlers(b.topics, b.groups, b.clients, b.filters, b.alive_ms),
         QueryHandlers(b.config, b.store, b.clients),
         ReplyHandlers(
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),
+        *b.pop.families,
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
         AdminStoreHandlers(b.cleaner),
         AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),

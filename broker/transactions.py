@@ -1,11 +1,12 @@
 """Transactions: half messages, the record of those that ended, and checks of those that did not.
 
-All state is in two topics and the offsets of one group in them, so a restart goes on where it was.
-A half message waits in the half topic. Once it is committed or rolled back, its queue offset is
-written to the op topic, several at a time. A round of checks walks the half topic: what the op
-topic names is done; what is too young ends the round; anything else is appended again, with one
-check more on its count, and a producer of its group is asked about that copy. Offsets not yet in
-the op topic are lost in a crash and asked about again, which at-least-once allows.
+All state (but for counts) is in two topics and the offsets of one group in them, so a restart goes
+on where it was. A half message waits in the half topic. Once it is committed or rolled back, its
+queue offset is written to the op topic, several at a time. A round of checks walks the half topic:
+what the op topic names is done; what is too young ends the round; what was asked about too often or
+is older than messages are kept is given up; anything else is appended again, with one check more on
+its count, and a producer of its group is asked about that copy. Offsets not yet in the op topic are
+lost in a crash and asked about again, which at-least-once allows.
 """
 
 import logging
@@ -23,6 +24,7 @@ from .clients import Clients
 from .config import BrokerConfig
 from .offsets import Offsets
 from .topics import Topics
+from .transaction_counts import TransactionCounts
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
 STEPS_PER_TURN = 500  # half messages looked at before requests get their turn again
 OPS_PER_LOOK = 32
 DIGITS_MAX = 18  # of a number in a property
+HOUR_MS = 3_600_000
 
 
 class Transactions:
@@ -49,9 +52,11 @@ class Transactions:
         topics: Topics,
         offsets: Offsets,
         clients: Clients,
+        counts: TransactionCounts,
         now_ms: Callable[[], int],
     ) -> None:
         self._now_ms = now_ms
+        self._counts = counts
         self._config = config
         self._store = store
         self._topics = topics
@@ -160,11 +165,13 @@ class Transactions:
             self._pass(origin)
             return True
         times = _number(pairs.get(properties.TRANSACTION_CHECK_TIMES), 0)
-        if times >= self._config.transaction_check_max:
-            self._topics.dead_letters(GIVEN_UP_TOPIC)
-            self._append(GIVEN_UP_TOPIC, half, pairs)
-            return True
         age_ms = start_ms - half.born_ms
+        if times >= self._config.transaction_check_max:
+            self._give_up(half, f"it was asked about {times} times (transactionCheckMax)")
+            return True
+        if age_ms > self._config.file_reserved_time * HOUR_MS:
+            self._give_up(half, f"it is {age_ms // HOUR_MS} hours old (fileReservedTime)")
+            return True
         own_ms = immunity_ms(pairs)
         if own_ms is not None and age_ms < own_ms:
             # It must not hold up those behind it, so it moves to the end.
@@ -181,12 +188,31 @@ class Transactions:
         try:
             copy = self._append(HALF_TOPIC, half, pairs)
         except MessageTooLarge as wrong:  # the count was a byte too many: nothing else waits for it
-            log.warning("transaction %s is given up: %s", pairs.get(properties.UNIQ_KEY), wrong)
-            self._topics.dead_letters(GIVEN_UP_TOPIC)
-            self._append(GIVEN_UP_TOPIC, half, half.properties)
+            self._give_up(half, str(wrong))
             return True
         self._ask(copy, pairs)
         return True
+
+    def resume(self, given_up: Record) -> None:
+        """Ask about a message that was given up again, from the first time. StoreError."""
+        pairs = given_up.properties
+        pairs[properties.TRANSACTION_CHECK_TIMES] = "0"
+        self._append(HALF_TOPIC, given_up, pairs)
+        self._counts.resumed(pairs.get(properties.REAL_TOPIC, ""))
+
+    def _give_up(self, half: Record, why: str) -> None:
+        """Move a message out of the way, to where people find it."""
+        pairs = half.properties
+        log.warning(
+            "transaction %s of group %s is given up: %s; its message is in %s",
+            pairs.get(properties.UNIQ_KEY),
+            pairs.get(properties.PGROUP),
+            why,
+            GIVEN_UP_TOPIC,
+        )
+        self._topics.dead_letters(GIVEN_UP_TOPIC)
+        self._append(GIVEN_UP_TOPIC, half, pairs)
+        self._counts.gave_up(pairs.get(properties.REAL_TOPIC, ""))
 
     def _append(self, topic: str, half: Record, pairs: dict[str, str]) -> Record:
         """A copy with these properties at the end of a topic; returns it with its new place."""
@@ -222,6 +248,7 @@ class Transactions:
             return
         producer: Connection = live[self._turn % len(live)]
         self._turn += 1
+        self._counts.asked += 1
         half.topic = pairs.get(properties.REAL_TOPIC, "")
         half.queue_id = _number(pairs.get(properties.REAL_QID), 0)
         unique = pairs.get(properties.UNIQ_KEY)

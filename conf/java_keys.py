@@ -87,8 +87,7 @@ _TABLE = (
     brokerNotActiveTimeoutMillis=10000  broadcastOffsetExpireSecond=120
     broadcastOffsetExpireMaxSecond=300  maxPopPollingSize=100000  reviveInterval=1000
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
-    popLongPollingForceNotifyInterval=800  loadBalancePollNameServerInterval=30000
-    transactionMetricFlushInterval=3000
+    popLongPollingForceNotifyInterval=800
     forwardTimeout=3000  consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
     syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
     controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000

@@ -1,4 +1,5 @@
-"""END_TRANSACTION (37): a producer commits its half message, or takes it back."""
+"""END_TRANSACTION (37): a producer commits its half message, or takes it back; and
+RESUME_CHECK_HALF_MESSAGE (323): what was given up is asked about again."""
 
 from collections.abc import Callable
 
@@ -6,7 +7,8 @@ from ...protocol import codes, properties
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
-from ...protocol.headers.transactions import EndTransaction
+from ...protocol.headers.transactions import EndTransaction, ResumeCheck
+from ...protocol.message_id import parse_offset_message_id
 from ...protocol.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -18,31 +20,46 @@ from ...protocol.tags import tag_hash
 from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
-from ..delays import SCHEDULE_TOPIC, Delays
-from ..transactions import HALF_TOPIC, Transactions, immunity_ms
+from ..due import Due
+from ..stats import Stats
+from ..syncer import Syncer
+from ..transaction_counts import TransactionCounts
+from ..transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
+
+LATE = Reply(codes.FLUSH_DISK_TIMEOUT)
 
 
 class TransactionHandlers:
-    """Ends transactions. `mark((topic, queue))` says that a message was committed."""
+    """Ends transactions. `mark((topic, queue))` says that a message was committed; `syncer` is None
+    when nobody waits for the disk."""
 
     def __init__(
         self,
         config: BrokerConfig,
         store: MessageStore,
-        delays: Delays,
+        due: Due,
         transactions: Transactions,
+        counts: TransactionCounts,
+        stats: Stats,
+        syncer: Syncer | None,
         mark: Callable[[tuple[str, int]], None],
         now_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.store = store
-        self.delays = delays
+        self.due = due
         self.transactions = transactions
+        self.counts = counts
+        self.stats = stats
+        self.syncer = syncer
         self.mark = mark
         self.now_ms = now_ms
 
     def rows(self) -> list[Row]:
-        return [Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB")]
+        return [
+            Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB"),
+            Row(codes.RESUME_CHECK_HALF_MESSAGE, ResumeCheck, self.on_resume),
+        ]
 
     def on_end(
         self, header: EndTransaction, command: Command, connection: Connection
@@ -50,10 +67,40 @@ class TransactionHandlers:
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # not known yet: RocketMQ gives no answer, and asks again later
         half = self._half(header)
+        topic = half.properties.get(properties.REAL_TOPIC, "")
+        end = 0
         try:
             if header.outcome == TRANSACTION_COMMIT:
-                self._commit(half)
+                end = self._commit(half)
             self.transactions.end(half.queue_offset)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not end:
+            self.counts.rolled_back(topic)
+            return OK
+        self.counts.committed(topic)
+        if self.syncer is None:
+            return OK
+        self.syncer.after(end, connection, command, OK, lambda: LATE)
+        return None
+
+    def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Reply:
+        try:
+            _, offset = parse_offset_message_id(header.msg_id)
+        except ValueError as wrong:
+            raise Refusal(
+                codes.SYSTEM_ERROR, f"{wrong}; name the message by its offset id"
+            ) from None
+        data = self.store.message_at(offset)
+        given_up = None if data is None else decode_record(data)
+        if given_up is None or given_up.topic != GIVEN_UP_TOPIC:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: no message of "
+                f"{GIVEN_UP_TOPIC} begins at {offset}; pass on the id of one from there",
+            )
+        try:
+            self.transactions.resume(given_up)
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         return OK
@@ -94,23 +141,31 @@ class TransactionHandlers:
             )
         return half
 
-    def _commit(self, half: Record) -> None:
+    def _commit(self, half: Record) -> int:
+        """Store the message for its readers; the log offset after it."""
         pairs = half.properties
         topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
         # The properties stay as they are: what is there of the half message, consumers may see.
-        level = self.delays.level(pairs.get(properties.DELAY))
-        place = (SCHEDULE_TOPIC, level - 1) if level > 0 else (topic, queue_id)
         raw = half.raw_properties
-        self.store.put(
+        raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        place = (topic, queue_id)
+        if b"DEL" in raw:
+            found = self.due.place(raw.decode(errors="replace"), topic, queue_id)
+            place, raw = (found.topic, found.queue_id), found.text.encode()
+        start, _, end = self.store.put(
             *place,
             half.flag,
             half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
             half.born_ms,
             half.born_host,
             half.body,
-            raw if raw.endswith(b"\x02") else raw + b"\x02",
+            raw,
             tag_hash(pairs.get(properties.TAGS)),
             half.reconsume_times,
             half.log_offset,
         )
+        puts = self.stats.puts(place[0])
+        puts.messages += 1
+        puts.bytes += end - start
         self.mark(place)
+        return end

@@ -26,3 +26,10 @@ class CheckTransactionState(Header):
     transaction_id: str | None = field(name="transactionId", default=None)
     offset_msg_id: str | None = field(name="offsetMsgId", default=None)
     broker_name: str | None = field(name="bname", default=None)
+
+
+class ResumeCheck(Header):
+    """RESUME_CHECK_HALF_MESSAGE (323). `msg_id` is the offset message id."""
+
+    msg_id: str = field(name="msgId")
+    topic: str | None = None

@@ -1,9 +1,11 @@
 """Transactions: half messages, how they end, and checks of those that don't."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
+from aerobee.broker.metrics import families
 from aerobee.broker.server import Broker
 from aerobee.broker.transactions import GIVEN_UP_TOPIC, GROUP, HALF_TOPIC, OP_TOPIC
 from aerobee.protocol import codes
@@ -12,6 +14,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from aerobee.protocol.message_id import offset_message_id
 from aerobee.protocol.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Record, decode_record
 
 from .conftest import Caller, Clock, Config, records
@@ -216,6 +219,127 @@ async def test_a_message_with_its_own_time_does_not_hold_up_others(
     check(broker)
     assert len(await stored(caller, HALF_TOPIC)) == 4
     assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+async def test_what_is_older_than_messages_are_kept_is_given_up(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(file_reserved_time=2, transaction_check_max=1_000))
+    await half(caller)
+    # Born times are the client's: the broker's test clock stands at the same time.
+    clock.ms += 2 * 3_600_000
+    check(broker)
+    assert await stored(caller, GIVEN_UP_TOPIC) == []
+    clock.ms += 1
+    check(broker)
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert lost.body == b"half"
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 2
+
+
+async def resume(caller: Caller, record: Record) -> Command:
+    msg_id = offset_message_id(record.store_host, record.log_offset)
+    return await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": msg_id})
+
+
+async def test_what_was_given_up_can_be_asked_about_again(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=1))
+    await half(caller)
+    for _ in range(3):
+        clock.ms += 30_000
+        check(broker)
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert (await resume(caller, lost)).code == codes.SUCCESS
+    waiting = (await stored(caller, HALF_TOPIC))[-1]
+    assert (waiting.body, waiting.properties["TRANSACTION_CHECK_TIMES"]) == (b"half", "0")
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    assert [record.body for record in await stored(caller, "T", 2)] == [b"half"]
+
+
+async def test_only_what_was_given_up_can_be_resumed(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller)
+    answer = await resume(caller, waiting)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "no message of TRANS_CHECK_MAX_TIME_TOPIC begins at" in (answer.remark or "")
+    answer = await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"msgId": "no id"})
+    assert answer.code == codes.SYSTEM_ERROR
+    assert len(await stored(caller, HALF_TOPIC)) == 1
+
+
+def metrics(broker: Broker) -> dict[str, float]:
+    """The values of the families about transactions, by name and, where they have one, topic."""
+    found = {}
+    for name, _, _, labels, values in families(broker):
+        if "transaction" in name or name.endswith(
+            ("half_messages", "_commit_messages", "rollback_messages")
+        ):
+            for value in values:
+                key = f"{name} {value[0][3]}" if "topic" in labels else name
+                found[key.replace("rocketmq_", "").replace("aerobee_", "")] = value[1]
+    return found
+
+
+async def test_half_messages_and_how_they_ended_are_counted(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=1))
+    await end(caller, await half(caller))
+    await end(caller, await half(caller), TRANSACTION_ROLLBACK)
+    await half(caller)
+    await half(caller)
+    assert metrics(broker) == {
+        "half_messages T": 2,
+        "commit_messages T": 1,
+        "rollback_messages T": 1,
+        "transaction_checks": 0,
+        "transactions_given_up": 0,
+    }
+    for _ in range(3):
+        clock.ms += 30_000
+        check(broker)
+    assert metrics(broker)["half_messages T"] == 0
+    assert metrics(broker)["transactions_given_up"] == 2
+    # Into the half topic four came in, into the topic itself the one that was committed.
+    assert broker.stats.puts(HALF_TOPIC).messages == 4
+    assert broker.stats.puts("T").messages == 1
+
+
+async def test_the_count_of_half_messages_outlives_a_restart(run: Callable, config: Config) -> None:
+    broker, caller = await run(config())
+    await half(caller)
+    await caller.peers.close()
+    await broker.stop()
+    saved = json.loads((broker.root / "config" / "transactionMetrics.json").read_text())
+    assert saved["transactionCount"]["T"]["count"] == 1
+    broker, caller = await run(config())
+    assert metrics(broker)["half_messages T"] == 1
+    await end(caller, (await stored(caller, HALF_TOPIC))[0])
+    assert metrics(broker)["half_messages T"] == 0
+
+
+async def test_a_half_message_that_is_too_long_is_not_counted(
+    run: Callable, config: Config
+) -> None:
+    broker, caller = await run(config(max_message_size=10))
+    sent = await caller.send("T", b"x" * 11, TRAN_MSG="true", PGROUP="pg")
+    assert sent.code == codes.MESSAGE_ILLEGAL
+    assert metrics(broker).get("half_messages T", 0) == 0
+
+
+async def test_with_sync_flush_a_commit_is_answered_once_it_is_on_the_disk(
+    start: Callable, config: Config
+) -> None:
+    broker = await start(config(flush_disk_type="SYNC_FLUSH"))
+    caller = Caller(broker)
+    given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"}
+    await caller.send("T", b"half", queue_id=2, **given)
+    (waiting,) = await stored(caller, HALF_TOPIC)
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    assert broker.store.durable_end == broker.store.log_end
+    await caller.peers.close()
 
 
 async def test_a_restart_goes_on_where_it_was(run: Callable, config: Config, clock: Clock) -> None:

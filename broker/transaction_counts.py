@@ -1,0 +1,103 @@
+"""How many half messages wait, by the topic they are for: transactionMetrics.json; and how many
+ended in which way since the start."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..protocol.bodies.body import Body
+from ..protocol.bodies.data_version import DataVersion
+from ..protocol.wire import Int64
+from ..store import json_file
+from .saved import Saved
+
+TOPICS_MAX = 100_000
+
+
+class Waiting(Body):
+    """Half messages of one topic; `time_stamp` in ms is of the last change."""
+
+    count: Int64 = 0
+    time_stamp: Int64 = 0
+
+
+class TransactionMetrics(Body):
+    """transactionMetrics.json."""
+
+    transaction_count: dict[str, Waiting] = {}
+    data_version: DataVersion | None = None
+
+
+class TransactionCounts(Saved):
+    """The counts. `asked` are checks of producers, `given_up` messages that nobody ended."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, now_ms)
+        self._waiting: dict[str, Waiting] = {}
+        self._commits: dict[str, int] = {}
+        self._rollbacks: dict[str, int] = {}
+        self.asked = 0
+        self.given_up = 0
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self.path, TransactionMetrics.decode)
+        if found is not None:
+            self.version = found.data_version or DataVersion()
+            self._waiting = found.transaction_count
+
+    def to_body(self) -> TransactionMetrics:
+        """The table as its file has it."""
+        return TransactionMetrics(self._waiting, self.version)
+
+    def begun(self, topic: str) -> None:
+        """A half message for this topic came in."""
+        self._add(topic, 1)
+
+    def not_begun(self, topic: str) -> None:
+        """It could not be stored."""
+        self._add(topic, -1)
+
+    def committed(self, topic: str) -> None:
+        """One of them is a message now."""
+        self._add(topic, -1)
+        _count(self._commits, topic)
+
+    def rolled_back(self, topic: str) -> None:
+        """One of them was taken back."""
+        self._add(topic, -1)
+        _count(self._rollbacks, topic)
+
+    def gave_up(self, topic: str) -> None:
+        """One of them was asked about too often or is too old."""
+        self._add(topic, -1)
+        self.given_up += 1
+
+    def resumed(self, topic: str) -> None:
+        """One that was given up is asked about again."""
+        self._add(topic, 1)
+
+    def waiting(self) -> Iterator[tuple[str, int]]:
+        """Topics and how many half messages wait for each."""
+        return ((topic, waiting.count) for topic, waiting in self._waiting.items())
+
+    def commits(self) -> Iterator[tuple[str, int]]:
+        """Topics and commits since the start."""
+        return iter(self._commits.items())
+
+    def rollbacks(self) -> Iterator[tuple[str, int]]:
+        """Topics and rollbacks since the start."""
+        return iter(self._rollbacks.items())
+
+    def _add(self, topic: str, change: int) -> None:
+        found = self._waiting.get(topic)
+        # What began before a crash may not have been counted: no number goes below nothing.
+        count = max(0, change + (0 if found is None else found.count))
+        if found is None and (not count or len(self._waiting) >= TOPICS_MAX):
+            return
+        self._waiting[topic] = Waiting(count, self._now_ms())
+        self.changed = True
+
+
+def _count(table: dict[str, int], topic: str) -> None:
+    if topic in table or len(table) < TOPICS_MAX:
+        table[topic] = table.get(topic, 0) + 1
