@@ -125,6 +125,28 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     store_reply_message_enable: bool = True
     default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
 
+    # How it lets pop
+    default_message_request_mode: Literal["PULL", "POP"] = "PULL"
+    default_pop_share_queue_num: Annotated[int, Meta(ge=-1, le=100_000)] = -1
+    server_load_balancer_enable: bool = True
+    load_balance_poll_name_server_interval: PeriodMs = 30_000
+    init_pop_offset_by_check_msg_in_mem: bool = True
+    pop_from_retry_probability: Annotated[int, Meta(ge=0, le=100)] = 20
+    enable_retry_topic_v2: bool = field(name="enableRetryTopicV2", default=False)
+    retrieve_message_from_pop_retry_topic_v1: bool = field(
+        name="retrieveMessageFromPopRetryTopicV1", default=True
+    )
+    pop_response_return_actual_retry_topic: bool = False
+    pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_024
+    max_pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 100_000
+    enable_pop_buffer_merge: bool = True  # Java's is false
+    pop_ck_stay_buffer_time: Ms = 10_000
+    pop_ck_stay_buffer_time_out: Ms = 3_000
+    pop_ck_max_buffer_size: Annotated[int, Meta(ge=0, le=10_000_000)] = 200_000
+    pop_ck_offset_max_queue_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    revive_queue_num: Annotated[int, Meta(ge=1, le=998)] = 8
+    revive_interval: PeriodMs = 1_000
+
     # How it stores
     store_path_root_dir: str = "~/store"
     store_path_commit_log: str = ""
@@ -133,6 +155,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     mapped_file_size_consume_queue_ext: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 48 << 20
     mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
     message_index_enable: bool = True
+    enabled_append_prop_crc: bool = field(name="enabledAppendPropCRC", default=False)
     max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
     max_index_num: Annotated[int, Meta(ge=2, le=100_000_000)] = 20_000_000
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
@@ -209,6 +232,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             index_slots=self.max_hash_slot_num,
             index_entries=self.max_index_num,
             index_enable=self.message_index_enable,
+            append_crc=self.enabled_append_prop_crc,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
             max_message_bytes=self.max_message_size,
             pull_messages_max=self.max_transfer_count_on_message_in_memory,

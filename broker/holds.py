@@ -18,6 +18,7 @@ HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
 
 Key = tuple[str, int]  # topic, queue id
 Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
+Watcher = Callable[[Key], None]
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class Holds:
         self.count = 0
         self.marked: dict[Key, None] = {}
         self._rerun = rerun
+        self._watchers: dict[Key, list[Watcher]] = {}
 
     def park(self, key: Key, hold: Hold) -> bool:
         """Keep the pull waiting; False when the limits say no and it must be answered now."""
@@ -50,6 +52,20 @@ class Holds:
             holds.append(hold)
         self.count += 1
         return True
+
+    def watch(self, key: Key, watcher: Watcher) -> None:
+        """Have `watcher(key)` called, too, at the end of each turn that appends to the queue."""
+        self._watchers.setdefault(key, []).append(watcher)
+        self.parked.setdefault(key, [])  # who appends looks for the key there
+
+    def unwatch(self, key: Key, watcher: Watcher) -> None:
+        """Stop calling it."""
+        watchers = self._watchers[key]
+        watchers.remove(watcher)
+        if not watchers:
+            del self._watchers[key]
+            if not self.parked[key]:
+                del self.parked[key]
 
     def mark(self, key: Key) -> None:
         """A message was appended to the queue; its pulls run again at the end of this turn."""
@@ -64,8 +80,14 @@ class Holds:
             if holds is None:
                 continue
             self.count -= len(holds)
+            watchers = self._watchers.get(key)
+            if watchers is not None:
+                self.parked[key] = []
             for hold in holds:
                 self._again(key, hold, final=False)
+            if watchers is not None:
+                for watcher in list(watchers):
+                    watcher(key)
 
     def sweep(self, now_ms: int) -> None:
         """Answer the pulls whose time is up and forget those whose client is gone."""
@@ -76,7 +98,7 @@ class Holds:
                 continue
             left = [h for h in holds if h.deadline_ms > now_ms and not h.connection.is_lost]
             self.count -= len(due)
-            if left:
+            if left or key in self._watchers:
                 self.parked[key] = left
             else:
                 del self.parked[key]

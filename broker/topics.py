@@ -191,7 +191,7 @@ class Topics:
             ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
             ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
             (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
-            (f"rmq_sys_REVIVE_LOG_{cluster}", 8, READ_WRITE),
+            (f"rmq_sys_REVIVE_LOG_{cluster}", config.revive_queue_num, READ_WRITE),
             (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
             ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
             ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),

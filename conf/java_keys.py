@@ -12,7 +12,7 @@ _TABLE = (
     (
         "String",
         """
-    brokerConfigPath  rocketmqHome  brokerIP2  messageStorePlugIn=  defaultMessageRequestMode=PULL
+    brokerConfigPath  rocketmqHome  brokerIP2  messageStorePlugIn=
     controllerAddr=  metricsExporterType=DISABLE  metricsGrpcExporterTarget=
     metricsGrpcExporterHeader=  metricsPromExporterHost=  metricsLabel=
     configBlackList=configBlackList;brokerConfigPath  configManagerVersion=v1
@@ -28,18 +28,17 @@ _TABLE = (
     enableCalcFilterBitMap=false
     compressedRegister=false  forceRegister=true
     enableNetWorkFlowControl=false  enableBroadcastOffsetStore=true  enableSkipLongAwaitingAck=false
-    enablePopLog=false  enablePopBufferMerge=false  enablePopBatchAck=false
+    enablePopLog=false  enablePopBatchAck=false
     enableNotifyBeforePopCalculateLag=true  enableNotifyAfterPopOrderLockRelease=true
-    initPopOffsetByCheckMsgInMem=true  retrieveMessageFromPopRetryTopicV1=true
-    enableRetryTopicV2=false  popConsumerFSServiceInit=true  popConsumerKVServiceLog=false
+    popConsumerFSServiceInit=true  popConsumerKVServiceLog=false
     popConsumerKVServiceInit=false  popConsumerKVServiceEnable=false
-    realTimeNotifyConsumerChange=true  serverLoadBalancerEnable=true
+    realTimeNotifyConsumerChange=true
     aclEnable=false  enableDetailStat=true  autoDeleteUnusedStats=true
     isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
     skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false  estimateAccumulation=true
-    coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true  popResponseReturnActualRetryTopic=false
+    coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
     enableSingleTopicRegister=false  enableSplitRegistration=false  enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
@@ -66,11 +65,9 @@ _TABLE = (
     loadBalanceThreadPoolQueueCapacity=100000  commercialBaseCount=1  commercialSizePerMsg=4096
     maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000  sendHeartbeatTimeoutMillis=1000
     updateNameServerAddrPeriod=120000
-    brokerHeartbeatInterval=1000  popPollingSize=1024  popPollingMapSize=100000  reviveQueueNum=8
-    popCkStayBufferTime=10000  popCkStayBufferTimeOut=3000  popCkMaxBufferSize=200000
-    popCkOffsetMaxQueueSize=20000  popFromRetryProbability=20  popReviveMaxReturnSizePerRead=16384
+    brokerHeartbeatInterval=1000  popPollingMapSize=100000
+    popReviveMaxReturnSizePerRead=16384
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
-    defaultPopShareQueueNum=-1
     brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
     splitRegistrationSize=800
@@ -85,7 +82,7 @@ _TABLE = (
     waitTimeMillsInAckQueue=3000  waitTimeMillsInAdminBrokerQueue=5000
     startAcceptSendRequestTimeStamp=0
     brokerNotActiveTimeoutMillis=10000  broadcastOffsetExpireSecond=120
-    broadcastOffsetExpireMaxSecond=300  maxPopPollingSize=100000  reviveInterval=1000
+    broadcastOffsetExpireMaxSecond=300
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800
     forwardTimeout=3000  consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
@@ -155,7 +152,6 @@ _TABLE = (
         """
     compactionMappedFileSize=104857600  compactionCqMappedFileSize=10485760
     compactionScheduleInternal=900000  maxOffsetMapSize=104857600  compactionThreadNum=6
-  
     timerGetMessageThreadNum=3  timerPutMessageThreadNum=3
     disappearTimeAfterStart=-1
     timerMetricSmallThreshold=1000000  timerProgressLogIntervalMs=10000
@@ -191,7 +187,7 @@ _TABLE = (
     transientStorePoolEnable=false  fastFailIfNoBufferInStorePool=false  enableDLegerCommitLog=false
     enableBatchPush=false  enableScheduleMessageStats=true  enableLmq=false
     enableMultiDispatch=false  enableScheduleAsyncDeliver=false  enableAsyncReput=true
-    recheckReputOffsetFromCq=false  autoMessageVersionOnTopicLen=true  enabledAppendPropCRC=false
+    recheckReputOffsetFromCq=false  autoMessageVersionOnTopicLen=true
     forceVerifyPropCRC=false  mappedFileSwapEnable=true  searchBcqByCacheEnable=true
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
     enableCleanExpiredOffset=false  allAckInSyncStateSet=false  enableAutoInSyncReplicas=false

@@ -1,0 +1,300 @@
+"""Taking messages out of queues for a pop.
+
+A pop goes through the queues of a topic, beginning anywhere, and through the group's retry topic:
+that comes first once in a few times, and otherwise if there is room left. What it takes of a queue
+is a check point (`pop_buffer`), or, in order, a batch (`pop_orders`). The group's next pop of that
+queue goes on behind it.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from ..protocol import properties
+from ..protocol.bodies.topic import TopicConfig
+from ..protocol.headers.pop import PopMessage
+from ..protocol.pop_handles import (
+    ORDER_REVIVE_QUEUE,
+    handle,
+    msg_offset_info,
+    order_count_info,
+    retry_flag,
+    retry_topic,
+    start_offset_info,
+)
+from ..protocol.record import QUEUE_OFFSET_AT, decode_record, encode_record
+from ..store import status
+from ..store.consume_queue import ENTRY_BYTES
+from ..store.reading import Buffer
+from ..store.store import Found, MessageStore
+from .config import BrokerConfig
+from .matching import Wanted, look
+from .offsets import Offsets
+from .pop_buffer import PopBuffer
+from .pop_checkpoints import CheckPoint
+from .pop_orders import PopOrders
+from .stats import Stats
+from .topics import Topics
+
+BYTES_MAX = 256 << 10  # of a queue in one pop
+FROM_START = 0  # initMode MIN
+LOOKS_MAX = 16  # at one queue in one pop, while what is found there doesn't match
+
+_SIZE = Struct(">i")
+_QUEUE_OFFSET = Struct(">q")
+_WRONG_OFFSET = (status.OFFSET_TOO_SMALL, status.OFFSET_OVERFLOW_BADLY, status.OFFSET_FOUND_NULL)
+_SKIPPED = (status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING)
+
+
+@dataclass(slots=True)
+class Popped:
+    """What a pop came to. `rest`: how many more messages there are; `again`: queues in which the
+    look for matching messages was not through."""
+
+    pop_ms: int
+    revive_queue_id: int
+    rest: int = 0
+    count: int = 0
+    size: int = 0
+    records: list[Buffer] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
+    offsets: list[str] = field(default_factory=list)
+    counts: list[str] = field(default_factory=list)
+    again: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Pops:
+    """Takes messages out of queues."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        offsets: Offsets,
+        buffer: PopBuffer,
+        orders: PopOrders,
+        stats: Stats,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._buffer = buffer
+        self._orders = orders
+        self._stats = stats
+        self._turn = 0  # which revive queue is next
+
+    def pop(self, header: PopMessage, topic: TopicConfig, wanted: Wanted, now_ms: int) -> Popped:
+        """Up to `header.max_messages` messages. StoreError when they can't be kept as popped."""
+        if header.order:
+            found = Popped(now_ms, ORDER_REVIVE_QUEUE)
+        else:
+            found = Popped(now_ms, self._turn % self._config.revive_queue_num)
+            self._turn += 1
+        chance = random.randrange(100)  # noqa: S311 - no secret
+        retries = None if header.order else self._retry_topic(header, chance)
+        retries_first = chance < self._config.pop_from_retry_probability
+        if retries is not None and retries_first:
+            self._pop_topic(found, header, retries, chance, wanted)
+        if header.queue_id < 0:
+            self._pop_topic(found, header, topic, chance, wanted)
+        else:
+            self._pop_queue(found, header, header.topic, header.queue_id, wanted)
+        if retries is not None and not retries_first and found.count < header.max_messages:
+            self._pop_topic(found, header, retries, chance, wanted)
+        return found
+
+    def has_message(
+        self, topic: str, group: str, queue_id: int, *, order: bool, attempt_id: str | None
+    ) -> bool:
+        """Whether a queue, or with -1 the topic, or what comes again, has messages to pop."""
+        names = [topic, *self.retry_topics(topic, group)]
+        for name in names:
+            config = self._topics.get(name)
+            if config is None:
+                continue
+            whole = queue_id < 0 or name != topic
+            for number in range(config.read_queue_nums) if whole else [queue_id]:
+                if order and self._orders.is_blocked((topic, group, number), attempt_id):
+                    continue
+                offset = self._buffer.next_offset(name, group, number)
+                if offset < 0:
+                    offset = max(0, self._store.min_offset(name, number))
+                if self._store.max_offset(name, number) > offset:
+                    return True
+        return False
+
+    def retry_topics(self, topic: str, group: str) -> list[str]:
+        """The names that the group's retry topic may have, whether it is there or not."""
+        if not self._config.enable_retry_topic_v2:
+            return [retry_topic(topic, group)]
+        names = [retry_topic(topic, group, v2=True)]
+        if self._config.retrieve_message_from_pop_retry_topic_v1:
+            names.append(retry_topic(topic, group))
+        return names
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _retry_topic(self, header: PopMessage, chance: int) -> TopicConfig | None:
+        """The retry topic of this pop: with both forms in use, each in half of the pops."""
+        names = self.retry_topics(header.topic, header.group)
+        return self._topics.get(names[chance % 2] if len(names) > 1 else names[0])
+
+    def _pop_topic(
+        self,
+        found: Popped,
+        header: PopMessage,
+        topic: TopicConfig,
+        chance: int,
+        wanted: Wanted,
+    ) -> None:
+        name, queues = topic.topic_name or "", topic.read_queue_nums
+        for number in range(queues):
+            self._pop_queue(found, header, name, (chance + number) % queues, wanted)
+
+    def _pop_queue(
+        self,
+        found: Popped,
+        header: PopMessage,
+        topic: str,
+        queue_id: int,
+        wanted: Wanted,
+    ) -> None:
+        """Add what one queue has to what was found so far."""
+        store, group = self._store, header.group
+        key = (topic, group, queue_id)
+        if self._offsets.resets and self._offsets.take_reset(*key) is not None:
+            self._orders.clear(key)
+            self._buffer.clear(*key)
+        if header.order and self._orders.is_blocked(key, header.attempt_id):
+            return
+        offset = self._buffer.next_offset(*key)
+        if offset < 0:
+            offset = self._first_offset(topic, queue_id, header.init_mode)
+            self._offsets.commit(*key, offset)
+        room = header.max_messages - found.count
+        if room <= 0:
+            found.rest += max(0, store.max_offset(topic, queue_id) - offset)
+            return
+        got = self._look(topic, queue_id, offset, room, wanted)
+        if got.status in _WRONG_OFFSET:
+            self._buffer.clear(*key)
+            self._offsets.commit(*key, got.next_offset)
+            offset = got.next_offset
+            got = self._look(topic, queue_id, offset, room, wanted)
+        looks = 1
+        while got.status in _SKIPPED and got.next_offset > offset:
+            self._skip(header, key, offset, got.next_offset)
+            offset = got.next_offset
+            if looks == LOOKS_MAX and offset < got.max_offset:
+                found.again.append((topic, queue_id))
+                break
+            looks += 1
+            got = self._look(topic, queue_id, offset, room, wanted)
+        if got.status == status.FOUND and not self._note(found, header, key, offset, got):
+            found.rest += got.max_offset - offset
+            return
+        found.rest += max(0, got.max_offset - got.next_offset)
+
+    def _first_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
+        """Where a group begins that never read this queue."""
+        store = self._store
+        least = max(0, store.min_offset(topic, queue_id))
+        if init_mode == FROM_START or retry_flag(topic) != "0":
+            return least
+        by_memory = self._config.init_pop_offset_by_check_msg_in_mem
+        if by_memory and least == 0 and store.in_memory(topic, queue_id, 0):
+            return 0
+        return max(0, store.max_offset(topic, queue_id) - 1)
+
+    def _look(self, topic: str, queue_id: int, offset: int, room: int, wanted: Wanted) -> Found:
+        if wanted is None or isinstance(wanted, frozenset):
+            return self._store.get(topic, queue_id, offset, room, BYTES_MAX, wanted)
+        entries_max = max(room, self._config.max_filter_message_size // ENTRY_BYTES)
+        return look(self._store, topic, queue_id, offset, room, BYTES_MAX, wanted, entries_max)
+
+    def _skip(
+        self, header: PopMessage, key: tuple[str, str, int], offset: int, next_offset: int
+    ) -> None:
+        """Nothing in these offsets is for the group."""
+        if header.order:
+            self._offsets.commit(*key, next_offset)
+        else:
+            self._buffer.skip(*key, offset, next_offset)
+
+    def _note(
+        self,
+        found: Popped,
+        header: PopMessage,
+        key: tuple[str, str, int],
+        offset: int,
+        got: Found,
+    ) -> bool:
+        """Keep messages as popped and add them; False when they must wait for the next pop."""
+        topic, group, queue_id = key
+        messages: Sequence[int] = range(offset, offset + got.count)
+        if got.next_offset - offset != got.count:
+            messages = _queue_offsets(got.records)
+        retry = retry_flag(topic)
+        if header.order:
+            counts = self._orders.popped(
+                key, messages, found.pop_ms, header.invisible_ms, header.attempt_id
+            )
+            found.counts.append(order_count_info(retry, queue_id, messages, counts))
+            self._offsets.commit(*key, offset)
+        else:
+            point = CheckPoint(
+                topic, group, queue_id, offset, found.pop_ms, header.invisible_ms,
+                found.revive_queue_id, messages, got.next_offset,
+            )  # fmt: skip
+            if not self._buffer.add(point, found.pop_ms):
+                return False
+        found.starts.append(start_offset_info(retry, queue_id, offset))
+        found.offsets.append(msg_offset_info(retry, queue_id, messages))
+        if retry != "0" and not self._config.pop_response_return_actual_retry_topic:
+            self._retell(found, header, topic, offset, got)
+        else:
+            found.records += got.records
+            found.size += got.size
+        found.count += got.count
+        gets = self._stats.gets(topic, group)
+        gets.messages += got.count
+        gets.bytes += got.size
+        return True
+
+    def _retell(
+        self, found: Popped, header: PopMessage, topic: str, start_offset: int, got: Found
+    ) -> None:
+        """Messages of a retry topic as they were in their own, each with its handle."""
+        for buffer in got.records:
+            at = 0
+            while at < len(buffer):
+                record = decode_record(buffer, at)
+                at += record.size
+                pairs = record.properties
+                pairs.setdefault(
+                    properties.POP_CK,
+                    handle(
+                        start_offset, found.pop_ms, header.invisible_ms, found.revive_queue_id,
+                        retry_flag(topic), self._config.broker_name, record.queue_id,
+                        record.queue_offset,
+                    ),
+                )  # fmt: skip
+                record.topic = header.topic
+                record.raw_properties = properties.encode(pairs)
+                data = encode_record(record)
+                found.records.append(data)
+                found.size += len(data)
+
+
+def _queue_offsets(buffers: list[Buffer]) -> list[int]:
+    """The queue offsets of the records in these buffers."""
+    offsets = []
+    for buffer in buffers:
+        at = 0
+        while at < len(buffer):
+            offsets.append(_QUEUE_OFFSET.unpack_from(buffer, at + QUEUE_OFFSET_AT)[0])
+            at += _SIZE.unpack_from(buffer, at)[0]
+    return offsets

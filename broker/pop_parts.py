@@ -1,0 +1,92 @@
+"""The parts of pop, wired: made, loaded, kept going, closed together."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from ..protocol.errors import Refusal
+from ..store.errors import StoreError
+from ..store.store import MessageStore
+from .clients import Clients
+from .config import BrokerConfig
+from .due import Due
+from .filters import Filters
+from .groups import Groups
+from .handlers.assignments import AssignmentHandlers
+from .handlers.pop import PopHandlers
+from .handlers.pop_acks import PopAckHandlers
+from .holds import Holds, Key
+from .offsets import Offsets
+from .pop import Pops
+from .pop_buffer import PopBuffer
+from .pop_log import PopLog
+from .pop_orders import PopOrders
+from .pop_revive import PopRevive
+from .request_modes import RequestModes
+from .stats import Stats
+from .timers import Timers
+from .topic_queues import TopicQueues
+from .topics import Topics
+
+log = logging.getLogger(__name__)
+
+
+class PopParts:
+    """Pop as the broker has it. `folder` has the configuration files; `wake((topic, queue))` says
+    that a message came in. Without timers nobody can pop."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        clients: Clients,
+        filters: Filters,
+        stats: Stats,
+        due: Due,
+        timers: Timers | None,
+        holds: Holds,
+        wake: Callable[[Key], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._now_ms = now_ms
+        self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
+        revive_log = PopLog(config, store, due, now_ms)
+        self.buffer = PopBuffer(config, store, offsets, revive_log)
+        self.revive = PopRevive(config, store, topics, groups, offsets, timers, wake)
+        self._modes = RequestModes(folder / "messageRequestMode.json")
+        self._queues = TopicQueues(config, topics, now_ms)
+        pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)
+        self.handlers = PopHandlers(config, topics, groups, filters, pops, holds, wake, now_ms)
+        self.families = (
+            self.handlers,
+            PopAckHandlers(
+                config, store, topics, offsets, self.buffer, self.orders, revive_log,
+                self.handlers.wake, now_ms,
+            ),
+            AssignmentHandlers(config, topics, groups, clients, self._modes, self._queues),
+        )  # fmt: skip
+
+    def load(self) -> None:
+        """Read the files; ValueError naming one that can't be read."""
+        self._modes.load()
+        self.orders.load()
+
+    def sweep(self) -> None:
+        """What is due now: answers of requests that waited, notes that were in memory for long."""
+        now_ms = self._now_ms()
+        self.buffer.sweep(now_ms)
+        for key in self.orders.freed(now_ms):
+            self.handlers.wake(*key)
+        self.handlers.sweep(now_ms)
+
+    async def close(self) -> None:
+        """Write what is only in memory."""
+        await self._queues.stop()
+        try:
+            self.buffer.close()
+        except (StoreError, Refusal) as wrong:
+            log.warning("what was popped last will be popped again: %s", wrong)

@@ -1,0 +1,141 @@
+"""Pops that found nothing and wait: records in a table, no task and no timer each.
+
+A pop may wait for all queues of a topic at once, and for what comes again. So the queues of a topic
+are watched as long as somebody waits there: `Holds` then tells of messages at the end of the turn
+in which they came, and the oldest waiting pops of each group run again, one after the other, until
+one finds nothing. A sweep answers those whose time is up.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..protocol.aio.connection import Connection
+from ..protocol.command import Command, Reply
+from .holds import Holds, Key
+
+END_EARLY_MS = 50  # the answer is under way when the client's time is up
+
+Place = tuple[str, str, int]  # topic, group, queue id or -1
+# Runs a request again; the last word says that it may not wait any more.
+Rerun = Callable[[Any, Command, Connection, bool], Reply | bytes | None]
+
+
+@dataclass(slots=True, order=True)
+class Poll:
+    """One waiting request. The one with the earliest end is served first."""
+
+    end_ms: int
+    number: int
+    header: Any = field(compare=False)
+    command: Command = field(compare=False)
+    connection: Connection = field(compare=False)
+
+
+class PopPolls:
+    """The waiting requests of one kind. `once`: a message is news for one of them only."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        rerun: Rerun,
+        per_place_max: int,
+        total_max: int,
+        *,
+        once: bool = False,
+    ) -> None:
+        self.count = 0
+        self._holds = holds
+        self._rerun = rerun
+        self._per_place_max = per_place_max
+        self._total_max = total_max
+        self._once = once
+        self._waiting: dict[Place, list[Poll]] = {}
+        self._places: dict[Key, dict[Place, None]] = {}  # whom a message in a queue concerns
+        self._number = 0
+
+    def waiting(self, topic: str, group: str, queue_id: int) -> int:
+        """How many wait under this topic, group and queue id."""
+        return len(self._waiting.get((topic, group, queue_id), ()))
+
+    def is_full(self, place: Place) -> bool:
+        """Whether no more may wait at this place."""
+        polls = self._waiting.get(place)
+        return self.count >= self._total_max or (
+            polls is not None and len(polls) > self._per_place_max
+        )
+
+    def park(
+        self,
+        place: Place,
+        queues: Iterable[Key],
+        end_ms: int,
+        header: Any,
+        command: Command,
+        connection: Connection,
+    ) -> None:
+        """Keep a request waiting for messages in these queues."""
+        self._number += 1
+        poll = Poll(end_ms - END_EARLY_MS, self._number, header, command, connection)
+        polls = self._waiting.get(place)
+        if polls is None:
+            polls = self._waiting[place] = []
+        for key in queues:
+            places = self._places.get(key)
+            if places is None:
+                places = self._places[key] = {}
+                self._holds.watch(key, self._on_message)
+            places[place] = None
+        heapq.heappush(polls, poll)
+        self.count += 1
+
+    def wake(self, place: Place) -> None:
+        """Run what waits at a place again."""
+        polls = self._waiting.get(place)
+        while polls:
+            poll = heapq.heappop(polls)
+            self.count -= 1
+            if poll.connection.is_lost:
+                continue
+            reply = self._rerun(poll.header, poll.command, poll.connection, False)
+            if reply is None:
+                heapq.heappush(polls, poll)
+                self.count += 1
+                return
+            poll.connection.answer(poll.command, reply)
+            if self._once:
+                return
+
+    def sweep(self, now_ms: int) -> None:
+        """Answer those whose time is up."""
+        for polls in self._waiting.values():
+            while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
+                poll = heapq.heappop(polls)
+                self.count -= 1
+                if poll.connection.is_lost:
+                    continue
+                reply = self._rerun(poll.header, poll.command, poll.connection, True)
+                assert reply is not None, "a last run has an answer"
+                poll.connection.answer(poll.command, reply)
+
+    def tidy(self) -> None:
+        """Forget clients that left, and stop watching queues that nobody waits for."""
+        for place, polls in list(self._waiting.items()):
+            left = [poll for poll in polls if not poll.connection.is_lost]
+            self.count -= len(polls) - len(left)
+            heapq.heapify(left)
+            if left:
+                self._waiting[place] = left
+            else:
+                del self._waiting[place]
+        for key, places in list(self._places.items()):
+            for place in [place for place in places if place not in self._waiting]:
+                del places[place]
+            if not places:
+                del self._places[key]
+                self._holds.unwatch(key, self._on_message)
+
+    def _on_message(self, key: Key) -> None:
+        for place in list(self._places.get(key, ())):
+            self.wake(place)
