@@ -63,6 +63,7 @@ class ConsumeQueue:
         "at",
         "fixed_bytes",
         "is_schedule",
+        "is_special",
         "limit",
         "magic",
         "min_offset",
@@ -89,6 +90,7 @@ class ConsumeQueue:
         self.at = file_bytes
         self.limit = 0
         self.is_schedule = topic == SCHEDULE_TOPIC
+        self.is_special = self.is_schedule  # its records are not put together the short way
         self.new_files = False  # made since the folder was synced
         self.synced = 0  # entries before this one are on disk
 

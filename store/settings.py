@@ -40,6 +40,7 @@ class StoreSettings:
     memory_ratio_percent: int = 40  # accessMessageInMemoryMaxRatio
     scan_bytes_max: int = 16_000  # maxFilterMessageSize, of consume queue a pull
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # messageDelayLevel
+    append_crc: bool = False  # enabledAppendPropCRC: records end with a crc of all before it
     lmq_enable: bool = False  # enableLmq with enableMultiDispatch
     commit_log_dir: Path | None = None  # storePathCommitLog; None: "commitlog" under the root
     queue_sync_ms: int = 1_000  # flushIntervalConsumeQueue

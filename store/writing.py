@@ -10,18 +10,20 @@ from struct import Struct
 from ..protocol.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
 from ..protocol.batch import FLAG_AND_LENGTH as BATCH_ENTRY
 from ..protocol.errors import Malformed
-from ..protocol.properties import PROPERTIES_BYTES_MAX, find
+from ..protocol.properties import CRC32, PROPERTIES_BYTES_MAX, find
 from ..protocol.record import (
     BORN_HOST_V6,
     CRC_MASK,
     HEAD,
     INNER_BATCH,
     PROPERTIES_LENGTH,
+    RESERVED_CRC_BYTES,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     Record,
     crc32,
+    crc_property,
     encode_record,
 )
 from ..protocol.tags import TAG_HASHES
@@ -57,6 +59,7 @@ HEAD_REST = Struct(
 assert HEAD_START.size + HEAD_REST.size == HEAD.size
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 SPECIAL_FLAGS = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
+_CRC_NAME = CRC32.encode() + b"\x01"
 
 
 class Writing(Parts):
@@ -90,7 +93,7 @@ class Writing(Parts):
         if body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             raise self._too_large(body_bytes, properties_bytes)
         host = self.host
-        if sys_flag & SPECIAL_FLAGS or queue.is_schedule or len(born_host) + len(host) != 16:
+        if sys_flag & SPECIAL_FLAGS or queue.is_special or len(born_host) + len(host) != 16:
             return self._put_special(
                 queue, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
                 reconsume_times, prepared_offset,
@@ -200,7 +203,7 @@ class Writing(Parts):
         reconsume_times: int,
         prepared_offset: int,
     ) -> tuple[int, int, int]:
-        """`put` for IPv6 hosts, transactions and delayed messages."""
+        """`put` for IPv6 hosts, transactions, delayed messages and records with a crc property."""
         if sys_flag & INNER_BATCH:
             raise StoreError("a record with an inner batch can't be stored; send a plain batch")
         log = self._log
@@ -209,6 +212,8 @@ class Writing(Parts):
             tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = queue.next if is_queued else 0
+        if self.settings.append_crc:
+            properties = self._with_room_for_crc(properties)
         record = Record(
             0, 0, 0, queue.queue_id, flag, queue_offset, 0, sys_flag, born_ms, born_host, store_ms,
             self.host, reconsume_times, prepared_offset, body, queue.topic, properties,
@@ -218,6 +223,8 @@ class Writing(Parts):
             log.roll(size)
         log_offset = record.log_offset = log.end
         data = encode_record(record)
+        if self.settings.append_crc:
+            data = _with_crc(data)
         if is_queued:
             queue.append(log_offset, size, tags_code)
         log.staged.append(data)
@@ -243,7 +250,8 @@ class Writing(Parts):
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
         host, body_bytes_max = self.host, self.settings.max_message_bytes
-        is_v4 = len(born_host) == len(host) == HOST_BYTES_V4
+        append_crc = self.settings.append_crc
+        is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         parts: list[bytes] = []
         entries: list[int] = []
         pending: list[tuple[str, bytes, int, int]] = []
@@ -280,7 +288,7 @@ class Writing(Parts):
             properties_bytes = own + shared_bytes
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
                 raise self._too_large(body_bytes, properties_bytes)
-            if is_v4:
+            if is_plain:
                 size = fixed_bytes + body_bytes + properties_bytes
                 middle = middles.get(body_bytes)
                 if middle is None:
@@ -301,12 +309,15 @@ class Writing(Parts):
                     shared,
                 )
             else:
+                raw = properties + shared
                 record = Record(
                     0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
-                    store_ms, host, reconsume_times, 0, body, topic, properties + shared,
+                    store_ms, host, reconsume_times, 0, body, topic,
+                    self._with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
-                parts.append(encode_record(record))
-                size = len(parts[-1])
+                data = encode_record(record)
+                parts.append(_with_crc(data) if append_crc else data)
+                size = len(data)
             tags_at = find_last("TAGS\x01", start, at)
             if tags_at < 0:
                 code = 0
@@ -327,6 +338,17 @@ class Writing(Parts):
         if not entries:
             raise Malformed("the batch is empty")
         return parts, entries, pending, base
+
+    def _with_room_for_crc(self, properties: bytes) -> bytes:
+        """The properties with as many bytes more as the crc property takes, itself not in them."""
+        if _CRC_NAME in properties:
+            pairs = properties.split(b"\x02")
+            properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_CRC_NAME))
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        if len(properties) + RESERVED_CRC_BYTES > PROPERTIES_BYTES_MAX:
+            raise self._too_large(0, len(properties) + RESERVED_CRC_BYTES)
+        return properties + bytes(RESERVED_CRC_BYTES)
 
     def _too_large(self, body_bytes: int, properties_bytes: int) -> MessageTooLarge:
         if body_bytes > self.settings.max_message_bytes:
@@ -364,6 +386,12 @@ def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwi
     if level is None or not level.isdigit() or int(level) == 0:
         return otherwise
     return store_ms + levels_ms[min(int(level), len(levels_ms)) - 1]
+
+
+def _with_crc(data: bytes) -> bytes:
+    """A record whose last property, so far zeros, is the crc of what comes before it."""
+    covered = data[:-RESERVED_CRC_BYTES]
+    return covered + crc_property(covered)
 
 
 def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:

@@ -1,5 +1,6 @@
 """Messages into the store: both in log and queue, or in neither."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from aerobee.protocol.record import (
     Record,
     decode_all,
     decode_record,
+    is_crc_property_right,
 )
 from aerobee.protocol.tags import string_hash
 from aerobee.store import status
@@ -352,3 +354,31 @@ def test_an_index_without_room_stops_the_senders_once_too_much_waits(
     store.index_pending()
     assert len(store.query("T", "k", 0, ALL)) == 10
     put(store)
+
+
+@pytest.mark.parametrize("properties", [b"", b"a\x01b\x02", b"a\x01b", b"__CRC32#\x0112\x02a\x01b"])
+def test_with_the_option_every_record_ends_with_its_crc(
+    open_store: OpenStore, properties: bytes
+) -> None:
+    store = open_store(settings=replace(SMALL, append_crc=True))
+    place, _, end = put(store, properties=properties)
+    _, places, last = store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"x", b"y"), b"c\x01d\x02")
+    put(store, born_host=bytes(20))
+    for at in (place, *places, last):
+        data = store.message_at(at)
+        assert data is not None
+        assert is_crc_property_right(data) is True
+        assert data.count(b"__CRC32#") == 1
+    first = decode_record(store.message_at(place) or b"")
+    assert first.size == end - place
+    own = {name: value for name, value in first.properties.items() if name != "__CRC32#"}
+    assert own == ({"a": "b"} if properties else {})
+    assert store.entries("T", 0, 0, 9)[0] == (place, first.size, 0)
+
+
+def test_properties_that_leave_no_room_for_the_crc_are_too_large(open_store: OpenStore) -> None:
+    store = open_store(settings=replace(SMALL, append_crc=True))
+    put(store, properties=b"a\x01" + b"b" * (32_767 - 20 - 3) + b"\x02")
+    with pytest.raises(MessageTooLarge, match=r"properties are 32768 bytes, the limit is 32767"):
+        put(store, properties=b"a\x01" + b"b" * (32_767 - 20 - 2) + b"\x02")
+    assert store.max_offset("T", 0) == 1
