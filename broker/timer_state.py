@@ -85,7 +85,7 @@ class TimerState:
             self.queue_offset = own.queue_offset
         if own is not None and own.is_clean and timer_log.holds(own.timer_log_end):
             timer_log.cut(own.timer_log_end)
-            self.waiting = self.wheel.count(self.read_ms)
+            self.waiting = own.waiting
         else:
             self._rebuild(has_numbers=own is not None, is_new=found is None)
         least = max(store.min_offset(WHEEL_TOPIC, QUEUE), 0)
@@ -111,10 +111,8 @@ class TimerState:
 
     def _refuse_other_ticks(self, own: Progress) -> None:
         """StoreError when messages wait in a wheel of other ticks: they would come too early."""
-        wheel = TimerWheel(self.wheel.path, own.precision_ms)
         behind = self._store.max_offset(WHEEL_TOPIC, QUEUE) - own.queue_offset
-        waiting = wheel.count(own.read_ms) + max(behind, 0)
-        wheel.release()
+        waiting = own.waiting + max(behind, 0)
         if waiting:
             raise StoreError(
                 f"timerPrecisionMs is {self.precision_ms}, but {waiting} timer messages wait in a "
@@ -134,7 +132,8 @@ class TimerState:
             times = units["written_ms"] + units["delay_ms"]
             waiting = times >= self.read_ms
             if waiting.any():
-                self.wheel.add(position + np.flatnonzero(waiting) * UNIT_BYTES, units[waiting])
+                places = position + np.flatnonzero(waiting) * UNIT_BYTES
+                self.waiting += self.wheel.add(places, units[waiting])
                 first = int(times[waiting].min())
                 earliest = min(first, earliest) if earliest else first
         timer_log.cut(end)
@@ -148,7 +147,6 @@ class TimerState:
             # Messages may have been due at once, after the last unit: only what is noted is sure.
             self.queue_offset = offset if is_new else min(offset, self.check.master_queue_offset)
         self._find_known()
-        self.waiting = self.wheel.count(self.read_ms)
         if last_offset >= 0:
             log.info("the timer wheel is made again: %d messages wait in it", self.waiting)
 
@@ -208,7 +206,7 @@ class TimerState:
     def _progress(self) -> Progress:
         return Progress(
             self.read_ms, self.delivered, self.queue_offset, self.log.end, self._store.log_end,
-            self.precision_ms,
+            self.precision_ms, self.waiting,
         )  # fmt: skip
 
     def _promote(self, progress: Progress) -> None:

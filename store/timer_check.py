@@ -43,6 +43,7 @@ OWN = Struct(
     "q"  # end of the timer log
     "q"  # the three hold if the commit log reaches to here
     "q"  # ticks of the wheel, ms
+    "q"  # messages in the wheel
     "?"  # a clean stop: the wheel is as it should be
 )
 CRC = Struct(">I")
@@ -58,6 +59,7 @@ class Progress:
     timer_log_end: int = 0
     commit_log_end: int = 0
     precision_ms: int = 0
+    waiting: int = 0
     is_clean: bool = False
 
 

@@ -110,22 +110,13 @@ class TimerWheel:
             tick += count
         return None
 
-    def count(self, from_ms: int) -> int:
-        """How many messages are in slots from this time on."""
-        tick, total = from_ms // self._precision_ms, 0
-        for at in range(0, SLOTS, SLOTS_PER_LOOK):
-            slots = self._slots(at, min(SLOTS_PER_LOOK, SLOTS - at))
-            total += int(slots["number"][slots["tick"] >= tick].sum())
-        self.forget()
-        return total
-
     def make_anew(self) -> None:
         """Forget all slots."""
         self._segment.delete()
         self._make()
 
-    def add(self, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> None:
-        """Put units of the log, in their order, into their slots again."""
+    def add(self, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> int:
+        """Put units of the log, in their order, into their slots again; how many messages."""
         times = units["written_ms"] + units["delay_ms"]
         times -= times % self._precision_ms
         numbers = np.where(units["magic"] & IS_RECALL != 0, -1, 1)
@@ -140,6 +131,7 @@ class TimerWheel:
             first = int(positions[order[start]]) if found.first < 0 else found.first
             last = int(positions[order[end]])
             self.put(slot_ms, Slot(first, last, found.number + int(number)))
+        return int(sums.sum())
 
     def sync(self) -> None:
         """Wait until the disk has what was written. OSError as the system gives it.
