@@ -136,7 +136,7 @@ class BatchQueue:
     def first_file_before(self, log_start: int) -> Segment | None:
         """The first file, if no record of its units is left in the log; never the last one."""
         items = self.segments.items
-        if len(items) < 2:
+        if len(items) < 2 or self.synced < self.next:
             return None
         last = items[0].end // UNIT_BYTES - 1
         return items[0] if self._unit(last).log_offset < log_start else None

@@ -227,9 +227,12 @@ class ConsumeQueue:
         self.min_offset = low
 
     def first_file_before(self, log_start: int) -> Segment | None:
-        """The first file, if no message of its entries is left in the log; never the last one."""
+        """The first file, if no message of its entries is left in the log; never the last one.
+
+        Nor the last one that is on the disk: where it ends, the numbers go on after a power cut.
+        """
         items = self.segments.items
-        if len(items) < 2:
+        if len(items) < 2 or self.synced * ENTRY_BYTES <= items[1].base:
             return None
         last = items[0].end // ENTRY_BYTES - 1
         return items[0] if self.entry(last)[0] < log_start else None

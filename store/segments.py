@@ -32,7 +32,8 @@ class Segments:
         A file that is missing between others, or cut off, becomes one of zeros, or with zeros at
         its end, which is reported: what was in it is gone, but the others are good. A cut-off file
         needs proof that it is not the setting that is wrong: `sure` says that the store was made
-        with this size; the names of two neighbours say so, too. A crash may leave an empty file.
+        with this size; the names of two neighbours say so, too. A crash may leave an empty file,
+        which goes when it is the last; not when it is the only one: its name is where it begins.
         """
         self.items = []
         try:
@@ -49,7 +50,7 @@ class Segments:
                     "it away"
                 )
             found = entry.size
-            if found == 0 and number == len(entries) - 1:
+            if found == 0 and number == len(entries) - 1 and self.items:
                 # A crash between making a file and giving it its size.
                 with plain_errors(path, "delete"):
                     disk.current.unlink(path)
