@@ -108,20 +108,37 @@ class ConsumeQueue:
         self.next = offset + 1
         return offset
 
-    def make_room(self) -> None:
-        """Reserve room for the next entries, in another file where this one is full."""
+    def append_all(self, entries: npt.NDArray[np.void]) -> None:
+        """Write these as the next entries (`ENTRY_TYPE`). DiskFull when there is no room."""
+        done = 0
+        while done < len(entries):
+            if self.at >= self.limit:
+                self.make_room(len(entries) - done)
+            count = min((self.limit - self.at) // ENTRY_BYTES, len(entries) - done)
+            end = self.at + count * ENTRY_BYTES
+            self.view[self.at : end] = entries[done : done + count].tobytes()
+            self.at = end
+            self.next += count
+            done += count
+
+    def make_room(self, count: int = 1) -> None:
+        """Reserve room for the next entries, in another file where this one is full.
+
+        For `count` of them or as many as the file takes, and not less than a step.
+        """
         segments = self.segments
         size = segments.size
         place = self.next * ENTRY_BYTES
+        wanted = max(RESERVE_BYTES, count * ENTRY_BYTES)
         if not segments.items or place >= segments.last.end:
-            reserve = min(place % size + RESERVE_BYTES, size)
+            reserve = min(place % size + wanted, size)
             segment = segments.add(place - place % size, reserve=reserve)
             self.limit = reserve - reserve % ENTRY_BYTES
             self.new_files = True
         else:
             segment = segments.last
             step = place - segment.base
-            room = min(RESERVE_BYTES, size - step)
+            room = min(wanted, size - step)
             segment.reserve(step, room)
             # Pages written since the last step would stay in memory for as long as we run.
             segment.forget()
@@ -259,6 +276,20 @@ class ConsumeQueue:
             run = min(room, count - len(found))
             found += ENTRY.iter_unpack(segment.view[at : at + run * ENTRY_BYTES])
         return found
+
+    def count_equal(self, offset: int, entries: npt.NDArray[np.void]) -> int:
+        """How many of these are what is written from `offset` on, up to the first that is not.
+
+        An entry that leads into consumequeue_ext has no tag hash to compare.
+        """
+        segment, at, room = self.locate(offset)
+        count = min(room, len(entries), self.next - offset)
+        with segment.reader() as read:
+            found = np.frombuffer(read(at, count * ENTRY_BYTES), ENTRY_TYPE)
+        wanted = entries[:count]
+        same = (found["offset"] == wanted["offset"]) & (found["size"] == wanted["size"])
+        same &= (found["tags"] == wanted["tags"]) | (found["tags"] <= EXT_ADDRESS_MAX)
+        return count if same.all() else int(np.argmin(same))
 
     def locate(self, offset: int) -> tuple[Segment, int, int]:
         """Where an entry is: file, place in it, and how many entries the file has from there on."""

@@ -11,8 +11,8 @@ from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue
 from .index import Index, is_indexed
 from .queues import Queues
+from .run import Passed
 from .settings import StoreSettings
-from .walk import Passed
 from .writing import due_ms, raw_tags_code
 
 LMQ_PREFIX = "%LMQ%"

@@ -16,7 +16,7 @@ from ..protocol.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from . import disk
 from .errors import DamagedStore, plain_errors
 from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
-from .key_hash import key_hash, key_hashes
+from .key_hash import Hashes, key_hash, key_hashes
 from .segment import Segment, make_folder
 from .settings import StoreSettings
 
@@ -77,6 +77,11 @@ class Index:
         return file_bytes(self._slots, self._capacity)
 
     @property
+    def mark(self) -> tuple[int, int]:
+        """Files and entries of the last one: it changes with each key that is added."""
+        return (len(self.files), self.files[-1].count if self.files else 0)
+
+    @property
     def end_offset(self) -> int:
         """Messages that lie before this one in the log are indexed."""
         return self.files[-1].end_offset if self.files else 0
@@ -124,6 +129,13 @@ class Index:
         finally:
             del pending[:done]
 
+    def add(self, hashes: Hashes, places: Hashes, store_times: Hashes) -> None:
+        """Add keys by their hashes, in the order of the log; those pending must not lie before."""
+        done = 0
+        while self._is_enabled and done < len(hashes):
+            file = self._writable()
+            done += file.insert(hashes[done:], places[done:], store_times[done:])
+
     def find(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> list[int]:
         """Log offsets under this key, ascending; other keys with the same hash may be among them.
 
@@ -157,13 +169,7 @@ class Index:
         keys, places, times = _extract(batch)
         if not keys:
             return
-        hashes = key_hashes(keys)
-        offsets = np.array(places, np.int64)
-        store_times = np.array(times, np.int64)
-        done = 0
-        while done < len(keys):
-            file = self._writable()
-            done += file.insert(hashes[done:], offsets[done:], store_times[done:])
+        self.add(key_hashes(keys), np.array(places, np.int64), np.array(times, np.int64))
 
     def _writable(self) -> IndexFile:
         previous = self.files[-1] if self.files else None

@@ -38,14 +38,49 @@ def key_hashes(keys: Sequence[bytes]) -> Hashes:
         units = np.frombuffer(b"".join(wide), "<u2")
     size = int(lengths[0])
     if (lengths == size).all():
-        return _positives(_hashes_of_one_length(units.reshape(-1, size)))
+        return positive_hashes(_hashes_of_one_length(units.reshape(-1, size)))
     ends = np.cumsum(lengths)
     behind = np.repeat(ends, lengths) - np.arange(1, len(units) + 1)
     powers = _powers_of_31(int(lengths.max()))
     with np.errstate(over="ignore"):
         products = units.astype(np.uint32) * powers[behind]
         sums = np.add.reduceat(products, ends - lengths, dtype=np.uint32)
-    return _positives(sums)
+    return positive_hashes(sums)
+
+
+def slice_hashes(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    before: npt.NDArray[np.uint32] | None = None,
+) -> npt.NDArray[np.uint32]:
+    """The hashes of the pieces `data[start:end]` (UTF-8, none empty) as Java's String.hashCode.
+
+    With `before`, of each piece behind a text that has this hash. Pieces of one length are hashed
+    together.
+    """
+    found = np.zeros(len(starts), np.uint32) if before is None else before.copy()
+    lengths = ends - starts
+    with np.errstate(over="ignore"):
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length)
+            columns = data[starts[rows] + np.arange(length)[:, None]]
+            sums = found[rows]
+            for column in columns:
+                sums *= np.uint32(31)
+                sums += column
+            if (columns >= 0x80).any():
+                for number in np.flatnonzero((columns >= 0x80).any(axis=0)):
+                    sums[number] = _hash_behind(int(found[rows[number]]), columns[:, number])
+            found[rows] = sums
+    return found
+
+
+def _hash_behind(before: int, piece: npt.NDArray[np.uint8]) -> int:
+    """The hash of one piece that is not ASCII, behind a text with the hash `before`."""
+    text = piece.tobytes().decode(errors="replace")
+    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return (before * pow(31, units, 1 << 32) + string_hash(text)) & 0xFFFFFFFF
 
 
 def _hashes_of_one_length(units: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
@@ -62,7 +97,8 @@ def _hashes_of_one_length(units: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
     return found
 
 
-def _positives(sums: npt.NDArray[np.uint32]) -> Hashes:
+def positive_hashes(sums: npt.NDArray[np.uint32]) -> Hashes:
+    """Hash codes as the index has them."""
     found = np.abs(sums.view(np.int32).astype(np.int64))
     # Math.abs leaves the least int negative, and RocketMQ makes that 0.
     found[found == 1 << 31] = 0

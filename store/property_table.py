@@ -6,6 +6,7 @@ words at these places. Read as RocketMQ reads: the first \\x01 splits, an entry 
 without value is none, of two with one name the last counts.
 """
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ class PropertyTable:
         for at in range(0, len(wanted), _WORD_BYTES):
             part = wanted[at : at + _WORD_BYTES]
             mask = np.uint64((1 << 8 * len(part)) - 1)
-            words = self._words()[found + at] & mask
-            found = found[words == np.uint64(int.from_bytes(part, "little"))]
+            words = self._heads if at == 0 else self._words()[found + at]
+            found = found[words & mask == np.uint64(int.from_bytes(part, "little"))]
         # The name holds no separator, so a match lies within one entry.
         ends = self.ends[np.searchsorted(self.starts, found)]
         starts = found + len(wanted)
@@ -58,6 +59,11 @@ class PropertyTable:
         """The message that each of these positions lies in."""
         found: Positions = np.searchsorted(self.bounds, positions, side="right") - 1
         return found
+
+    @cached_property
+    def _heads(self) -> NDArray[np.uint64]:
+        """The first 8 bytes of each entry."""
+        return self._words()[self.starts]
 
     def _words(self) -> NDArray[np.uint64]:
         """The 8 bytes from each position on, as a little-endian number."""

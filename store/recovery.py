@@ -11,10 +11,12 @@ import logging
 from .checkpoint import Checkpoint
 from .commit_log import CommitLog
 from .consume_queue import FILLER
-from .derive import LMQ_PREFIX, Derive, QueueGap
+from .derive import LMQ_PREFIX, QueueGap
 from .index import Index
 from .parts import Parts
-from .walk import Passed, Progress, Walk, whole_record
+from .rebuild import RunDerive
+from .run import Passed, Run
+from .walk import Progress, Walk, whole_record
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +63,13 @@ def recover(
     if checkpoint.synced_end < 0:
         _drop_stale(parts)
     walk = Walk(commit_log, trusted, progress)
+    mark = index.mark
     try:
         end, last_ms = _derive(parts, walk, start, indexed, is_whole=start == commit_log.start)
     except QueueGap as gap:
         log.warning("queue %s lacks entries; all queues are made again from the log", gap)
+        if index.mark != mark:
+            indexed = index.end_offset + 1  # not again what was indexed on the way
         end, last_ms = _derive(parts, walk, commit_log.start, indexed, is_whole=True)
     commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
     # A clean stop of ours has left nothing behind the end.
@@ -115,7 +120,7 @@ def _derive(
 ) -> tuple[int, int]:
     index = parts._index
     index.pending.clear()
-    derive = Derive(
+    derive = RunDerive(
         parts._queues, index, parts.settings, is_whole=is_whole, deleted=parts._deleted.ends
     )
 
@@ -125,8 +130,14 @@ def _derive(
         if passed.log_offset >= indexed:
             derive.index(passed)
 
+    def on_run(run: Run) -> None:
+        if queued := run.since(start):
+            derive.queue_run(queued)
+        if fresh := run.since(indexed):
+            derive.index_run(fresh)
+
     begin = _record_start(parts._log, index.end_offset, start) if indexed < start else start
-    end = walk.run(begin, on_record)
+    end = walk.run(begin, on_record, on_run)
     index.flush(end)
     return end, derive.last_ms
 

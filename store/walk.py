@@ -1,12 +1,14 @@
-"""Goes through the log record by record and tells what is whole.
+"""Goes through the log and tells what is whole.
 
-Only what queues and index are made from is read of a record, and its body's crc is checked: a log
-of a gigabyte has millions of them.
+Records that lie side by side without a flaw are read together, as a run; where something else is
+found it goes on record by record for a while. Only what queues and index are made from is read of a
+record, and its body's crc is checked: a log of a gigabyte has millions of them.
 """
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import numpy as np
 
 from ..protocol.errors import Malformed
 from ..protocol.record import (
@@ -22,31 +24,19 @@ from ..protocol.record import (
     decode_record,
 )
 from .commit_log import BLANK, CommitLog
+from .run import RUN_BYTES, Passed, Run, read_run
 from .segment import Segment
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, int], None]  # bytes of the log done, all of them, messages done
 PROGRESS_BYTES = 16 << 20
+RUN_BYTES_FIRST = 64 << 10  # read in the hope of a run where the last one has ended early
 SECTOR_BYTES = 512
 MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 V6 = BORN_HOST_V6 | STORE_HOST_V6
 TOPICS_KEPT = 10_000
 _topics: dict[bytes, str] = {}
-
-
-@dataclass(slots=True)
-class Passed:
-    """What is needed of a record on the way: as in `Record`."""
-
-    log_offset: int
-    size: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    sys_flag: int
-    store_ms: int
-    raw_properties: bytes
 
 
 class Walk:
@@ -61,30 +51,61 @@ class Walk:
         self._trusted = trusted
         self._progress = progress
 
-    def run(self, place: int, on_record: Callable[[Passed], None]) -> int:
-        """Call `on_record` for each record from `place` on; returns where the log ends."""
+    def run(
+        self,
+        place: int,
+        on_record: Callable[[Passed], None],
+        on_run: Callable[[Run], None],
+    ) -> int:
+        """Call one of the two for all records from `place` on, in order; returns the log's end."""
         begin = reported = place
         last = self._segments.last.end
+        count = 0
+        size = RUN_BYTES_FIRST
         while True:
             segment = self._segments.find(place)
             if segment is None:
                 return place
-            passed = whole_record(segment, place)
-            if passed is None:
-                following = self._behind(segment, place)
-                if following is None:
+            run = self._whole_run(segment, place, size)
+            if run is not None:
+                on_run(run)
+                place = run.end
+                count += len(run)
+                size = min(2 * size, RUN_BYTES)
+            else:
+                size = RUN_BYTES_FIRST
+                passed = whole_record(segment, place)
+                if passed is None:
+                    following = self._behind(segment, place)
+                    if following is None:
+                        return place
+                    place = following
+                    continue
+                if place >= self._trusted and _lacks_sector(passed, segment):
                     return place
-                place = following
-                continue
-            if place >= self._trusted and _lacks_sector(passed, segment):
-                return place
-            on_record(passed)
-            place += passed.size
+                on_record(passed)
+                place += passed.size
+                count += 1
             if place - reported >= PROGRESS_BYTES:
                 reported = place
                 segment.forget()
                 if self._progress is not None:
-                    self._progress(place - begin, last - begin)
+                    self._progress(place - begin, last - begin, count)
+
+    def _whole_run(self, segment: Segment, place: int, size: int) -> Run | None:
+        """The run from here on, if there is one; it ends before a record that lacks a sector."""
+        run = read_run(segment, place, size)
+        if run is None or run.end <= self._trusted:
+            return run
+        zeros = np.flatnonzero(run.properties.data[: run.properties.bounds[-1]] == 0)
+        suspects = set(run.properties.rows(zeros).tolist())
+        for number, topic in enumerate(run.topics):
+            if "\0" in topic:
+                suspects.update(np.flatnonzero(run.topic_of == number).tolist())
+        for row in sorted(suspects):
+            if run.log_offsets[row] >= self._trusted and _lacks_sector(run.passed(row), segment):
+                return run.picked(slice(row)) if row else None
+        return run
 
     def _behind(self, segment: Segment, place: int) -> int | None:
         """Where to go on behind what is no record; None when the log ends here."""

@@ -7,8 +7,8 @@ from aerobee.store.consume_queue import FILLER
 from aerobee.store.derive import Derive, QueueGap
 from aerobee.store.index import Index
 from aerobee.store.queues import Queues
+from aerobee.store.run import Passed
 from aerobee.store.settings import StoreSettings
-from aerobee.store.walk import Passed
 
 from .conftest import Clock
 
