@@ -66,6 +66,8 @@ def test_the_first_file_goes_once_the_log_begins_behind_its_last_record(tmp_path
     queue = BatchQueue(tmp_path, "T", 0, 2 * UNIT.size)
     for number in range(5):
         queue.append(number * 100, 100, 0, 1, number * 3, 3)
+    assert queue.first_file_before(101) is None  # its numbers are not on the disk yet
+    queue.synced = queue.next
     assert queue.first_file_before(100) is None
     found = queue.first_file_before(101)
     assert found is not None
