@@ -20,7 +20,11 @@ from .conftest import Clock, OpenStore, put
 
 RULES = Rules(hours=frozenset())
 SMALL = StoreSettings(
-    segment_bytes=4096, queue_file_bytes=160, index_slots=8, index_entries=20, rules=RULES,
+    segment_bytes=4096,
+    queue_file_bytes=160,
+    index_slots=8,
+    index_entries=20,
+    rules=RULES,
     queue_sync_ms=0,
 )
 BODY = bytes(800)  # four records a file of the log
