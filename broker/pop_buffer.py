@@ -134,7 +134,7 @@ class PopBuffer:
         self._lines.pop((topic, group, queue_id), None)
 
     def sweep(self, now_ms: int) -> None:
-        """Write what has been here too long; let offsets move on."""
+        """Write what has been here too long, and `advance`."""
         due = self._due
         try:
             while due and (due[0][2].is_acked or due[0][0] <= now_ms):
@@ -146,16 +146,17 @@ class PopBuffer:
         if len(due) > HEAP_ENTRIES_MAX * (self.count + 1):
             due[:] = [entry for entry in due if not entry[2].is_acked]
             heapq.heapify(due)
-        for key in list(self._lines):
-            self._advance(key)
+        self.advance()
 
-    def close(self) -> None:
-        """Write all of it. StoreError when the disk takes no more."""
+    def write_all(self) -> None:
+        """Write what is only in memory. StoreError when the disk takes no more."""
         for point in list(self._points.values()):
             self._write(point)
-        self._store.write_staged()
+
+    def advance(self) -> None:
+        """Let the groups' offsets pass what is over."""
         for key in list(self._lines):
-            self._advance(key, closing=True)
+            self._advance(key)
 
     def _line(self, topic: str, group: str, queue_id: int) -> Line:
         line = self._lines.get((topic, group, queue_id))
@@ -171,7 +172,7 @@ class PopBuffer:
         point.is_stored = True
         self._points.pop(point.key, None)
 
-    def _advance(self, key: LineKey, *, closing: bool = False) -> None:
+    def _advance(self, key: LineKey) -> None:
         """Move the group's offset behind the check points at the head that are over."""
         line = self._lines.get(key)
         if line is None:
@@ -180,7 +181,7 @@ class PopBuffer:
         if self._offsets.get(*key) != base:
             del self._lines[key]
             return
-        durable = self._store.log_end if closing else self._store.durable_end
+        durable = self._store.durable_end
         while points and (points[0].is_acked or points[0].is_stored):
             if points[0].log_end > durable:
                 break

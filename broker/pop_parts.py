@@ -52,6 +52,7 @@ class PopParts:
         wake: Callable[[Key], None],
         now_ms: Callable[[], int],
     ) -> None:
+        self._store = store
         self._now_ms = now_ms
         self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
         revive_log = PopLog(config, store, due, now_ms)
@@ -87,6 +88,12 @@ class PopParts:
         """Write what is only in memory."""
         await self._queues.stop()
         try:
-            self.buffer.close()
-        except (StoreError, Refusal) as wrong:
+            self.buffer.write_all()
+            plan = self._store.sync_plan()
+            if plan is not None:
+                plan.run()
+                self._store.synced(plan)
+        except (StoreError, Refusal, OSError) as wrong:
             log.warning("what was popped last will be popped again: %s", wrong)
+        self.buffer.advance()
+        self.revive.advance()

@@ -90,6 +90,11 @@ class PopRevive:
             self._commit(queue)
         return more
 
+    def advance(self) -> None:
+        """Let the offsets pass what is done and on disk."""
+        for queue in self._queues:
+            self._commit(queue)
+
     def behind(self) -> int:
         """Entries of the revive topic that are not done."""
         ends = [self._store.max_offset(self._topic, queue.queue_id) for queue in self._queues]
@@ -235,7 +240,8 @@ class PopRevive:
         return self._offsets.get(self._topic, REVIVE_GROUP, queue.queue_id)
 
     def _commit(self, queue: _Queue) -> None:
-        """Let the group's offset pass what is done and on disk."""
+        if queue.next < 0:
+            return
         first = min((offset for offset, _ in queue.points.values()), default=queue.next)
         last = queue.done[-1][1] if queue.done else self._done_offset(queue)
         if first - 1 > last:

@@ -1,0 +1,145 @@
+"""A group that pops, as its clients do it: requests, and handles made of answers."""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.pop import AckMessage, ChangeInvisibleTime, PopMessage
+from aerobee.protocol.pop_handles import handle, parse_handle, real_topic
+from aerobee.protocol.record import Record, decode_all
+
+from .conftest import Caller, Clock
+
+INVISIBLE_MS = 30_000
+BACK_AFTER_MS = INVISIBLE_MS + 4_000  # what isn't acknowledged has come again by then
+Run = Callable[[BrokerConfig], Awaitable[tuple[Broker, Caller]]]
+
+
+class Popper:
+    """One client of a group. `topic` has `queues` queues from the start."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        caller: Caller,
+        clock: Clock,
+        *,
+        topic: str = "T",
+        group: str = "cg",
+        queues: int = 1,
+    ) -> None:
+        self.broker = broker
+        self.caller = caller
+        self.clock = clock
+        self.topic = topic
+        self.group = group
+        if broker.topics.get(topic) is None:
+            broker.topics.put(TopicConfig(topic, queues, queues))
+
+    async def send(self, *bodies: bytes, queue_id: int = 0, **pairs: str) -> None:
+        for body in bodies:
+            answer = await self.caller.send(self.topic, body, queue_id=queue_id, **pairs)
+            assert answer.code == 0, answer
+
+    async def ask(self, **wanted: Any) -> Command:
+        """The answer of a pop; keywords replace what this client usually asks for."""
+        usual = {
+            "group": self.group,
+            "topic": self.topic,
+            "queue_id": -1,
+            "max_messages": 32,
+            "invisible_ms": INVISIBLE_MS,
+            "poll_ms": 0,
+            "init_mode": 0,
+            "born_ms": self.clock.ms,
+        }
+        return await self.caller.ask(codes.POP_MESSAGE, PopMessage(**(usual | wanted)))
+
+    async def pop(self, **wanted: Any) -> dict[bytes, str]:
+        """The bodies that a pop gives, with the handle of each."""
+        return self.handles(await self.ask(**wanted))
+
+    def handles(self, answer: Command) -> dict[bytes, str]:
+        """What a Java client makes of an answer: the handle for each body, in order."""
+        if answer.code in (codes.POLLING_TIMEOUT, codes.POLLING_FULL):
+            return {}
+        assert answer.code == 0, (answer.code, answer.remark)
+        fields = answer.fields()
+        starts = {tuple(e.split(" ")[:2]): e for e in fields["startOffsetInfo"].split(";")}
+        found = {}
+        for record in decode_all(answer.body or b""):
+            text = record.properties.get("POP_CK")
+            if text is None:
+                start = starts["0", str(record.queue_id)].split(" ")[2]
+                text = handle(
+                    int(start), int(fields["popTime"]), int(fields["invisibleTime"]),
+                    int(fields["reviveQid"]), "0", self.broker.config.broker_name,
+                    record.queue_id, record.queue_offset,
+                )  # fmt: skip
+            found[record.body] = text
+        return found
+
+    async def ack(self, text: str, **wanted: Any) -> Command:
+        """Acknowledge the message of a handle; keywords replace what follows from the handle."""
+        return await self.caller.ask(codes.ACK_MESSAGE, AckMessage(**self._of(text, wanted)))
+
+    async def change(self, text: str, invisible_ms: int, **wanted: Any) -> Command:
+        """Make the message of a handle invisible from now on for so long."""
+        fields = self._of(text, wanted)
+        header = ChangeInvisibleTime(**fields, invisible_ms=invisible_ms)
+        return await self.caller.ask(codes.CHANGE_MESSAGE_INVISIBLETIME, header)
+
+    async def later(self, ms: int) -> None:
+        """Time goes by, and the broker does what became due."""
+        self.clock.ms += ms
+        await self.broker.catch_up()
+        await self.synced()
+        self.broker.pop.sweep()
+
+    async def synced(self) -> None:
+        """The log is on disk."""
+        plan = self.broker.store.sync_plan()
+        if plan is not None:
+            await asyncio.to_thread(plan.run)
+            self.broker.store.synced(plan)
+
+    def offset(self, topic: str | None = None, queue_id: int = 0) -> int:
+        """How far the group has come in a queue."""
+        return self.broker.offsets.get(topic or self.topic, self.group, queue_id)
+
+    async def waiting(self, count: int) -> None:
+        """Returns once so many pops and notifications wait."""
+        handlers = self.broker.pop.handlers
+        async with asyncio.timeout(10):
+            while handlers.polls.count + handlers.notifications.count < count:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    def _of(self, text: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        each = parse_handle(text)
+        usual = {
+            "group": self.group,
+            "topic": real_topic(self.topic, self.group, each.retry),
+            "queue_id": each.queue_id,
+            "extra_info": text,
+            "offset": each.offset,
+        }
+        return usual | wanted
+
+
+def records(answer: Command) -> list[Record]:
+    """The messages in an answer."""
+    return decode_all(answer.body or b"")
+
+
+def crashed(broker: Broker, folder: Path) -> dict[str, str]:
+    """A copy of the broker's store as a kill would leave it; settings for a broker on it."""
+    broker.store.write_staged()
+    shutil.copytree(broker.root, folder, ignore=shutil.ignore_patterns("lock"))
+    return {"store_path_root_dir": str(folder)}
