@@ -8,7 +8,8 @@ from . import errors
 from .admin import Admin
 from .consumer import Consumer
 from .message import Message
-from .producer import BatchReceipt, Producer, SendReceipt, SendStatus
+from .producer import Producer
+from .receipts import BatchReceipt, SendReceipt, SendStatus
 from .received import ReceivedMessage
 from .route import MessageQueue
 

@@ -72,10 +72,10 @@ def _check(message: Message, first: Message, body_bytes_max: int) -> None:
         )
     if message.wait_store != first.wait_store:
         raise IllegalMessageError("the batch holds messages with and without wait_store; split it")
-    if message.delay_level:
+    if message.is_delayed:
         raise IllegalMessageError(
-            f"the batch holds a message with delay_level {message.delay_level}; brokers don't "
-            "delay batches, send it by itself"
+            "the batch holds a message with a delay (delay_level, delay or deliver_at); brokers "
+            "don't delay batches, send it by itself"
         )
     if message.topic.startswith(RETRY_PREFIX):
         raise IllegalMessageError(f"topic {message.topic} takes no batches; send one by one")

@@ -7,27 +7,24 @@ Every method may raise the errors of `client.errors`.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from ..protocol.assign import Strategy
 from . import consumer as _consumer
 from . import producer as _producer
 from . import reader as _reader
-from .consumer import RECONSUME_TIMES_MAX
+from .consuming.subscriptions import Topics
 from .errors import ClosedError
 from .loop_thread import LoopThread
 from .message import Message
-from .process_queue import Limits
-from .producer import DEFAULT_GROUP, SEND_SECONDS, BatchReceipt, SendReceipt, SendStatus
-from .pull import PullSettings
+from .producer import DEFAULT_GROUP, SEND_SECONDS
 from .reader import Pulled
+from .receipts import BatchReceipt, SendReceipt, SendStatus
 from .received import MessageView
 from .received import ReceivedMessage as _ReceivedMessage
 from .route import MessageQueue
 from .select_queue import Selector
-from .start_from import Start
 
 __all__ = [
     "BatchReceipt",
@@ -188,27 +185,12 @@ class Consumer(_Blocking[_consumer.Consumer]):
         name_server: str | Iterable[str] | None = None,
         *,
         group: str,
-        topics: Iterable[str] | Mapping[str, str],
-        start: Start = "latest",
-        strategy: str | Strategy = "AVG",
-        max_reconsume_times: int = RECONSUME_TIMES_MAX,
-        limits: Limits | None = None,
-        pull: PullSettings | None = None,
-        client_id: str | None = None,
+        topics: Topics,
+        **options: Any,
     ) -> None:
         super().__init__(
             "aerobee-consumer",
-            lambda: _consumer.Consumer(
-                name_server,
-                group=group,
-                topics=topics,
-                start=start,
-                strategy=strategy,
-                max_reconsume_times=max_reconsume_times,
-                limits=limits,
-                pull=pull,
-                client_id=client_id,
-            ),
+            lambda: _consumer.Consumer(name_server, group=group, topics=topics, **options),
         )
         self._fetched: deque[_ReceivedMessage] = deque()
 

@@ -1,7 +1,9 @@
 """A message to be sent, and what makes one illegal. Sending never changes it."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from datetime import datetime, timedelta
 
 from ..protocol import properties as props
 from ..protocol.errors import Refusal
@@ -17,9 +19,10 @@ class Message:
     """A message to be sent.
 
     `tags` is one tag, `keys` one key or several (they can't hold a blank), `properties` any further
-    names and texts. `delay_level` 1 to 18 delivers it later (1 s to 2 h with the broker's
-    defaults). `wait_store` False lets the broker answer before its disk or slave has the message,
-    even when it is set to wait for them. `flag` is a number for the application.
+    names and texts. It is delivered later with one of: `delay_level` 1 to 18 (1 s to 2 h with the
+    broker's defaults), `delay` (a timedelta, or seconds), `deliver_at` (a datetime; without a time
+    zone it is local). `wait_store` False lets the broker answer before its disk or slave has the
+    message, even when it is set to wait for them. `flag` is a number for the application.
     """
 
     topic: str
@@ -31,6 +34,8 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     wait_store: bool = True
+    delay: timedelta | float | None = None
+    deliver_at: datetime | None = None
 
     def check(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         """IllegalMessageError, with the reason, when no broker would take it."""
@@ -61,6 +66,19 @@ class Message:
             )
         if not self.delay_level >= 0:
             raise IllegalMessageError(f"delay_level is {self.delay_level}; give 1 to 18, or 0")
+        said = (self.delay_level or None, self.delay, self.deliver_at)
+        if sum(each is not None for each in said) > 1:
+            raise IllegalMessageError(
+                f"delay_level is {self.delay_level}, delay {self.delay}, deliver_at "
+                f"{self.deliver_at}; a message takes one of them"
+            )
+        if self.delay is not None and not self._delay_ms() >= 0:
+            raise IllegalMessageError(f"delay is {self.delay}; give a time that is not negative")
+
+    @property
+    def is_delayed(self) -> bool:
+        """It is to be delivered later."""
+        return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
     def all_properties(self) -> dict[str, str]:
         """The properties as they are sent, those that stand for other fields among them.
@@ -84,9 +102,18 @@ class Message:
             pairs[props.TAGS] = self.tags
         if self.delay_level:
             pairs[props.DELAY] = str(self.delay_level)
+        if self.delay is not None:
+            pairs[props.TIMER_DELAY_MS] = str(self._delay_ms())
+        if self.deliver_at is not None:
+            pairs[props.TIMER_DELIVER_MS] = str(round(self.deliver_at.timestamp() * 1000))
         if not self.wait_store:
             pairs[props.WAIT] = "false"
         return pairs
+
+    def _delay_ms(self) -> int:
+        delay = self.delay
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0
+        return round(seconds * 1000) if math.isfinite(seconds) else -1
 
 
 def _check_pair(name: str, text: str) -> None:

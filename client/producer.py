@@ -7,22 +7,21 @@ is tried again.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Self, TypeVar
 
-from ..protocol import codes
+from ..protocol import codes, recall_handle
 from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
-from ..protocol.compression import compress
+from ..protocol.compression import LEVEL
 from ..protocol.errors import Refusal
-from ..protocol.headers.send import SendMessage, SendMessageAnswer
+from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
+from ..protocol.headers.send import SendMessageAnswer
 from ..protocol.names import check_group
-from ..protocol.record import COMPRESSED, COMPRESSION_ZLIB
 from .answers import header_of
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
-from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, Cluster
+from .cluster import Cluster
 from .errors import (
     AerobeeError,
     BatchError,
@@ -33,8 +32,10 @@ from .errors import (
     NoRouteError,
     UnreachableError,
 )
-from .identity import new_unique_ids, now_ms
-from .message import BODY_BYTES_MAX, Message, encode_properties
+from .latency import LatencyFaults
+from .message import BODY_BYTES_MAX, Message
+from .outgoing import COMPRESS_BYTES_MIN, Outgoing, Packer
+from .receipts import STATUS_OF_CODE, BatchReceipt, SendReceipt, SendStatus
 from .route import Route
 from .select_queue import RoundRobin, Selector, by_hash
 from .window import Window
@@ -44,76 +45,10 @@ log = logging.getLogger(__name__)
 SEND_SECONDS = 3.0  # sendMsgTimeout, for all tries together
 UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait their turn
 TRIES = 3  # 1 + retryTimesWhenSendFailed
-COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch
 PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 Sent = TypeVar("Sent")
-
-
-class SendStatus(StrEnum):
-    """What the broker did. All of them mean that it has the message."""
-
-    OK = "SEND_OK"
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
-
-
-STATUS_OF_CODE = {
-    codes.SUCCESS: SendStatus.OK,
-    codes.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
-    codes.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
-    codes.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SendReceipt:
-    """Where a message went.
-
-    `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
-    lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with
-    commas, and the offset is that of the first message.
-    """
-
-    msg_id: str
-    offset_msg_id: str
-    queue: MessageQueue
-    queue_offset: int
-    status: SendStatus
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReceipt:
-    """Where a batch went: the receipts of its parts, in the order of the messages."""
-
-    receipts: list[SendReceipt]
-
-    @property
-    def msg_ids(self) -> list[str]:
-        """The id of each message."""
-        return [each for receipt in self.receipts for each in receipt.msg_id.split(",")]
-
-    @property
-    def status(self) -> SendStatus:
-        """OK when all parts are, else that of the first which isn't."""
-        odd = (receipt.status for receipt in self.receipts if receipt.status is not SendStatus.OK)
-        return next(odd, SendStatus.OK)
-
-
-@dataclass(slots=True)
-class _Outgoing:
-    """A request that still lacks its queue."""
-
-    topic: str
-    code: int
-    body: bytes
-    properties: str
-    flag: int
-    sys_flag: int
-    msg_id: str
-    batch: bool
 
 
 class Producer:
@@ -122,9 +57,12 @@ class Producer:
         async with Producer("127.0.0.1:9876", group="shop") as producer:
             receipt = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
 
-    A failed send is tried again with another broker, `tries` in all, within the timeout. Any number
-    of tasks may send through one producer at the same time; beyond `under_way_max` they wait, and
-    their timeouts begin when it is their turn.
+    A failed send is tried again with another broker, `tries` in all, within the timeout; with
+    `retry_not_stored` also one whose receipt doesn't say OK (retryAnotherBrokerWhenNotStoreOK).
+    With `latency_faults` brokers that were slow or failed are left alone for a while
+    (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
+    `compression`: zlib, lz4 or zstd. Any number of tasks may send through one producer at the same
+    time; beyond `under_way_max` they wait, and their timeouts begin when it is their turn.
     """
 
     def __init__(
@@ -134,9 +72,13 @@ class Producer:
         group: str = DEFAULT_GROUP,
         tries: int = TRIES,
         compress_bytes_min: int = COMPRESS_BYTES_MIN,
+        compression: str = "zlib",
+        compression_level: int = LEVEL,
         message_bytes_max: int = BODY_BYTES_MAX,
         batch_bytes_max: int = BATCH_BYTES_MAX,
         under_way_max: int = UNDER_WAY_MAX,
+        latency_faults: bool = False,
+        retry_not_stored: bool = False,
         client_id: str | None = None,
     ) -> None:
         try:
@@ -149,11 +91,16 @@ class Producer:
         self._name_server = name_server
         self._client_id = client_id
         self._tries = tries
-        self._compress_bytes_min = compress_bytes_min
-        self._message_bytes_max = message_bytes_max
+        self._packer = Packer(
+            message_bytes_max=message_bytes_max,
+            compress_bytes_min=compress_bytes_min,
+            compression=compression,
+            level=compression_level,
+        )
         self._batch_bytes_max = batch_bytes_max
-        self._ids = new_unique_ids()
         self._turn = RoundRobin()
+        self._faults = LatencyFaults(time.monotonic) if latency_faults else None
+        self._retry_not_stored = retry_not_stored
         self._window = Window(under_way_max)
         self._cluster: Cluster | None = None
         self._closed = False
@@ -198,12 +145,37 @@ class Producer:
         UnreachableError, NoAnswerError (the broker may have the message all the same) and
         BrokerError.
         """
-        outgoing = self._prepare(message, sharding_key)
+        more = None if sharding_key is None else {props.SHARDING_KEY: sharding_key}
+        outgoing = self._packer.pack(message, more)
         if queue is None and selector is None and sharding_key is not None:
             selector, selector_arg = by_hash, sharding_key
         if queue is None and selector is not None:
             queues = (await self._route(message.topic)).publish
             queue = selector(queues, message, selector_arg)
+        return await self._deliver(outgoing, queue, timeout)
+
+    async def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:  # noqa: ASYNC109
+        """Take a message back that waits for its delivery time; returns its id.
+
+        `handle` is the `recall_handle` of its receipt. BrokerError when it isn't there any more.
+        """
+        try:
+            broker_name = recall_handle.decode(handle).broker_name
+        except Refusal as refusal:
+            raise ClientError(f"{refusal.remark}; give the recall_handle of a receipt") from None
+        await self._route(topic)
+        cluster = self._open()
+        address = cluster.address_of(broker_name)
+        header = RecallMessage(topic, handle, self.group)
+        answer = await cluster.ask(address, codes.RECALL_MESSAGE, header, b"", timeout)
+        return header_of(answer, RecallMessageAnswer, codes.RECALL_MESSAGE).msg_id
+
+    async def _deliver(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        timeout: float,  # noqa: ASYNC109
+    ) -> SendReceipt:
         window = self._window
         if window.is_full:
             await window.room()
@@ -218,11 +190,11 @@ class Producer:
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send and don't wait: whether a broker took it stays unknown."""
-        outgoing = self._prepare(message, None)
+        outgoing = self._packer.pack(message)
         cluster = self._open()
         if queue is None:
             queue = self._turn.next((await self._route(message.topic)).publish)
-        header = self._header(queue, outgoing).to_fields()
+        header = outgoing.header(self.group, queue).to_fields()
         address = await self._address(cluster, queue)
         await cluster.oneway(address, outgoing.code, header, outgoing.body)
 
@@ -242,15 +214,15 @@ class Producer:
         parts = list(
             split(
                 messages,
-                self._ids.next,
-                self._message_bytes_max,
+                self._packer.ids.next,
+                self._packer.message_bytes_max,
                 self._batch_bytes_max,
                 BATCH_MESSAGES_MAX,
             )
         )
 
         async def send(part: Part) -> SendReceipt:
-            outgoing = self._prepare_part(part)
+            outgoing = self._packer.pack_part(part)
             if queue is not None:
                 return await self._send_to(queue, outgoing, timeout)
             return await self._send_in_turn(outgoing, timeout)
@@ -274,76 +246,60 @@ class Producer:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _prepare(self, message: Message, sharding_key: str | None) -> _Outgoing:
-        message.check(self._message_bytes_max)
-        pairs = message.all_properties()
-        if sharding_key is not None:
-            pairs[props.SHARDING_KEY] = sharding_key
-        unique = pairs[props.UNIQ_KEY] = self._ids.next()
-        body, sys_flag = bytes(message.body), 0
-        if len(body) >= self._compress_bytes_min:
-            smaller = compress(body)
-            if len(smaller) < len(body):
-                body, sys_flag = smaller, COMPRESSED | COMPRESSION_ZLIB
-        text = encode_properties(pairs).decode()
-        code = codes.SEND_MESSAGE_V2
-        return _Outgoing(
-            message.topic, code, body, text, message.flag, sys_flag, unique, batch=False
-        )
-
-    def _prepare_part(self, part: Part) -> _Outgoing:
-        first = part.messages[0]
-        pairs = {props.WAIT: "true" if first.wait_store else "false"}
-        text = encode_properties(pairs).decode()
-        code = codes.SEND_BATCH_MESSAGE
-        return _Outgoing(first.topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)
-
-    def _header(self, queue: MessageQueue, outgoing: _Outgoing) -> SendMessage:
-        return SendMessage(
-            self.group,
-            outgoing.topic,
-            TEMPLATE_TOPIC,
-            TEMPLATE_QUEUES_MAX,
-            queue.queue_id,
-            outgoing.sys_flag,
-            now_ms(),
-            outgoing.flag,
-            outgoing.properties,
-            reconsume_times=0,
-            unit_mode=False,
-            batch=outgoing.batch,
-            broker_name=queue.broker_name,
-        )
-
-    async def _send_in_turn(self, outgoing: _Outgoing, timeout_s: float) -> SendReceipt:
+    async def _send_in_turn(self, outgoing: Outgoing, timeout_s: float) -> SendReceipt:
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
         failure: AerobeeError | None = None
+        stored: SendReceipt | None = None
         tried: list[str] = []
         for _ in range(self._tries):
             left = deadline - clock()
-            if failure is not None and left <= 0:
+            if tried and left <= 0:
                 break
             route = await self._route(outgoing.topic)
-            queue = self._turn.next(route.publish, avoid=tried[-1] if tried else None)
+            avoid = tried[-1] if tried else None
+            queue = self._turn.next(route.publish, avoid, self._faults)
             tried.append(queue.broker_name)
             try:
-                return await self._send_to(queue, outgoing, left)
+                receipt = await self._send_to(queue, outgoing, left)
+                if receipt.status is SendStatus.OK or not self._retry_not_stored:
+                    return receipt
+                stored = receipt
             except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
                 if not wrong.retriable:
                     raise
                 log.debug("sending to %s failed: %s", queue.broker_name, wrong)
                 failure = wrong
+        if stored is not None:
+            return stored
         assert failure is not None
         failure.add_note(f"{len(tried)} tries within {timeout_s:g} s, at {', '.join(tried)}")
         raise failure
 
     async def _send_to(
-        self, queue: MessageQueue, outgoing: _Outgoing, timeout_s: float
+        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
+    ) -> SendReceipt:
+        faults = self._faults
+        if faults is None:
+            return await self._send_once(queue, outgoing, timeout_s)
+        began = time.monotonic()
+        try:
+            receipt = await self._send_once(queue, outgoing, timeout_s)
+        except BrokerError:
+            faults.failed(queue.broker_name, answered=True)
+            raise
+        except (UnreachableError, NoAnswerError):
+            faults.failed(queue.broker_name, answered=False)
+            raise
+        faults.done(queue.broker_name, (time.monotonic() - began) * 1000)
+        return receipt
+
+    async def _send_once(
+        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
     ) -> SendReceipt:
         cluster = self._open()
         address = await self._address(cluster, queue)
-        header = self._header(queue, outgoing)
+        header = outgoing.header(self.group, queue)
         answer = await cluster.request(address, outgoing.code, header, outgoing.body, timeout_s)
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
@@ -351,7 +307,10 @@ class Producer:
         found = header_of(answer, SendMessageAnswer, outgoing.code)
         if found.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
-        return SendReceipt(outgoing.msg_id, found.msg_id, queue, found.queue_offset, status)
+        return SendReceipt(
+            outgoing.msg_id, found.msg_id, queue, found.queue_offset, status,
+            found.recall_handle, found.transaction_id,
+        )  # fmt: skip
 
     async def _route(self, topic: str) -> Route:
         cluster = self._open()

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.tags import string_hash
+from .latency import LatencyFaults
 from .message import Message
 
 Selector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
@@ -21,8 +22,24 @@ class RoundRobin:
     def __init__(self) -> None:
         self._count = random.randrange(1 << 31)  # noqa: S311
 
-    def next(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue; when there is a choice, none on the broker `avoid`."""
+    def next(
+        self,
+        queues: Sequence[MessageQueue],
+        avoid: str | None = None,
+        faults: LatencyFaults | None = None,
+    ) -> MessageQueue:
+        """The next queue; when there is a choice, none on the broker `avoid`.
+
+        With `faults`, when there is a choice, one whose broker is not left alone now; else one
+        whose broker is reachable.
+        """
+        if faults is not None:
+            for fits in (faults.is_available, faults.is_reachable):
+                for _ in range(len(queues)):
+                    self._count += 1
+                    queue = queues[self._count % len(queues)]
+                    if queue.broker_name != avoid and fits(queue.broker_name):
+                        return queue
         for _ in range(len(queues)):
             self._count += 1
             queue = queues[self._count % len(queues)]

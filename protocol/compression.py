@@ -19,7 +19,8 @@ from .record import (
 )
 
 UNPACKED_BYTES_MAX = 64 << 20
-LEVEL = 5  # zlib level of RocketMQ's producers
+LEVEL = 5  # of RocketMQ's producers, for each kind in its own scale
+KINDS = {"zlib": COMPRESSION_ZLIB, "lz4": COMPRESSION_LZ4, "zstd": COMPRESSION_ZSTD}
 
 _PACKAGES = {COMPRESSION_LZ4: ("LZ4", "lz4.frame"), COMPRESSION_ZSTD: ("ZSTD", "zstandard")}
 
@@ -28,9 +29,26 @@ class CompressionMissing(Exception):
     """The package for this kind of compression is not installed."""
 
 
-def compress(body: Data, level: int = LEVEL) -> bytes:
-    """The body in zlib's format; set COMPRESSED | COMPRESSION_ZLIB in the system flag."""
-    return zlib.compress(body, level)
+def compress(body: Data, level: int = LEVEL, kind: int = COMPRESSION_ZLIB) -> bytes:
+    """The body compressed; set COMPRESSED and `kind` (one of `KINDS`) in the system flag.
+
+    CompressionMissing when it takes a package that is not there; ValueError for a level that the
+    kind doesn't have.
+    """
+    if kind == COMPRESSION_ZLIB:
+        if not 0 <= level <= 9:
+            raise ValueError(f"zlib has levels 0 to 9, not {level}")
+        return zlib.compress(body, level)
+    package = _package(kind)
+    if kind == COMPRESSION_LZ4:
+        if not 0 <= level <= 16:
+            raise ValueError(f"lz4 has levels 0 to 16, not {level}")
+        packed: bytes = package.compress(bytes(body), compression_level=level)
+        return packed
+    if not 1 <= level <= 22:
+        raise ValueError(f"zstd has levels 1 to 22, not {level}")
+    packed = package.ZstdCompressor(level).compress(body)
+    return packed
 
 
 def decompress(body: bytes, sys_flag: int, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
@@ -79,5 +97,6 @@ def _package(kind: int) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise CompressionMissing(
-            f"this body is compressed with {name}; install the package {package} to read it"
+            f"{name} takes the package {package}, which is not installed; install "
+            "aerobee[compression]"
         ) from None

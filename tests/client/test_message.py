@@ -1,9 +1,14 @@
 """Messages: what is sent for their fields, and what makes one illegal."""
 
+import math
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from aerobee.client.errors import IllegalMessageError
 from aerobee.client.message import Message, encode_properties
 from aerobee.protocol import properties as props
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_fields_and_properties_are_sent_under_rocketmqs_names() -> None:
@@ -38,6 +43,11 @@ def test_fields_and_properties_are_sent_under_rocketmqs_names() -> None:
         (Message("t", b"x" * 11), "11 bytes, the limit is 10"),
         (Message("t", "text"), "a str; give bytes"),  # type: ignore[arg-type]
         (Message("t", b"x", delay_level=-1), "delay_level is -1"),
+        (Message("t", b"x", delay=-1), "delay is -1"),
+        (Message("t", b"x", delay=math.inf), "delay is inf"),
+        (Message("t", b"x", delay=timedelta(days=-1)), "not negative"),
+        (Message("t", b"x", delay_level=1, delay=1), "takes one of them"),
+        (Message("t", b"x", delay=1, deliver_at=NOON), "takes one of them"),
     ],
 )
 def test_a_message_that_no_broker_takes_is_refused_with_the_reason(
@@ -73,3 +83,25 @@ def test_properties_over_the_limit_are_refused_with_the_sizes() -> None:
     assert len(encode_properties({"n": "v" * room})) == props.PROPERTIES_BYTES_MAX
     with pytest.raises(IllegalMessageError, match="32768 bytes together, the limit is 32767"):
         encode_properties({"n": "v" * (room + 1)})
+
+
+@pytest.mark.parametrize(
+    ("message", "pair"),
+    [
+        (Message("t", b"x", delay=90), ("TIMER_DELAY_MS", "90000")),
+        (Message("t", b"x", delay=0.0015), ("TIMER_DELAY_MS", "2")),
+        (Message("t", b"x", delay=timedelta(days=30)), ("TIMER_DELAY_MS", "2592000000")),
+        (Message("t", b"x", deliver_at=NOON), ("TIMER_DELIVER_MS", "1767268800000")),
+        (Message("t", b"x", delay_level=3), ("DELAY", "3")),
+    ],
+)
+def test_each_form_of_delay_has_its_property(message: Message, pair: tuple[str, str]) -> None:
+    message.check()
+    assert message.is_delayed
+    assert message.all_properties() == dict([pair])
+
+
+def test_a_time_without_a_zone_is_local() -> None:
+    local = datetime(2026, 1, 1, 12)
+    pairs = Message("t", b"x", deliver_at=local).all_properties()
+    assert pairs["TIMER_DELIVER_MS"] == str(int(local.astimezone(UTC).timestamp() * 1000))

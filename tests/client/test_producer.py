@@ -8,18 +8,20 @@ from aerobee.client import Message, Producer
 from aerobee.client.errors import (
     BatchError,
     BrokerError,
+    ClientError,
     ClosedError,
     IllegalMessageError,
     NoAnswerError,
     NoRouteError,
     UnreachableError,
 )
-from aerobee.client.producer import SendStatus
+from aerobee.client.receipts import SendStatus
 from aerobee.protocol import codes
 from aerobee.protocol import properties as props
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.batch import split_batch
 from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.compression import KINDS, decompress
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.record import COMPRESSED, COMPRESSION_ZLIB
 
@@ -348,3 +350,68 @@ async def test_the_group_is_told_to_the_broker_and_taken_back(fake: FakeCluster)
     assert fake.broker.order[0] == codes.HEART_BEAT
     assert fake.broker.order[-1] == codes.UNREGISTER_CLIENT
     assert b'"shop"' in (fake.broker.requests[codes.HEART_BEAT][0].body or b"")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_body_is_compressed_as_it_is_told(kind: str, fake: FakeCluster) -> None:
+    long = b"the same again and again " * 400
+    async with Producer(fake.address, compression=kind) as producer:
+        await producer.send(Message("orders", long))
+    (command,) = fake.broker.requests[codes.SEND_MESSAGE_V2]
+    sys_flag = command.header(SendMessage).sys_flag
+    assert sys_flag == COMPRESSED | KINDS[kind]
+    assert len(command.body or b"") < 1_000
+    assert decompress(command.body or b"", sys_flag) == long
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"compression": "rar"}, "give one of zlib, lz4, zstd"),
+        ({"compression": "zstd", "compression_level": 99}, "levels 1 to 22, not 99"),
+    ],
+)
+def test_a_compression_that_is_not_there_is_refused(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ClientError, match=why):
+        Producer("127.0.0.1:1", **options)  # type: ignore[arg-type]
+
+
+async def test_with_latency_faults_a_failed_broker_is_left_alone(two: FakeCluster) -> None:
+    refuse(codes.SYSTEM_BUSY, 1, two)
+    async with Producer(two.address, latency_faults=True) as producer:
+        for _ in range(12):
+            await producer.send(Message("orders", b"x"))
+    counts = sorted(tries(two).count(broker.name) for broker in two.brokers)
+    assert counts == [1, 12]
+
+
+async def test_without_latency_faults_a_failed_broker_has_its_turn_again(two: FakeCluster) -> None:
+    refuse(codes.SYSTEM_BUSY, 1, two)
+    async with Producer(two.address) as producer:
+        for _ in range(12):
+            await producer.send(Message("orders", b"x"))
+    assert min(tries(two).count(broker.name) for broker in two.brokers) > 3
+
+
+@pytest.mark.parametrize("retry", [True, False])
+async def test_what_is_stored_but_not_safe_is_tried_elsewhere_when_told(
+    retry: bool, two: FakeCluster
+) -> None:
+    for broker in two.brokers:
+
+        def late(command: Command, connection: Connection, take: object = broker.take) -> Reply:
+            assert callable(take)
+            return Reply(codes.FLUSH_DISK_TIMEOUT, take(command, connection).fields)
+
+        broker.answers[codes.SEND_MESSAGE_V2] = late
+    async with Producer(two.address, retry_not_stored=retry) as producer:
+        receipt = await producer.send(Message("orders", b"x"))
+    assert receipt.status is SendStatus.FLUSH_DISK_TIMEOUT
+    assert len(tries(two)) == (3 if retry else 1)
+
+
+async def test_a_handle_that_is_none_is_not_sent_anywhere(fake: FakeCluster) -> None:
+    async with Producer(fake.address) as producer:
+        with pytest.raises(ClientError, match="recall_handle of a receipt"):
+            await producer.recall("orders", "no handle")
+    assert not fake.broker.requests[codes.RECALL_MESSAGE]

@@ -1,0 +1,62 @@
+"""What a send gives back: where the message went, and by which ids it is found again."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..protocol import codes
+from ..protocol.bodies.body import MessageQueue
+
+
+class SendStatus(StrEnum):
+    """What the broker did. All of them mean that it has the message."""
+
+    OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+STATUS_OF_CODE = {
+    codes.SUCCESS: SendStatus.OK,
+    codes.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    codes.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    codes.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """Where a message went.
+
+    `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
+    lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with
+    commas, and the offset is that of the first message. `recall_handle` takes a message with a
+    delay or a delivery time back (`Producer.recall`), where the broker gives one. A message of a
+    transaction has its `transaction_id`.
+    """
+
+    msg_id: str
+    offset_msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    status: SendStatus
+    recall_handle: str | None = None
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReceipt:
+    """Where a batch went: the receipts of its parts, in the order of the messages."""
+
+    receipts: list[SendReceipt]
+
+    @property
+    def msg_ids(self) -> list[str]:
+        """The id of each message."""
+        return [each for receipt in self.receipts for each in receipt.msg_id.split(",")]
+
+    @property
+    def status(self) -> SendStatus:
+        """OK when all parts are, else that of the first which isn't."""
+        odd = (receipt.status for receipt in self.receipts if receipt.status is not SendStatus.OK)
+        return next(odd, SendStatus.OK)
