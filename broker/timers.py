@@ -153,7 +153,7 @@ class Timers:
                 if record is not None and out_ms is None:
                     log.error("the message at %d has no timer; it is left alone", place)
                 elif record is not None and out_ms is not None:
-                    if out_ms < write_ms:
+                    if out_ms < min(self._first_slot_ms, write_ms):
                         self._pass(offset)
                         self._deliver(record, now_ms, NEVER_IN_WHEEL, rolled=False)
                     elif not self._place(record, length, state.floor(out_ms), write_ms):
@@ -163,12 +163,16 @@ class Timers:
             self._pass(offset)
         return first < offset < end
 
+    @property
+    def _first_slot_ms(self) -> int:
+        """The first slot that takes messages: those before are, or are being, delivered."""
+        due = self._due
+        return self.state.read_ms if due is None else due.slot_ms + self.state.precision_ms
+
     def _place(self, record: Record, length: int, out_ms: int, write_ms: int) -> bool:
         """A unit for a message; False when its slot may still hold those of the round before."""
         state, raw = self.state, record.raw_properties
-        magic, slot_ms = IS_TIMER, out_ms
-        if self._due is not None:  # the clock was set back: that slot takes no more
-            slot_ms = max(slot_ms, self._due.slot_ms + state.precision_ms)
+        magic, slot_ms = IS_TIMER, max(out_ms, self._first_slot_ms)
         excess_slots = (slot_ms - write_ms) // state.precision_ms - self._window_slots
         if excess_slots >= 0:
             magic |= IS_ROLLED
@@ -225,7 +229,8 @@ class Timers:
         if due is None:
             slot_ms = state.wheel.next_used(state.read_ms, write_ms)
             if slot_ms is None:
-                state.read_ms, state.delivered = max(state.read_ms, write_ms), 0
+                if not is_behind:
+                    state.read_ms, state.delivered = max(state.read_ms, write_ms), 0
                 return is_behind
             if slot_ms != state.read_ms:
                 state.read_ms, state.delivered = slot_ms, 0

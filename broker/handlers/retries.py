@@ -19,6 +19,7 @@ from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..delays import SCHEDULE_TOPIC, Delays, delayed
+from ..due import TIME_NAMES
 from ..groups import Groups
 from ..stats import Stats
 from ..topics import Topics
@@ -98,7 +99,8 @@ class RetryHandlers:
         if dead:
             pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
             pairs.setdefault(properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID])
-        for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID):
+        # The level wins over a time of the message's own, as at any send.
+        for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
             pairs.pop(name, None)
         if level > 0:
             pairs[properties.DELAY] = str(level)
