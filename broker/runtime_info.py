@@ -83,10 +83,10 @@ class RuntimeInfo:
             "getTransferredTps": _rates(stats.total_tps(gets)),
             "msgPutTotalYesterdayMorning": mornings.put_yesterday,
             "msgPutTotalTodayMorning": mornings.put_today,
-            "msgPutTotalTodayNow": stats.users_puts(),
+            "msgPutTotalTodayNow": stats.users_puts().messages,
             "msgGetTotalYesterdayMorning": mornings.got_yesterday,
             "msgGetTotalTodayMorning": mornings.got_today,
-            "msgGetTotalTodayNow": stats.users_gets(),
+            "msgGetTotalTodayNow": stats.users_gets().messages,
         }
 
     def _stored(self) -> dict[str, object]:

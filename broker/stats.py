@@ -130,6 +130,8 @@ class Stats:
         self._other_gets = Counter()
         self._broker_puts = Counter()
         self._broker_gets = Counter()
+        self._users_puts = Counter()
+        self._users_gets = Counter()
         self.misses = Counter()
         self.failures = Counter()
         self.mornings = Mornings()
@@ -205,15 +207,15 @@ class Stats:
         """All that went out."""
         return _total(self._broker_gets, (self._other_gets, *self._gets.values()))
 
-    def users_puts(self) -> int:
-        """Messages that came in for topics other than the system's."""
-        system = sum(c.messages for topic, c in self._puts.items() if is_system_topic(topic))
-        return self.broker_puts().messages - system
+    def users_puts(self) -> Counter:
+        """All that came in for topics other than the system's."""
+        own = (counter for topic, counter in self._puts.items() if not is_system_topic(topic))
+        return _total(self._users_puts, (self._other_puts, *own))
 
-    def users_gets(self) -> int:
-        """Messages that went out of topics other than the system's."""
-        system = sum(c.messages for (topic, _), c in self._gets.items() if is_system_topic(topic))
-        return self.broker_gets().messages - system
+    def users_gets(self) -> Counter:
+        """All that went out of topics other than the system's."""
+        own = (counter for (topic, _), counter in self._gets.items() if not is_system_topic(topic))
+        return _total(self._users_gets, (self._other_gets, *own))
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -227,13 +229,19 @@ class Stats:
             for counter in table.values():
                 if counter.changed or (counter.messages and not only_minute):
                     counter.sample(due, now_ms)
-        for counter in (self.broker_puts(), self.broker_gets(), self.misses):
+        totals = (
+            self.broker_puts(), self.broker_gets(), self.users_puts(), self.users_gets(),
+            self.misses,
+        )  # fmt: skip
+        for counter in totals:
             counter.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
         today = _local_day(now_ms)
         if today != self._day:
             self._day = today
             _, put, _, got = self.mornings
-            self.mornings = Mornings(put, self.users_puts(), got, self.users_gets())
+            self.mornings = Mornings(
+                put, self.users_puts().messages, got, self.users_gets().messages
+            )
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -256,6 +264,14 @@ class Stats:
             "SNDBCK_PUT_NUMS": (self._send_backs.get((topic, group)), MESSAGES),
             "BROKER_PUT_NUMS": (self.broker_puts() if of_broker else None, MESSAGES),
             "BROKER_GET_NUMS": (self.broker_gets() if of_broker else None, MESSAGES),
+            "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (
+                self.users_puts() if of_broker else None,
+                MESSAGES,
+            ),
+            "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": (
+                self.users_gets() if of_broker else None,
+                MESSAGES,
+            ),
         }
         return table.get(name, (None, MESSAGES))
 

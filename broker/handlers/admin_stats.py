@@ -7,6 +7,8 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
@@ -21,8 +23,12 @@ from ...store.store import MessageStore
 from ..clients import Clients
 from ..groups import Groups
 from ..offsets import Offsets
-from ..stats import Stats
+from ..stats import SEPARATOR, Stats
 from ..topics import Topics
+
+# Not counted: what a queue got in some time, the store knows.
+QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
+SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
 class AdminStatsHandlers:
@@ -106,12 +112,30 @@ class AdminStatsHandlers:
         return Reply(codes.SUCCESS, body=QueryConsumeTimeSpanBody(spans).encode())
 
     def on_item(self, header: headers.StatsData, command: Command, connection: Connection) -> Reply:
-        found = self.stats.item(header.name, header.key)
+        if header.name == QUEUE_PUT_NUMS:
+            found = self._queue_puts(header.key)
+        else:
+            found = self.stats.item(header.name, header.key)
         if found is None:
             raise Refusal(codes.SYSTEM_ERROR, f"The stats <{header.name}> <{header.key}> not exist")
         return Reply(codes.SUCCESS, body=found.encode())
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _queue_puts(self, key: str) -> BrokerStatsData | None:
+        """What came into one queue, "topic@queueId"; None when there is nothing in it."""
+        topic, _, number = key.rpartition(SEPARATOR)
+        if not (number.isascii() and number.isdigit() and len(number) < 10):
+            return None
+        queue_id, now_ms, store = int(number), self.now_ms(), self.store
+        most = store.max_offset(topic, queue_id)
+        if most <= 0:
+            return None
+        items = []
+        for span_ms in SPANS_MS:
+            count = most - max(0, store.offset_at(topic, queue_id, now_ms - span_ms, False))
+            items.append(BrokerStatsItem(count, count / (span_ms / 1000), 1.0 if count else 0.0))
+        return BrokerStatsData(*items)
 
     def _subscribed(self, group: str, names: list[str]) -> list[str]:
         """The topics without those that the group, if it is online, does not subscribe to."""

@@ -7,6 +7,8 @@ import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
@@ -164,6 +166,34 @@ def test_an_item_is_told_as_java_does(parts: Parts) -> None:
     body = parts.ask(codes.VIEW_BROKER_STATS_DATA, **fields).body
     assert isinstance(body, bytes)
     assert body.endswith(b'"statsMinute":{"avgpt":1.0,"sum":1,"tps":0.1}}')
+
+
+def test_what_a_queue_got_is_told_from_the_store(parts: Parts) -> None:
+    parts.topic("T", 2)
+    for hours in (30, 20, 2):
+        parts.put("T", 1, at_ms=START_MS - hours * 3_600_000)
+    for minutes in (30, 0):
+        parts.put("T", 1, at_ms=START_MS - minutes * 60_000 - 1_000)
+    parts.now_ms = START_MS
+    fields = {"statsName": "QUEUE_PUT_NUMS", "statsKey": "T@1"}
+    body = parts.ask(codes.VIEW_BROKER_STATS_DATA, **fields).body
+    assert isinstance(body, bytes)
+    found = BrokerStatsData.decode(body)
+    assert (found.stats_minute.sum, found.stats_hour.sum, found.stats_day.sum) == (1, 2, 4)
+    assert found.stats_hour.tps == 2 / 3_600
+    parts.now_ms += 60_000
+    body = parts.ask(codes.VIEW_BROKER_STATS_DATA, **fields).body
+    assert isinstance(body, bytes)
+    assert BrokerStatsData.decode(body).stats_minute == BrokerStatsItem()
+
+
+@pytest.mark.parametrize("key", ["T@0", "T", "T@x", "T@99999999999", "@", "T@-1", "No@1"])
+def test_a_queue_without_messages_has_no_item(parts: Parts, key: str) -> None:
+    parts.topic("T", 2)
+    parts.put("T", 1)
+    fields = {"statsName": "QUEUE_PUT_NUMS", "statsKey": key}
+    refusal = refused(parts, codes.VIEW_BROKER_STATS_DATA, **fields)
+    assert refusal.remark == f"The stats <QUEUE_PUT_NUMS> <{key}> not exist"
 
 
 def test_an_item_that_was_never_counted_does_not_exist(parts: Parts) -> None:

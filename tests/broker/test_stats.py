@@ -57,6 +57,8 @@ def test_what_was_counted_is_there_at_once_and_has_sums_after_a_sample(stats: St
         ("SNDBCK_PUT_NUMS", "T@G", 1),
         ("BROKER_PUT_NUMS", "DefaultCluster", 7),
         ("BROKER_GET_NUMS", "DefaultCluster", 6),
+        ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster", 7),
+        ("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster", 6),
     ],
 )
 def test_the_items_have_rocketmqs_names_and_keys(
@@ -173,7 +175,7 @@ def test_system_topics_are_not_counted_for_the_day(stats: Stats) -> None:
     count(stats.puts("rmq_sys_REVIVE_LOG_c"), 9)
     count(stats.gets("T", "G"), 3)
     count(stats.gets("SELF_TEST_TOPIC", "G"), 9)
-    assert (stats.users_puts(), stats.users_gets()) == (4, 3)
+    assert (stats.users_puts().messages, stats.users_gets().messages) == (4, 3)
 
 
 def test_midnight_starts_a_new_day(stats: Stats) -> None:
