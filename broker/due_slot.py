@@ -8,6 +8,7 @@ been delivered.
 
 import logging
 from array import array
+from collections import Counter
 
 from ..protocol import properties
 from ..protocol.record import decode_record
@@ -23,12 +24,12 @@ RECALLS_PER_LOOK = 50  # messages read in one part
 class DueSlot:
     """The slot of a time in ms. `last` is the position of its last unit.
 
-    `recalls` holds "TOPIC+UNIQ_KEY" of each message to be taken back.
+    `recalls` holds "TOPIC+UNIQ_KEY" of each message to be taken back, with how often it was asked.
     """
 
     def __init__(self, slot_ms: int, last: int) -> None:
         self.slot_ms = slot_ms
-        self.recalls: set[str] = set()
+        self.recalls: Counter[str] = Counter()
         self._used: set[str] = set()
         self._position = last
         self._units = array("q")  # newest first
@@ -56,10 +57,10 @@ class DueSlot:
         self._used.add(key)
         return True
 
-    @property
-    def unused_recalls(self) -> set[str]:
-        """The keys that no message had."""
-        return self.recalls - self._used
+    def unused_recalls(self) -> list[tuple[str, int]]:
+        """The keys that were asked for more often than a message had them, and how much more."""
+        left = self.recalls - Counter(self._used)
+        return list(left.items())
 
     def _follow(self, timer_log: TimerLog) -> None:
         position = self._position
@@ -91,4 +92,4 @@ class DueSlot:
             raw = decode_record(data).raw_properties
             key = properties.find(raw, properties.TIMER_DEL_UNIQKEY.encode())
             if key is not None:
-                self.recalls.add(key.decode(errors="replace"))
+                self.recalls[key.decode(errors="replace")] += 1

@@ -18,7 +18,7 @@ from ..store.errors import StoreError
 from ..store.store import MessageStore
 from ..store.timer_check import Progress, TimerCheck, TimerCheckFile
 from ..store.timer_log import UNIT_BYTES, TimerLog
-from ..store.timer_wheel import TimerWheel
+from ..store.timer_wheel import SLOTS, TimerWheel
 from .config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class TimerState:
         self.read_ms = 0  # the slot to deliver next; all before it are done
         self.delivered = 0  # units of that slot
         self.queue_offset = 0  # the message to put into the wheel next
-        self.waiting = 0  # messages in the wheel
+        self.waiting = 0  # messages in the wheel, those of the slot in delivery included
         self.wheel = TimerWheel(root / "timerwheel", self.precision_ms)
         self.log = TimerLog(root / "timerlog", config.mapped_file_size_timer_log)
         self.check = TimerCheck()
@@ -111,12 +111,15 @@ class TimerState:
 
     def _refuse_other_ticks(self, own: Progress) -> None:
         """StoreError when messages wait in a wheel of other ticks: they would come too early."""
-        behind = self._store.max_offset(WHEEL_TOPIC, QUEUE) - own.queue_offset
-        waiting = own.waiting + max(behind, 0)
-        if waiting:
+        wheel = TimerWheel(self.wheel.path, own.precision_ms)
+        used = wheel.next_used(own.read_ms, own.read_ms + SLOTS * own.precision_ms)
+        wheel.release()
+        is_behind = own.queue_offset < self._store.max_offset(WHEEL_TOPIC, QUEUE)
+        if used is not None or is_behind:
             raise StoreError(
-                f"timerPrecisionMs is {self.precision_ms}, but {waiting} timer messages wait in a "
-                f"wheel with ticks of {own.precision_ms} ms; set it back until they are delivered"
+                f"timerPrecisionMs is {self.precision_ms}, but {max(own.waiting, 1)} timer "
+                f"messages wait in a wheel with ticks of {own.precision_ms} ms; set it back until "
+                "they are delivered"
             )
 
     def _rebuild(self, *, has_numbers: bool, is_new: bool) -> None:

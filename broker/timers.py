@@ -128,7 +128,7 @@ class Timers:
         values = (
             max(0, now_ms - state.read_ms) // 1_000,
             max(0, end - state.queue_offset),
-            state.waiting,
+            max(0, state.waiting - state.delivered),
             *self._rates,
         )
         return dict(zip(NO_FIGURES, values, strict=True))
@@ -264,19 +264,18 @@ class Timers:
         if due.recalls and due.is_recalled(_recall_key(record)):
             return record.size
         self._deliver(record, now_ms, unit.written_ms, rolled=bool(unit.magic & IS_ROLLED))
-        number = _number_of(unit.magic)
-        self.state.waiting -= number
         topic = properties.find(record.raw_properties, b"REAL_TOPIC") or b""
-        self.metrics.add(topic.decode(errors="replace"), -number)
+        self.metrics.add(topic.decode(errors="replace"), -_number_of(unit.magic))
         return record.size
 
     def _finish(self, due: DueSlot) -> None:
         state = self.state
+        number = state.wheel.get(due.slot_ms).number
         state.wheel.clear(due.slot_ms)
+        state.waiting -= number
         state.log.forget()
-        for key in due.unused_recalls:  # what they wanted was somewhere else, or nowhere
-            state.waiting += 1
-            self.metrics.add(key.partition("+")[0], 1)
+        for key, count in due.unused_recalls():
+            self.metrics.add(key.partition("+")[0], count)
         state.read_ms, state.delivered = due.slot_ms + state.precision_ms, 0
         self._due, self._queue_target = None, -1
         self._touched = True
