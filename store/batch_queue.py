@@ -10,6 +10,8 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
+
 from .segment import Segment
 from .segments import Segments
 
@@ -26,6 +28,19 @@ UNIT = Struct(
 )
 UNIT_BYTES = UNIT.size
 assert UNIT_BYTES == 46
+UNIT_TYPE = np.dtype(
+    [
+        ("offset", ">i8"),
+        ("size", ">i4"),
+        ("tags", ">i8"),
+        ("time", ">i8"),
+        ("base", ">i8"),
+        ("number", ">i2"),
+        ("compacted", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+assert UNIT_TYPE.itemsize == UNIT_BYTES
 NOT_COMPACTED = -1
 
 

@@ -36,6 +36,16 @@ def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
     may be there twice and counts once. Malformed when bodies don't unpack or the bytes are no
     records, or more than an Arrow column takes.
     """
+    rows = every_row(data)
+    records = rows.records
+    offsets = records.queue_offsets()
+    passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
+    wanted = (offsets > passed) & (offsets < end)
+    return rows if wanted.all() else Rows(records.picked(wanted))
+
+
+def every_row(data: bytes) -> "Rows":
+    """The messages of all records in `data`. Malformed as `rows_of`."""
     if len(data) > BATCH_BYTES_MAX:
         raise Malformed(
             f"{len(data)} bytes of records at once, the limit is {BATCH_BYTES_MAX}; "
@@ -44,11 +54,6 @@ def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
     records = locate(data)
     if needs_unwrap(records.sys_flags).any():
         records = locate(unwrapped(records))
-    offsets = records.queue_offsets()
-    passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
-    wanted = (offsets > passed) & (offsets < end)
-    if not wanted.all():
-        records = records.picked(wanted)
     return Rows(records)
 
 

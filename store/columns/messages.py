@@ -1,0 +1,133 @@
+"""The messages of a queue as Arrow batches, read from the log of a store."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...protocol.errors import Malformed
+from ...protocol.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from ..consume_queue import FILLER
+from ..errors import DamagedStore
+from ..records import (
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    QUEUE_ID_AT,
+    RECONSUME_TIMES_AT,
+    STORE_TIMESTAMP_AT,
+    locate,
+)
+from ..run import has_right_crc
+from ..view import MessagesGone, Piece, QueueView
+from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
+from .slices import slices
+
+# Each column with its type, and how it is made.
+_COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
+    "topic": (pa.string(), Rows.topic),
+    "queue_id": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
+    "queue_offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
+    "log_offset": (pa.int64(), lambda rows: rows.int64(LOG_OFFSET_AT)),
+    "born_time": (TIMESTAMP, lambda rows: rows.time(BORN_TIMESTAMP_AT)),
+    "store_time": (TIMESTAMP, lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6)),
+    "tags": (pa.string(), Rows.tags),
+    "keys": (TEXTS, Rows.keys),
+    "message_id": (pa.string(), Rows.message_id),
+    "born_host": (pa.string(), Rows.born_host),
+    "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
+    "sys_flag": (pa.int32(), lambda rows: pa.array(rows.records.sys_flags)),
+    "reconsume_times": (
+        pa.int32(),
+        lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
+    ),
+    "properties": (TEXT_MAP, lambda rows: rows.properties.maps(TEXT_MAP)),
+    "body": (pa.binary(), Rows.value),
+}
+SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in _COLUMNS.items()])
+
+
+def schema_of(columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of these columns; ValueError for one that there is not."""
+    if columns is None:
+        return SCHEMA
+    for name in columns:
+        if name not in _COLUMNS:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(_COLUMNS)}")
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def batch(piece: Piece, schema: pa.Schema, *, all_rows: bool) -> pa.RecordBatch:
+    """The messages of a piece as rows, or with `all_rows` those of all its records."""
+    rows = (
+        every_row(piece.data) if all_rows else rows_of(piece.data, first=piece.start, end=piece.end)
+    )
+    arrays = [_COLUMNS[name][1](rows) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def pieces(
+    queue: QueueView, start: int | None, end: int | None, messages_max: int, bytes_max: int
+) -> Iterator[Piece]:
+    """The records of the offsets [start, end) of a queue; see `StoreView.pieces`."""
+    first, last = queue.first_offset, queue.end_offset
+    begin = first if start is None else start
+    stop = last if end is None else min(end, last)
+    if begin < first and begin < stop:
+        raise MessagesGone(
+            f"topic {queue.topic} queue {queue.queue_id} has the offsets {first} to {last} now, "
+            f"{begin} was asked for: old files are deleted in time; begin at {first}",
+            first,
+        )
+    while begin < stop:
+        entries = queue.entries(begin, min(stop, begin + messages_max))
+        starts, ends = queue.offsets(entries, begin)
+        sizes = np.cumsum(entries["size"], dtype=np.int64)
+        count = max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
+        data = _gathered(queue, entries[:count])
+        passed = min(stop, int(ends[count - 1]))
+        yield Piece(max(begin, int(starts[0])), passed, data)
+        begin = passed
+
+
+def _gathered(queue: QueueView, entries: NDArray[np.void]) -> bytes:
+    """The records of these entries, one behind another; Arrow copies them, file by file."""
+    places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
+    real = ~((places == FILLER[0]) & (sizes == FILLER[1]))
+    places, sizes = places[real], sizes[real]
+    parts = []
+    done = 0
+    while done < len(places):
+        segment = queue.log.find(int(places[done]))
+        if segment is None:
+            raise _damage(queue, f"an entry leads to {places[done]}, where there is no file")
+        count = int(np.searchsorted(places[done:], segment.end))
+        starts = places[done : done + count] - segment.base
+        ends = starts + sizes[done : done + count]
+        if (starts[1:] < ends[:-1]).any() or (ends > segment.size).any() or not count:
+            raise _damage(queue, f"the entries around {places[done]} of the log are out of order")
+        low, high = int(starts[0]), int(ends[-1])
+        gathered = slices(segment.memory[low:high], starts - low, ends - low)
+        data = gathered.buffers()[2].to_pybytes()[: int((ends - starts).sum())]
+        _check(queue, data, places[done : done + count])
+        parts.append(data)
+        done += count
+    return b"".join(parts)
+
+
+def _check(queue: QueueView, data: bytes, places: NDArray[np.int64]) -> None:
+    try:
+        records = locate(data)
+    except Malformed as wrong:
+        raise _damage(queue, f"between {places[0]} and {places[-1]} of the log {wrong}") from wrong
+    if len(records) != len(places) or not (records.log_offsets() == places).all():
+        raise _damage(queue, f"the entries around {places[0]} lead to other records")
+    right = has_right_crc(records)
+    if not right.all():
+        raise _damage(queue, f"the body of the record at {places[np.argmin(right)]} is damaged")
+
+
+def _damage(queue: QueueView, what: str) -> DamagedStore:
+    return DamagedStore(
+        f"topic {queue.topic} queue {queue.queue_id}: {what}; look with: aerobee store check"
+    )
