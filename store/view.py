@@ -25,7 +25,7 @@ from .run import Passed
 from .walk import whole_record
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from .columns.messages import Batch, Schema
 
 PIECE_MESSAGES_MAX = 8_192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_MAX = 8 << 20  # or one message
@@ -137,7 +137,7 @@ class StoreView:
         columns: Sequence[str] | None = None,
         messages_max: int = PIECE_MESSAGES_MAX,
         bytes_max: int = PIECE_BYTES_MAX,
-    ) -> "Iterator[pa.RecordBatch]":
+    ) -> "Iterator[Batch]":
         """The messages of the offsets [start, end) as Arrow batches of bounded size.
 
         Bodies are unpacked. A message of a light queue (%LMQ%) has the topic, queue and offset of
@@ -153,7 +153,7 @@ class StoreView:
         ):
             yield messages.batch(piece, schema, all_rows=is_light)
 
-    def schema(self, columns: Sequence[str] | None = None) -> "pa.Schema":
+    def schema(self, columns: Sequence[str] | None = None) -> "Schema":
         """The columns of `batches`."""
         from .columns import messages
 

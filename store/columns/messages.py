@@ -1,6 +1,7 @@
 """The messages of a queue as Arrow batches, read from the log of a store."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from ..run import has_right_crc
 from ..view import MessagesGone, Piece, QueueView
 from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
 from .slices import slices
+
+Batch: TypeAlias = pa.RecordBatch
+Schema: TypeAlias = pa.Schema
 
 # Each column with its type, and how it is made.
 _COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
@@ -47,7 +51,7 @@ _COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
 SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in _COLUMNS.items()])
 
 
-def schema_of(columns: Sequence[str] | None) -> pa.Schema:
+def schema_of(columns: Sequence[str] | None) -> Schema:
     """The schema of these columns; ValueError for one that there is not."""
     if columns is None:
         return SCHEMA
@@ -57,7 +61,7 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
-def batch(piece: Piece, schema: pa.Schema, *, all_rows: bool) -> pa.RecordBatch:
+def batch(piece: Piece, schema: Schema, *, all_rows: bool) -> Batch:
     """The messages of a piece as rows, or with `all_rows` those of all its records."""
     rows = (
         every_row(piece.data) if all_rows else rows_of(piece.data, first=piece.start, end=piece.end)
