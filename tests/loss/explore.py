@@ -1,0 +1,112 @@
+"""Every crash of a workload: at each change of the disk, with many sets of what survives it."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from .power import Cut, Image, PowerDisk
+from .workload import STEPS, Point, Run, judge, on
+
+Names = Sequence[str]
+
+
+class Crash(NamedTuple):
+    """A moment in a workload: what a power cut and a kill would leave, and what was promised."""
+
+    cut: Cut
+    killed: Image
+    point: Point
+
+
+class Outcome(NamedTuple):
+    """How many crash states were looked at, and what did not hold in how many of them."""
+
+    states: int
+    faults: Counter[str]
+
+
+def crashes(names: Names, *, sync_flush: bool) -> list[Crash]:
+    """The crashes in the last step of a workload, and right after it.
+
+    Those in the steps before belong to the workloads that end there; the first step comes with the
+    opening of the store.
+    """
+    disk = PowerDisk()
+    found: list[Crash] = []
+    with on(disk):
+        run = Run(disk, sync_flush=sync_flush)
+
+        def note() -> None:
+            found.append(Crash(disk.cut(), disk.killed(), run.point()))
+
+        disk.on_step = note if len(names) <= 1 else None
+        run.open()
+        for number, name in enumerate(names, 1):
+            if number == len(names):
+                disk.on_step = note
+            STEPS[name](run)
+        disk.on_step = None
+        note()
+    return found
+
+
+def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]]:
+    """What a crash can leave, and whether it was the power that went."""
+    if most > 2 or draw.random() < 0.2:
+        yield crash.killed, False
+    for image in crash.cut.images(most, draw):
+        yield image, True
+
+
+def explore(names: Names, *, sync_flush: bool, most: int, every: int = 4) -> Outcome:
+    """All crashes of the last step of a workload, each with up to `most` sets of survivors.
+
+    In one of `every` states the store also goes on for a moment and is killed once more.
+    """
+    draw = Random(f"{names} {sync_flush}")  # a seed: the same states each time
+    found: Counter[str] = Counter()
+    count = 0
+    for at, crash in enumerate(crashes(names, sync_flush=sync_flush)):
+        for image, power in states(crash, most, draw):
+            count += 1
+            faults = judged(image, crash.point, sync_flush, power=power, again=count % every == 0)
+            if faults:
+                cause = "power cut" if power else "kill"
+                mode = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
+                found[f"{mode}, {' / '.join(names)}, {cause} at change {at}: {faults[0]}"] += 1
+    return Outcome(count, found)
+
+
+def judged(image: Image, point: Point, sync_flush: bool, *, power: bool, again: bool) -> list[str]:
+    """What does not hold; a store that can't be opened is a fault as well."""
+    try:
+        return judge(image, point, sync_flush=sync_flush, power=power, again=again)
+    except Exception as wrong:
+        return [f"{type(wrong).__name__}: {wrong}"]
+
+
+def workloads(longest: int) -> Iterator[tuple[str, ...]]:
+    """All of up to so many steps."""
+    for length in range(1, longest + 1):
+        yield from itertools.product(STEPS, repeat=length)
+
+
+def together(outcomes: Iterable[Outcome]) -> Outcome:
+    """Many outcomes as one."""
+    count, found = 0, Counter[str]()
+    for outcome in outcomes:
+        count += outcome.states
+        found += outcome.faults
+    return Outcome(count, found)
+
+
+# How many sets of survivors each crash of a workload of that many steps is looked at with.
+MOST = {1: 40, 2: 10, 3: 1}
+
+
+def job(task: tuple[tuple[str, ...], bool]) -> Outcome:
+    """One workload in one flush mode."""
+    names, sync_flush = task
+    return explore(names, sync_flush=sync_flush, most=MOST[len(names)])
