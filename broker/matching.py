@@ -6,18 +6,19 @@ those that match. What can't be read as a record is handed out, so that nothing 
 """
 
 from collections.abc import Iterator
+from struct import Struct
 
 from ..protocol import properties
 from ..protocol.bodies.subscription import SUB_ALL, SubscriptionData
 from ..protocol.errors import Malformed
-from ..protocol.record import raw_properties_of
+from ..protocol.record import RECORD_BYTES_MIN, raw_properties_of
 from ..store import status
 from ..store.reading import Buffer
 from ..store.store import Found, MessageStore
 from .sql92 import Predicate
 
 LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
-TOTAL_SIZE_BYTES = 4  # what a record begins with
+TOTAL_SIZE = Struct(">i")  # what a record begins with
 
 # The hashes of the wanted tags, a question about each message's properties, or None for all.
 Wanted = frozenset[int] | Predicate | None
@@ -65,18 +66,22 @@ def look(
     behind the last one of them. At least one message when one matches there, and then not more
     than `messages_max` in `bytes_max` bytes.
     """
-    found = store.get(topic, queue_id, offset, entries_max, bytes_max)
+    room = entries_max
+    found = store.get(topic, queue_id, offset, room, bytes_max)
     if found.status not in _WITHIN:
         return found
     kept: list[Buffer] = []
     size = looked_bytes = 0
     end_offset = offset + entries_max
     while found.status in _WITHIN and found.next_offset > offset:
-        records = [record for piece in found.records for record in _records(piece)]
-        if 1 < len(records) != found.next_offset - offset:
-            # Some are gone, so a record's place doesn't tell its offset: one at a time.
-            found = store.get(topic, queue_id, offset, 1, bytes_max)
-            continue
+        records = found.records
+        if room > 1:
+            records = [record for piece in records for record in _records(piece)]
+            if 1 < len(records) != found.next_offset - offset:
+                # Some are gone, so a record's place doesn't tell its offset: one at a time.
+                room = 1
+                found = store.get(topic, queue_id, offset, room, bytes_max)
+                continue
         looked_bytes += found.size
         following = found.next_offset
         for place, record in enumerate(records):
@@ -91,7 +96,8 @@ def look(
         offset = following
         if offset >= min(end_offset, found.max_offset) or looked_bytes >= LOOK_BYTES_MAX:
             break
-        found = store.get(topic, queue_id, offset, end_offset - offset, bytes_max)
+        room = end_offset - offset
+        found = store.get(topic, queue_id, offset, room, bytes_max)
     result = status.FOUND if kept else status.NO_MATCHED_MESSAGE
     return Found(result, offset, found.min_offset, found.max_offset, kept, size, len(kept))
 
@@ -101,10 +107,13 @@ _WITHIN = (status.FOUND, status.MESSAGE_WAS_REMOVING, status.NO_MATCHED_MESSAGE)
 
 
 def _records(piece: Buffer) -> Iterator[Buffer]:
-    """The records that lie one after the other."""
+    """The records that lie one after the other; in one piece what can't be told apart."""
     at = 0
     while at < len(piece):
-        size = int.from_bytes(piece[at : at + TOTAL_SIZE_BYTES])
+        left = len(piece) - at
+        size = TOTAL_SIZE.unpack_from(piece, at)[0] if left >= TOTAL_SIZE.size else left
+        if not RECORD_BYTES_MIN <= size <= left:
+            size = left
         yield piece[at : at + size]
         at += size
 

@@ -9,6 +9,7 @@ length has a damaged one before it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 from zlib import crc32 as zlib_crc32
 
 from . import properties as props
@@ -69,6 +70,7 @@ END = Struct(
 )
 # The same fields in one piece, where both hosts are IPv4.
 HEAD = Struct(">iIiiiqqiq8sq8siqi")
+BODY_LENGTH = Struct(">I")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">h")
 QUEUE_OFFSET_AT = 20
@@ -252,11 +254,14 @@ def raw_properties_of(data: Data) -> bytes:
         at += HOST_V6_EXTRA_BYTES
     if flags & STORE_HOST_V6:
         at += HOST_V6_EXTRA_BYTES
-    at += int.from_bytes(data[at - 4 : at])
-    if data[MAGIC_LAST_AT] == MAGIC_V1 & 0xFF:
-        at += 1 + int.from_bytes(data[at : at + 1])
-    else:
-        at += 2 + int.from_bytes(data[at : at + 2])
+    try:
+        at += BODY_LENGTH.unpack_from(data, at - BODY_LENGTH.size)[0]
+        if data[MAGIC_LAST_AT] == MAGIC_V1 & 0xFF:
+            at += 1 + data[at]
+        else:
+            at += TOPIC_LENGTH_V2.size + TOPIC_LENGTH_V2.unpack_from(data, at)[0]
+    except (StructError, IndexError):
+        at = len(data)
     at += PROPERTIES_LENGTH.size
     if at > len(data):
         raise Malformed(f"a record of {len(data)} bytes says that its properties begin at {at}")

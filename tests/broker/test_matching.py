@@ -168,6 +168,20 @@ def test_a_record_that_can_not_be_read_is_handed_out() -> None:
     assert found.records == [bytes(damaged)]
 
 
+@pytest.mark.parametrize("size", [0, -1, 90, 95, 1 << 30])
+def test_a_record_with_a_wrong_length_neither_holds_the_look_up_nor_hides_others(size: int) -> None:
+    messages = every(1, 5)
+    broken = bytearray(record(2, {"a": "1"}))
+    broken[0:4] = size.to_bytes(4, "big", signed=True)
+    messages[2] = bytes(broken)
+    found = look(
+        Queue(messages),  # type: ignore[arg-type]
+        "T", 0, 0, 32, 1 << 20, compiled("a = '1'"), 800,
+    )  # fmt: skip
+    assert b"".join(found.records) == b"".join(one for one in messages if one is not None)
+    assert found.next_offset == 5
+
+
 @pytest.mark.parametrize(
     "raw",
     [
