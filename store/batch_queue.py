@@ -151,10 +151,15 @@ class BatchQueue:
     def first_file_before(self, log_start: int) -> Segment | None:
         """The first file, if no record of its units is left in the log; never the last one."""
         items = self.segments.items
-        if len(items) < 2 or self.synced < self.next:
+        if len(items) < 2:
             return None
         last = items[0].end // UNIT_BYTES - 1
         return items[0] if self._unit(last).log_offset < log_start else None
+
+    @property
+    def can_spare_first_file(self) -> bool:
+        """Whether later files are on the disk: where they end, numbers go on after a power cut."""
+        return self.synced >= self.next
 
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
         """Up to `count` units from the one with message `offset` on, before `log_end`."""

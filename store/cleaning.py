@@ -82,8 +82,12 @@ class Cleaning(Parts):
             if number % QUEUES_PER_STEP == 0:
                 yield Step()
         pause_ms = self.settings.rules.queue_pause_ms
+        is_complete = True
         for number, queue in enumerate(queues, 1):
             while self._is_there(queue) and queue.first_file_before(start) is not None:
+                if not queue.can_spare_first_file:
+                    is_complete = False  # the next round comes back to it
+                    break
                 yield self._retire_first(queue.segments, pause_ms)
             while (ext := self._ext_before_min(queue)) is not None:
                 yield self._retire_first(ext, pause_ms)
@@ -91,7 +95,8 @@ class Cleaning(Parts):
                 yield Step()
         while (segment := self._index.take_before(start)) is not None:
             yield self._retire(segment, pause_ms)
-        self._cleaned_start = start
+        if is_complete:
+            self._cleaned_start = start
 
     @property
     def pause_reason(self) -> str | None:

@@ -244,15 +244,18 @@ class ConsumeQueue:
         self.min_offset = low
 
     def first_file_before(self, log_start: int) -> Segment | None:
-        """The first file, if no message of its entries is left in the log; never the last one.
-
-        Nor the last one that is on the disk: where it ends, the numbers go on after a power cut.
-        """
+        """The first file, if no message of its entries is left in the log; never the last one."""
         items = self.segments.items
-        if len(items) < 2 or self.synced * ENTRY_BYTES <= items[1].base:
+        if len(items) < 2:
             return None
         last = items[0].end // ENTRY_BYTES - 1
         return items[0] if self.entry(last)[0] < log_start else None
+
+    @property
+    def can_spare_first_file(self) -> bool:
+        """Whether a later file is on the disk: where it ends, numbers go on after a power cut."""
+        items = self.segments.items
+        return len(items) > 1 and self.synced * ENTRY_BYTES > items[1].base
 
     # ---- reading
 

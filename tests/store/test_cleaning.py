@@ -421,3 +421,23 @@ def crashed(store: MessageStore) -> None:
     """Let go of everything without what a clean stop does."""
     store._is_open = False
     store._let_go()
+
+
+def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
+    store: MessageStore, full: Disk, clock: Clock
+) -> None:
+    fill(store, 4)
+    for _ in range(12):
+        put(store, body=BODY)
+    needed = store._plan(clock.ms, with_queues=False, thorough=False)
+    assert needed is not None
+    needed.run()
+    store.synced(needed)  # the log is on the disk, of the queue only what was before
+    age(store, clock, 6)
+    store._queues.plain["T", 0].synced = 0
+    clean(store, by_hand=True)
+    assert store.log_start == 6 * 4096
+    assert len(files_below(store.root / "consumequeue")) == 4
+    sync(store)
+    clean(store)
+    assert files_below(store.root / "consumequeue") == [f"{480:020d}"]
