@@ -64,6 +64,13 @@ class Due:
 
     def place(self, text: str, topic: str, queue_id: int) -> Place:
         """Where a message with these properties, ending in \\x02, goes; Refusal when nowhere."""
+        raw = text.encode()
+        if b"TIMER_" not in raw:  # mostly a level alone: no need to take all apart
+            wanted = properties.find(raw, b"DELAY")
+            level = self.level(None if wanted is None else wanted.decode(errors="replace"))
+            if level == 0:
+                return Place(topic, queue_id, text)
+            return Place(SCHEDULE_TOPIC, level - 1, delayed(text, topic, queue_id))
         pairs = properties.decode(text)
         level = self.level(pairs.get(properties.DELAY))
         names = [name for name in TIME_NAMES if name in pairs]
@@ -91,7 +98,7 @@ class Due:
         # A slot holds what is due by the end of its tick, so nothing comes before its time.
         ticks = self._config.timer_precision_ms
         out_ms = (deliver_ms - 1) // ticks * ticks
-        self._check_room(text, out_ms)
+        self._check_room(len(raw), out_ms)
         text = delayed(text, topic, queue_id) + f"{properties.TIMER_OUT_MS}\x01{out_ms}\x02"
         return Place(WHEEL_TOPIC, QUEUE, text, out_ms)
 
@@ -117,8 +124,8 @@ class Due:
             )
         return now_ms + wait_ms
 
-    def _check_room(self, text: str, out_ms: int) -> None:
-        """Refusal when there is no room: in the slot, or for what the properties grow by."""
+    def _check_room(self, size: int, out_ms: int) -> None:
+        """Refusal when a slot, or properties of this size in bytes, can take no more."""
         assert self._timers is not None
         waiting = self._timers.state.wheel.get(out_ms).number
         limit = self._config.timer_congest_num_each_slot
@@ -128,7 +135,6 @@ class Due:
                 f"timer message is under flow control: {waiting} messages wait for {out_ms} ms, "
                 f"max num limit is {limit} (timerCongestNumEachSlot); choose another time",
             )
-        size = len(text.encode())
         if size + MARKS_BYTES > PROPERTIES_BYTES_MAX:
             raise Refusal(
                 codes.MESSAGE_ILLEGAL,

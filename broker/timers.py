@@ -22,7 +22,7 @@ from .config import BrokerConfig
 from .due_slot import DueSlot
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
-from .topics import QUEUES_MAX
+from .topics import QUEUES_MAX, TOPICS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ NO_FIGURES: dict[str, object] = {
     "timerDequeueTps": 0.0,
 }
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
+DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 DIGITS_MAX = 18  # of a number in a property
 
 
@@ -87,6 +88,7 @@ class Timers:
         self._queue_target = -1  # what was in the queue when the next slot became due
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
         self._touched = False
+        self._legal_topics: set[str] = set()
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)
 
@@ -185,7 +187,7 @@ class Timers:
         is_recall = properties.find(raw, RECALL_KEY) is not None
         if is_recall:
             magic |= IS_RECALL
-        topic = (properties.find(raw, b"REAL_TOPIC") or b"").decode(errors="replace")
+        topic, _ = real_place(raw)
         slot = self._slots.get(slot_ms) or state.wheel.get(slot_ms)
         position = state.log.append(
             slot.last, magic, write_ms, slot_ms, record.log_offset, length, string_hash(topic)
@@ -264,8 +266,7 @@ class Timers:
         if due.recalls and due.is_recalled(_recall_key(record)):
             return record.size
         self._deliver(record, now_ms, unit.written_ms, rolled=bool(unit.magic & IS_ROLLED))
-        topic = properties.find(record.raw_properties, b"REAL_TOPIC") or b""
-        self.metrics.add(topic.decode(errors="replace"), -_number_of(unit.magic))
+        self.metrics.add(real_place(record.raw_properties)[0], -_number_of(unit.magic))
         return record.size
 
     def _finish(self, due: DueSlot) -> None:
@@ -282,33 +283,47 @@ class Timers:
 
     def _deliver(self, record: Record, now_ms: int, written_ms: int, *, rolled: bool) -> None:
         """Store a message in its own topic, or once more in the wheel's."""
-        pairs = properties.decode(record.raw_properties)
+        raw = record.raw_properties
         if rolled:
             topic, queue_id = WHEEL_TOPIC, QUEUE
-        elif properties.TIMER_DEL_UNIQKEY in pairs:
+        elif RECALL_KEY in raw and properties.find(raw, RECALL_KEY) is not None:
             return  # there is nothing left that it could take back
         else:
-            topic = pairs.get(properties.REAL_TOPIC, "")
-            queue_id = _count(pairs.get(properties.REAL_QID), QUEUES_MAX)
-            if not _is_place(topic, queue_id):
+            topic, queue_id = real_place(raw)
+            if not self._is_place(topic, queue_id):
                 log.error(
                     "the timer message at %d names topic %.200r and queue %d, which can't be; it "
                     "is left alone", record.log_offset, topic, queue_id,
                 )  # fmt: skip
                 return
-        rolls = _count(pairs.get(properties.TIMER_ROLL_TIMES), 0) + rolled
-        for name in MARKS:
-            pairs.pop(name, None)
-        pairs[properties.TIMER_ENQUEUE_MS] = str(written_ms)
-        pairs[properties.TIMER_DEQUEUE_MS] = str(now_ms)
-        if rolls:
-            pairs[properties.TIMER_ROLL_TIMES] = str(rolls)
-        tags = tag_hash(pairs.get(properties.TAGS))
+        marks = f"{properties.TIMER_ENQUEUE_MS}\x01{written_ms}\x02"
+        marks += f"{properties.TIMER_DEQUEUE_MS}\x01{now_ms}\x02"
+        marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
+            pairs = properties.decode(raw)
+            times = _count(pairs.get(properties.TIMER_ROLL_TIMES), 0) + rolled
+            for name in MARKS:
+                pairs.pop(name, None)
+            marked = properties.encode(pairs)
+            marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
+        tags = tag_hash(properties.find(raw, b"TAGS"))
         try:
-            self._put(topic, queue_id, record, properties.encode(pairs), tags)
+            self._put(topic, queue_id, record, marked + marks.encode(), tags)
         except MessageTooLarge:  # by these marks; as it came in it is not
-            self._put(topic, queue_id, record, record.raw_properties, tags)
+            self._put(topic, queue_id, record, raw, tags)
         self.dequeued += 1
+
+    def _is_place(self, topic: str, queue_id: int) -> bool:
+        """Whether a message may go there: anybody can write properties into the wheel's topic."""
+        if topic not in self._legal_topics:
+            try:
+                check_topic(topic)
+            except Refusal:
+                return False
+            if len(self._legal_topics) >= TOPICS_MAX:
+                self._legal_topics.clear()
+            self._legal_topics.add(topic)
+        return queue_id < QUEUES_MAX
 
     def _put(self, topic: str, queue_id: int, record: Record, raw: bytes, tags: int) -> None:
         try:
@@ -341,6 +356,13 @@ def timer_ms(record: Record) -> int | None:
     return None if found < 0 else found
 
 
+def real_place(raw: bytes) -> tuple[str, int]:
+    """Topic and queue that a message with these properties belongs to; no legal ones if none."""
+    topic, queue = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
+    number = _count(queue.decode(errors="replace") if queue else None, QUEUES_MAX)
+    return (topic or b"").decode(errors="replace"), number
+
+
 def _number_of(magic: int) -> int:
     """What a unit adds to the number of its slot."""
     return -1 if magic & IS_RECALL else 1
@@ -354,12 +376,3 @@ def _recall_key(record: Record) -> str:
 def _count(text: str | None, otherwise: int) -> int:
     is_number = text and len(text) <= DIGITS_MAX and text.isascii() and text.isdigit()
     return int(text) if text and is_number else otherwise
-
-
-def _is_place(topic: str, queue_id: int) -> bool:
-    """Whether a message may go there: anybody can write properties into the wheel's topic."""
-    try:
-        check_topic(topic)
-    except Refusal:
-        return False
-    return queue_id < QUEUES_MAX

@@ -218,11 +218,13 @@ class Writing(Parts):
             0, 0, 0, queue.queue_id, flag, queue_offset, 0, sys_flag, born_ms, born_host, store_ms,
             self.host, reconsume_times, prepared_offset, body, queue.topic, properties,
         )  # fmt: skip
-        size = len(encode_record(record))
+        size = queue.fixed_bytes + len(body) + len(properties)
+        size += len(born_host) + len(self.host) - 2 * HOST_BYTES_V4
         if log.end + size > log.room_end:
             log.roll(size)
         log_offset = record.log_offset = log.end
         data = encode_record(record)
+        assert len(data) == size
         if self.settings.append_crc:
             data = _with_crc(data)
         if is_queued:

@@ -100,6 +100,8 @@ _TEMPLATE = (
     b'"TRACE_ON":"true","MSG_REGION":"%%b","queueOffset":"%%d"},"flag":1,"language":"%b",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 ) % (LANGUAGE.encode(), VERSION)
+# The same for a timer message.
+_WITH_HANDLE = _TEMPLATE.replace(b'"extFields":{', b'"extFields":{"recallHandle":"%b",')
 
 
 def send_answer(
@@ -115,11 +117,11 @@ def send_answer(
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
-    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, the rest is plain ASCII.
+    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, the rest is plain ASCII;
+    `recall_handle` is base64.
     """
-    is_plain = transaction_id.isalnum() or not transaction_id
-    if recall_handle is None and is_plain and request.codec == CODEC_JSON:
-        header = _TEMPLATE % (
+    if request.codec == CODEC_JSON and (transaction_id.isalnum() or not transaction_id):
+        values = (
             queue_id,
             transaction_id,
             host_hex,
@@ -128,6 +130,10 @@ def send_answer(
             queue_offset,
             request.opaque,
         )
+        if recall_handle is None:
+            header = _TEMPLATE % values
+        else:
+            header = _WITH_HANDLE % (recall_handle.encode(), *values)
         size = len(header)
         return HEAD.pack(LENGTH_BYTES + size, size) + header
     answer = SendMessageAnswer(
