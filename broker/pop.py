@@ -26,6 +26,7 @@ from ..protocol.pop_handles import (
 from ..protocol.record import QUEUE_OFFSET_AT, decode_record, encode_record
 from ..store import status
 from ..store.consume_queue import ENTRY_BYTES
+from ..store.errors import StoreError
 from ..store.reading import Buffer
 from ..store.store import Found, MessageStore
 from .config import BrokerConfig
@@ -95,15 +96,11 @@ class Pops:
             self._turn += 1
         chance = random.randrange(100)  # noqa: S311 - no secret
         retries = None if header.order else self._retry_topic(header, chance)
-        retries_first = chance < self._config.pop_from_retry_probability
-        if retries is not None and retries_first:
-            self._pop_topic(found, header, retries, chance, wanted)
-        if header.queue_id < 0:
-            self._pop_topic(found, header, topic, chance, wanted)
-        else:
-            self._pop_queue(found, header, header.topic, header.queue_id, wanted)
-        if retries is not None and not retries_first and found.count < header.max_messages:
-            self._pop_topic(found, header, retries, chance, wanted)
+        try:
+            self._pop_all(found, header, topic, retries, chance, wanted)
+        except StoreError:
+            if not found.count:
+                raise  # else what was taken before goes out
         return found
 
     def has_message(
@@ -141,6 +138,25 @@ class Pops:
         """The retry topic of this pop: with both forms in use, each in half of the pops."""
         names = self.retry_topics(header.topic, header.group)
         return self._topics.get(names[chance % 2] if len(names) > 1 else names[0])
+
+    def _pop_all(
+        self,
+        found: Popped,
+        header: PopMessage,
+        topic: TopicConfig,
+        retries: TopicConfig | None,
+        chance: int,
+        wanted: Wanted,
+    ) -> None:
+        retries_first = chance < self._config.pop_from_retry_probability
+        if retries is not None and retries_first:
+            self._pop_topic(found, header, retries, chance, wanted)
+        if header.queue_id < 0:
+            self._pop_topic(found, header, topic, chance, wanted)
+        else:
+            self._pop_queue(found, header, header.topic, header.queue_id, wanted)
+        if retries is not None and not retries_first and found.count < header.max_messages:
+            self._pop_topic(found, header, retries, chance, wanted)
 
     def _pop_topic(
         self,

@@ -82,7 +82,8 @@ class PopBuffer:
             return False
         config = self._config
         left_ms = point.revive_ms - now_ms - config.pop_ck_stay_buffer_time_out
-        line = self._line(point.topic, point.group, point.queue_id)
+        line_key = (point.topic, point.group, point.queue_id)
+        line = self._lines.get(line_key) or Line(self._offsets.get(*line_key))
         is_long = len(line.points) >= config.pop_ck_offset_max_queue_size
         is_full = len(self._points) >= config.pop_ck_max_buffer_size
         if config.enable_pop_buffer_merge and left_ms > 0 and not is_long and not is_full:
@@ -95,6 +96,7 @@ class PopBuffer:
         if is_long and not line.points[0].is_acked:
             self._write(line.points[0])  # the line gets shorter from here
         line.points.append(point)
+        self._lines[line_key] = line
         return True
 
     def skip(self, topic: str, group: str, queue_id: int, start: int, end: int) -> None:
@@ -157,13 +159,6 @@ class PopBuffer:
         """Let the groups' offsets pass what is over."""
         for key in list(self._lines):
             self._advance(key)
-
-    def _line(self, topic: str, group: str, queue_id: int) -> Line:
-        line = self._lines.get((topic, group, queue_id))
-        if line is None:
-            line = Line(self._offsets.get(topic, group, queue_id))
-            self._lines[topic, group, queue_id] = line
-        return line
 
     def _write(self, point: CheckPoint) -> None:
         if point.is_stored:

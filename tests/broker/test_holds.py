@@ -123,3 +123,35 @@ def test_everybody_can_be_woken_at_once(holds: Holds, messages: Messages) -> Non
     holds.wake_all()
     holds.serve()
     assert messages.looked == [(0, False), (1, False)]
+
+
+def test_who_watches_a_queue_is_told_after_its_pulls(holds: Holds, messages: Messages) -> None:
+    told: list[tuple[tuple[str, int], int]] = []
+
+    def watcher(key: tuple[str, int]) -> None:
+        told.append((key, len(messages.looked)))
+
+    holds.watch(QUEUE, watcher)
+    assert QUEUE in holds.parked
+    assert holds.count == 0
+    holds.mark(QUEUE)
+    holds.mark(OTHER)
+    holds.serve()
+    holds.park(QUEUE, hold(Wire(), 1))
+    holds.mark(QUEUE)
+    holds.serve()
+    assert told == [(QUEUE, 0), (QUEUE, 1)]
+    holds.sweep(1_000)
+    assert QUEUE in holds.parked
+    holds.unwatch(QUEUE, watcher)
+    assert QUEUE not in holds.parked
+    holds.mark(QUEUE)
+    holds.serve()
+    assert len(told) == 2
+
+
+def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(holds: Holds) -> None:
+    holds.watch(QUEUE, print)
+    holds.park(QUEUE, hold(Wire(), 1))
+    holds.unwatch(QUEUE, print)
+    assert holds.count == len(holds.parked[QUEUE]) == 1

@@ -236,12 +236,8 @@ async def test_the_file_is_javas(p: Popper, orders: PopOrders) -> None:
 
 
 async def test_a_file_of_a_java_broker_is_read(p: Popper, orders: PopOrders) -> None:
-    text = (
-        """{"table":{
-        "T@cg":{0:{"a":"attempt-1","cm":1,"i":10000,"l":5,"o":[\n0,\n1],"popTime":%d}}
-    }}"""
-        % p.clock.ms
-    )  # noqa: UP031 - braces
+    text = '{"table":{ "T@cg":{0:{"a":"attempt-1","cm":1,"i":10000,"l":5,"o":[\n0,\n1],'
+    text += f'"popTime":{p.clock.ms}}}}}\n}}}}'
     orders.path.write_text(text)
     orders.load()
     assert orders.is_blocked(KEY, None)
