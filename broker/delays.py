@@ -78,6 +78,16 @@ class Delays(Saved):
             self.offsets = dict(found.offset_table)
             self.version = found.data_version or DataVersion()
 
+    def cut_at_log(self) -> None:
+        """Nothing beyond the end of a level's queue has been delivered: it is not there."""
+        for level, offset in self.offsets.items():
+            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            if offset > end:
+                log.warning("delay level %d was at %d, its queue ends at %d", level, offset, end)
+                self.offsets[level] = end
+                self.changed = True
+        self.save()
+
     def to_body(self) -> DelayOffsets:
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
         return DelayOffsets(dict(self.offsets), self.version)

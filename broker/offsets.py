@@ -9,6 +9,7 @@ taken, since it is from before; its next pull of the queue is told where to go o
 away. Marks are in memory only, as in RocketMQ: after a restart the offset that was set remains.
 """
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ..store import json_file
 from .saved import Saved
+
+log = logging.getLogger(__name__)
 
 KEYS_MAX = 1_000_000  # topic and group pairs
 SEPARATOR = "@"
@@ -40,6 +43,23 @@ class Offsets(Saved):
             topic, separator, group = key.partition(SEPARATOR)
             if separator and SEPARATOR not in group:
                 self._table[topic, group] = dict(queues)
+
+    def cut_at(self, end_of: Callable[[str, int], int]) -> None:
+        """No group has consumed beyond the end of a queue, and the file says so from now on.
+
+        Else it would pass over the messages that get these offsets next.
+        """
+        cut = 0
+        for (topic, _), queues in self._table.items():
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    queues[queue_id] = end
+                    cut += 1
+        if cut:
+            log.warning("%d consumer offsets lay beyond the ends of their queues; cut", cut)
+            self.changed = True
+            self.save()
 
     def to_body(self) -> ConsumerOffsetSerializeWrapper:
         """The table as consumerOffset.json and GET_ALL_CONSUMER_OFFSET have it."""

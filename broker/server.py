@@ -159,6 +159,9 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
+        # After a power cut the log may end before what was consumed from it.
+        self.offsets.cut_at(self.store.max_offset)
+        self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
@@ -252,8 +255,13 @@ class Broker:
 
     async def _close_store(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
-        for part in self._loaded:
-            part.save()
+        try:
+            self.store.sync()
+        except StoreError as wrong:
+            log.error("what was consumed since the last save is not saved: %s", wrong)
+        else:
+            for part in self._loaded:
+                part.save()
         if self.timers is not None:
             self._close_timers(self.timers)
         self.store.close()
@@ -276,12 +284,18 @@ class Broker:
             await asyncio.sleep(0)
 
     async def _save(self, part: Saved) -> None:
-        """Write a part's file without holding the loop up while the disk takes its time."""
+        """Write a part's file without holding the loop up while the disk takes its time.
+
+        What it says was consumed or delivered must not outlive the messages, so these go first.
+        """
         text = part.unsaved()
         if text is None:
             return
         loop = asyncio.get_running_loop()
         try:
+            if not await self.syncer.reach(self.store.log_end):
+                part.changed = True
+                return
             await loop.run_in_executor(self._files, json_file.save, part.path, text)
         except BaseException:
             part.changed = True

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.command import Command, Reply
 from ..store.errors import StoreError
@@ -43,6 +44,7 @@ class Syncer:
         self._needed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._after_sync: list[Callable[[], None]] = []
+        self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
         self.failure: str | None = None
 
     def start(self) -> None:
@@ -68,13 +70,29 @@ class Syncer:
         self._waiting.append((end, deadline, connection, command, reply, late))
         self._needed.set()
 
+    async def reach(self, end: int) -> bool:
+        """Wait until the log is on disk up to `end`; False when it never will be."""
+        while self._store.durable_end < end and self.failure is None:
+            done = asyncio.get_running_loop().create_future()
+            self._reaching.append(done)
+            self._needed.set()
+            await done
+        return self.failure is None
+
     def sweep(self) -> None:
-        """Answer what has waited too long, also while the disk takes its time."""
+        """Answer what has waited too long, also while the disk takes its time.
+
+        After a failure that is an error: nobody knows whether the message will be there.
+        """
         now = self._now_ms()
         waiting = self._waiting
         while waiting and (waiting[0][1] <= now or self.failure is not None):
             _, _, connection, command, _, late = waiting.popleft()
-            connection.answer(command, late())
+            if self.failure is None:
+                connection.answer(command, late())
+            else:
+                reply = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
+                connection.answer(command, reply)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
@@ -103,10 +121,12 @@ class Syncer:
             plan = self._store.sync_plan()
             if plan is not None:
                 await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
-        except (OSError, StoreError) as wrong:
-            self.failure = f"the disk did not take a sync: {wrong}"
-            self._store.refuse_writes(self.failure)
-            log.critical("%s; no more messages are taken until a restart", self.failure)
+        except OSError as wrong:
+            self._fail(self._store.sync_failed(wrong))
+            return
+        except StoreError as wrong:
+            self._store.refuse_writes(str(wrong))
+            self._fail(str(wrong))
             return
         if plan is not None:
             self._store.synced(plan)
@@ -117,3 +137,15 @@ class Syncer:
             connection.answer(command, reply)
         for callback in self._after_sync:
             callback()
+        self._wake()
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        log.critical("%s", reason)
+        self._wake()
+
+    def _wake(self) -> None:
+        reaching, self._reaching = self._reaching, []
+        for done in reaching:
+            if not done.done():
+                done.set_result(None)

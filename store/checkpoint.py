@@ -6,7 +6,7 @@ Java used the store is told from one that still holds.
 """
 
 import os
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -100,14 +100,14 @@ def load(path: Path) -> Checkpoint:
 
 def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
     """Write the file in place: 4096 bytes, as one page. `sync` waits for the disk."""
-    times = TIMES.pack(*astuple(checkpoint)[: len(_TIME_FIELDS)])
+    times = TIMES.pack(*_values(checkpoint, _TIME_FIELDS))
     own = OWN.pack(
         OWN_MAGIC,
         times,
         checkpoint.synced_end,
         checkpoint.index_count,
         checkpoint.index_name.encode(),
-        *astuple(checkpoint)[-len(_COUNT_FIELDS) :],
+        *_values(checkpoint, _COUNT_FIELDS),
     )
     data = times.ljust(OWN_AT, b"\0") + own + CRC.pack(crc32(own))
     with plain_errors(path, "write"):
@@ -118,6 +118,10 @@ def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
                 disk.current.sync(fd)
         finally:
             disk.current.close(fd)
+
+
+def _values(checkpoint: Checkpoint, names: list[str]) -> list[int]:
+    return [getattr(checkpoint, name) for name in names]
 
 
 _TIME_FIELDS = [field.name for field in fields(Checkpoint)][:5]

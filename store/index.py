@@ -44,8 +44,8 @@ class Index:
     def load(self, *, sure: bool = False) -> None:
         """Open the files. DamagedStore when one has another size than the settings say.
 
-        When that size is right for `sure`, such a file and those after it are deleted: they are
-        made again from the log.
+        When that size is right for `sure`, or a file is empty, it and those after it are deleted:
+        they are made again from the log.
         """
         if not disk.current.is_folder(self._folder):
             return
@@ -54,10 +54,7 @@ class Index:
             entries = [entry for entry in disk.current.entries(self._folder) if not entry.is_folder]
             for number, (name, _, found) in enumerate(entries):
                 path = self._folder / name
-                if found == 0 and number == len(entries) - 1:
-                    disk.current.unlink(path)
-                    continue
-                if sure and found != size:
+                if found == 0 or (sure and found != size):
                     log.error("%s has %d bytes instead of %d; it is made again", path, found, size)
                     for late, _, _ in entries[number:]:
                         disk.current.unlink(self._folder / late)

@@ -14,7 +14,7 @@ from . import checkpoint as checkpoints
 from . import disk
 from .checkpoint import Checkpoint
 from .cleaning import Cleaning
-from .errors import DiskFull, StoreError, plain_errors
+from .errors import DiskFull, StoreError, WritesRefused, plain_errors
 from .lock import StoreLock, sync_had_failed, write_abort
 from .reading import Found, Reading
 from .recovery import recover
@@ -101,8 +101,7 @@ class MessageStore(Writing, Reading, Cleaning):
         self._is_open = False
         try:
             if self._log.refusal is None:
-                self.write_staged()
-                self._sync_all()
+                self.sync()
                 self.index_pending()
                 self._sync_all()
                 self._note_counts(self._queues.counts(), self._log.written)
@@ -157,6 +156,13 @@ class MessageStore(Writing, Reading, Cleaning):
         if checkpoint != self._saved:
             checkpoints.save(self.root / "checkpoint", checkpoint)
             self._saved = Checkpoint(**{name: getattr(checkpoint, name) for name in _FIELDS})
+
+    def sync(self) -> None:
+        """Write everything and wait for the disk. StoreError when it fails, now or before."""
+        if self._log.refusal is not None:
+            raise WritesRefused(self._log.refusal)
+        self.write_staged()
+        self._sync_all()
 
     def _sync_all(self) -> None:
         plan = self._plan(self._now_ms(), with_queues=True, thorough=True)

@@ -14,6 +14,7 @@ from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import TopicName, UpdateTopic
 from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
+from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..attributes import MESSAGE_TYPE, MIXED, changed, parse_change
 from ..config import BrokerConfig
@@ -133,9 +134,14 @@ class AdminTopicHandlers:
     def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
         self._check_name(header.topic)
         for name in [header.topic, *self._pop_retry_topics(header.topic)]:
-            self.topics.delete(name)
-            self.offsets.delete_topic(name)
-            self.store.delete_topic(name)
+            try:
+                self.store.delete_topic(name)
+                self.topics.delete(name)
+                self.offsets.delete_topic(name)
+                # A topic of that name may come again, and its groups are not to pass it over.
+                self.offsets.save()
+            except StoreError as wrong:
+                raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
             self.stats.delete_topic(name)
         return OK
 
