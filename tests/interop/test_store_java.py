@@ -1,0 +1,220 @@
+"""Our store and the real one on the same directories, in both directions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.scripts.child import Reporter
+from aerobee.store.errors import StoreInUse
+
+from . import store_plan
+from .programs import SECONDS, Java
+from .store_plan import SIZES, Report
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "crc": {"enabledAppendPropCRC": True},
+}
+
+
+@dataclass
+class Judge:
+    """The real store, one process an opening."""
+
+    java: Java
+    folder: Path
+
+    def start(self, store: Path, settings: dict[str, Any]) -> tuple[Reporter, Path]:
+        """The real store in a process of its own, and the file that its report goes to."""
+        number = len(list(self.folder.iterdir()))
+        file = self.folder / f"{number}.settings"
+        file.write_text(json.dumps(settings))
+        out = self.folder / f"{number}.out"
+        return self.java.start("StoreJudge", dir=store, settings=file, out=out), out
+
+    def __call__(
+        self,
+        store: Path,
+        settings: dict[str, Any],
+        *,
+        kill: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Report:
+        """What the real store sees in a folder, and with a plan in the settings puts into it.
+
+        `meanwhile` is called while it has the folder open; then it stops cleanly, or by kill -9.
+        """
+        program, out = self.start(store, settings)
+        program.wait_event("done", SECONDS)
+        meanwhile()
+        if kill:
+            program.kill()
+        else:
+            program.say("stop")
+        assert (program.wait(SECONDS) == 0) is not kill
+        found: Report = json.loads(out.read_text())
+        return found
+
+
+@pytest.fixture(scope="module")
+def judge(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    return Judge(java, tmp_path_factory.mktemp("judge"))
+
+
+@dataclass
+class Written:
+    """A store that the real classes wrote, by a plan; `report` is what they saw in it."""
+
+    folder: Path
+    settings: dict[str, Any]
+    report: Report
+
+
+@pytest.fixture(scope="module", params=list(OPTIONS))
+def by_java(
+    request: pytest.FixtureRequest, judge: Judge, tmp_path_factory: pytest.TempPathFactory
+) -> Written:
+    folder = tmp_path_factory.mktemp(f"java-{request.param}")
+    settings: dict[str, Any] = SIZES | OPTIONS[request.param]
+    plan, keys = store_plan.make_plan(folder / "scratch", settings)
+    settings |= {"plan": plan, "keys": keys}
+    return Written(folder / "store", settings, judge(folder / "store", settings))
+
+
+def seen_by_ours(folder: Path, settings: dict[str, Any]) -> Report:
+    """What our store sees in a folder, which it opens and closes."""
+    store = store_plan.opened(folder, settings, lambda: 1_700_000_000_000)
+    found = store_plan.report(store, settings["keys"])
+    store.close()
+    return found
+
+
+def check_same(one: Report, other: Report) -> None:
+    """Two reports of one store, part by part, for messages that one can read."""
+    assert (one["min"], one["max"]) == (other["min"], other["max"])
+    for mine, theirs in zip(one["messages"], other["messages"], strict=True):
+        assert mine == theirs
+    assert one["queues"].keys() == other["queues"].keys()
+    for name, mine in one["queues"].items():
+        assert mine == other["queues"][name], name
+    assert one["keys"] == other["keys"]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by name, in the order of the names."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) -> None:
+    places = by_java.report["put"]
+    times = {place: stored for place, _, stored in places}
+    moment = places[0][2]
+    store = store_plan.opened(tmp_path / "ours", by_java.settings, lambda: moment)
+    for wanted, (place, offset, stored) in zip(by_java.settings["plan"], places, strict=True):
+        moment = stored
+        assert store_plan.put_all(store, [wanted]) == [(place, offset)]
+    store.close()
+    assert len(times) == len(places) > 100
+    for part in ("commitlog", "consumequeue"):
+        theirs, ours = files_of(by_java.folder / part), files_of(tmp_path / "ours" / part)
+        assert theirs.keys() == ours.keys()
+        for name, data in theirs.items():
+            assert ours[name] == data, name
+    theirs, ours = files_of(by_java.folder / "index"), files_of(tmp_path / "ours" / "index")
+    assert list(theirs.values()) == list(ours.values())
+    assert len(theirs) > 2
+
+
+def test_ours_sees_in_a_store_of_java_what_java_sees(by_java: Written, tmp_path: Path) -> None:
+    shutil.copytree(by_java.folder, tmp_path / "store")
+    check_same(seen_by_ours(tmp_path / "store", by_java.settings), by_java.report)
+
+
+def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
+    judge: Judge, by_java: Written, tmp_path: Path
+) -> None:
+    folder, file, out = (tmp_path / name for name in ("store", "settings", "out"))
+    file.write_text(json.dumps(by_java.settings))
+    words = [sys.executable, store_plan.__file__, str(folder), str(file), str(out)]
+    ended = subprocess.run(words, timeout=SECONDS, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert (folder / "abort").exists()
+    before: Report = json.loads(out.read_text())
+    assert len(before["messages"]) > 100
+
+    def is_locked() -> None:
+        with pytest.raises(StoreInUse, match="already open by process"):
+            seen_by_ours(folder, by_java.settings)
+
+    after = judge(folder, by_java.settings | {"plan": []}, kill=True, meanwhile=is_locked)
+    check_same(after, before)
+    assert (folder / "abort").exists()
+    check_same(seen_by_ours(folder, by_java.settings), before)
+
+
+def test_each_goes_on_in_a_store_where_the_other_has_ended(
+    judge: Judge, by_java: Written, tmp_path: Path
+) -> None:
+    folder, settings = tmp_path / "store", by_java.settings
+    plan = settings["plan"]
+    clock = iter(range(1_600_000_000_000, 1 << 62, 3))
+    store = store_plan.opened(folder, settings, lambda: next(clock))
+    store_plan.put_all(store, plan[:70])
+    ours = store_plan.report(store, settings["keys"])
+    refused, _ = judge.start(folder, settings)
+    assert "Lock failed" in refused.wait_event("failed", SECONDS)["error"]
+    store.close()
+    assert not (folder / "abort").exists()
+    both = judge(folder, settings | {"plan": plan[70:]})
+    assert not (folder / "abort").exists()
+    assert both["messages"][: len(ours["messages"])] == ours["messages"]
+    for name, queue in ours["queues"].items():
+        assert both["queues"][name]["entries"][: queue["max"]] == queue["entries"], name
+    check_same(seen_by_ours(folder, settings), both)
+    store = store_plan.opened(folder, settings, lambda: 1_900_000_000_000)
+    last = both["queues"]["A@0"]["max"]
+    assert store_plan.put_all(store, plan[:1]) == [(both["max"], last)]
+    store.close()
+    for name, queue in both["queues"].items():
+        offsets = [each["offset"] for each in both["messages"] if _is_of(each, name)]
+        assert offsets == list(range(queue["max"])), name
+
+
+def _is_of(message: dict[str, Any], name: str) -> bool:
+    """Whether a message has an entry in this queue: neither prepared nor rolled back."""
+    return f"{message['topic']}@{message['queue']}" == name and message["sysFlag"] & 0xC in (0, 8)
+
+
+def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_path: Path) -> None:
+    plan, keys = store_plan.make_plan(tmp_path / "scratch", SIZES)
+    settings: dict[str, Any] = SIZES | {"plan": [], "keys": keys}
+    clock = iter(range(1_700_000_000_000, 1 << 62, 3))
+    store = store_plan.opened(tmp_path / "store", settings, lambda: next(clock))
+    store_plan.put_all(store, plan + plan[30:])
+    store_plan.sync(store)
+    for path in sorted((tmp_path / "store" / "commitlog").iterdir())[:8]:
+        os.utime(path, (0, 0))
+    before = len(files_of(tmp_path / "store" / "consumequeue"))
+    for step in store.clean(by_hand=True):
+        if step.work is not None:
+            step.work()
+    ours = store_plan.report(store, keys)
+    store.close()
+    assert ours["min"] == 8 * store_plan.LOG_FILE_BYTES
+    assert ours["queues"]["C@0"]["min"] > 16
+    # Nothing is left of this one, which keeps its numbers.
+    assert ours["queues"]["B@0"]["min"] == ours["queues"]["B@0"]["max"] > 0
+    assert len(files_of(tmp_path / "store" / "consumequeue")) < before - 2
+    check_same(judge(tmp_path / "store", settings), ours)
+    check_same(seen_by_ours(tmp_path / "store", settings), ours)
