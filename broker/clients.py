@@ -11,6 +11,7 @@ from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from ..protocol.bodies.subscription import SubscriptionData
+from .agreement import Agreement
 
 GROUPS_MAX = 100_000  # groups with live clients
 GROUPS_PER_CLIENT_MAX = 1_000  # in one heartbeat
@@ -30,7 +31,10 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The live members of a consumer group and what they subscribe to."""
+    """The live members of a consumer group and what they subscribe to.
+
+    `agreement` knows what each of them wants, `subscriptions` what holds for all.
+    """
 
     name: str
     consume_type: str | None = None
@@ -39,6 +43,10 @@ class ConsumerGroup:
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     last_ms: int = 0
+    agreement: Agreement = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.agreement = Agreement(self.name)
 
     def client_ids(self) -> list[str]:
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
@@ -89,6 +97,14 @@ class Clients:
                 if member.client_id == client_id:
                     return connection
         return None
+
+    def differing(self) -> dict[str, str]:
+        """The groups whose members subscribe differently, and who wants what."""
+        return {
+            name: group.agreement.describe()
+            for name, group in self._consumers.items()
+            if group.agreement.differs
+        }
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The live groups that subscribe to a topic."""
@@ -164,6 +180,7 @@ class Clients:
             group.message_model = consumer.message_model
             group.consume_from_where = consumer.consume_from_where
             changed = _subscribe(group, consumer.subscription_data_set) or changed
+            group.agreement.heard(connection, member.client_id, consumer)
             self._on_subscriptions(group.name, consumer.subscription_data_set)
         if changed:
             self._on_members(group)
@@ -190,6 +207,7 @@ class Clients:
             return
         if connection in self._groups_of:
             self._groups_of[connection][1].discard(name)
+        group.agreement.left(connection)
         if not group.members:
             del self._consumers[name]
         self._on_members(group)

@@ -26,6 +26,7 @@ ONE_TOPIC = (*NODE, "topic")
 TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
 STORAGE = (*NODE, "storage_type", "storage_medium")
 PRODUCERS = (*NODE, "language", "version", "protocol_type")
+GROUP = (*NODE, "consumer_group")
 CONSUMERS = (
     *NODE,
     *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
@@ -136,6 +137,11 @@ def _connections(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
     yield (
         *("rocketmq_consumer_connections", "gauge", "Consumer connections", CONSUMERS),
         list(consumers.items()),
+    )
+    yield (
+        *("aerobee_group_subscriptions_differ", "gauge"),
+        *("1 for a group whose members subscribe differently", GROUP),
+        [((*node, group), 1) for group in sorted(broker.clients.differing())],
     )
 
 

@@ -18,7 +18,11 @@ Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 def overview(broker: "Broker") -> Overview:
     """The broker as it is now."""
     title = f"aerobee broker {broker.config.broker_name}"
-    return title, _facts(broker), [_topics(broker), _groups(broker)]
+    tables = [_topics(broker), _groups(broker)]
+    differing = sorted(broker.clients.differing().items())
+    if differing:
+        tables.append(("Groups whose members subscribe differently", ("Group", "Who"), differing))
+    return title, _facts(broker), tables
 
 
 def fault(broker: "Broker") -> str | None:

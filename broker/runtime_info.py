@@ -13,6 +13,7 @@ from ..conf.java_keys import JAVA_KEYS
 from ..protocol.command import VERSION
 from ..protocol.record import store_ms_of
 from ..store.store import MessageStore
+from .clients import Clients
 from .config import BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
 from .stats import CALLS, Stats
@@ -25,6 +26,7 @@ LATENCIES = (
     "[1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 "
 )
 POOLS = ("send", "pull", "litePull", "query", "ack")
+DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
 NO_POOL = 2_147_483_647  # remaining buffers, when no transient pool limits them
 
 
@@ -39,6 +41,7 @@ class RuntimeInfo:
         delays: Delays,
         timers: Timers | None = None,
         *,
+        clients: Clients,
         started_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
@@ -46,6 +49,7 @@ class RuntimeInfo:
         self._store = store
         self._stats = stats
         self._delays = delays
+        self._clients = clients
         self._timers = timers
         self._started_ms = started_ms
         self._now_ms = now_ms
@@ -60,7 +64,10 @@ class RuntimeInfo:
             "runtime": _duration(self._now_ms() - self._started_ms),
             "startAcceptSendRequestTimeStamp": 0,
         }
-        parts = (self._counted(), self._stored(), self._delayed(), self._timed(), _idle())
+        parts = (
+            *(self._counted(), self._stored(), self._delayed(), self._timed()),
+            *(self._differing(), _idle()),
+        )
         for part in parts:
             found |= part
         return {name: str(value) for name, value in found.items()}
@@ -104,6 +111,12 @@ class RuntimeInfo:
             "remainHowManyDataToFlush": _size(max(0, store.log_end - store.durable_end)),
             "earliestMessageTimeStamp": -1 if first is None else store_ms_of(first),
             "dispatchBehindBytes": 0,  # queues are written with the log, never behind it
+        }
+
+    def _differing(self) -> dict[str, object]:
+        """Ours alone: the groups whose members subscribe differently."""
+        return {
+            f"{DIFFERING_PREFIX}{group}": text for group, text in self._clients.differing().items()
         }
 
     def _delayed(self) -> dict[str, object]:

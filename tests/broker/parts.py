@@ -104,8 +104,9 @@ class Parts:
         )
         name = config.broker_name
         info = RuntimeInfo(
-            config, self.store, self.stats, self.delays, started_ms=START_MS, now_ms=clock
-        )
+            config, self.store, self.stats, self.delays,
+            clients=self.clients, started_ms=START_MS, now_ms=clock,
+        )  # fmt: skip
         families = (
             AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),
             AdminGroupHandlers(self.groups, self.offsets, self.clients, self.stats, ADDRESS),

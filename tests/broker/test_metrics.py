@@ -78,3 +78,14 @@ async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
     broker.now_ms = lambda: stored_ms + 1234
     assert values(broker, "rocketmq_storage_message_reserve_time") == {("local", "disk"): 1234}
     await caller.peers.close()
+
+
+async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.heartbeat("c1", topics={"T": "a"})
+    assert values(broker, "aerobee_group_subscriptions_differ") == {}
+    other = Caller(broker)
+    await other.heartbeat("c2", topics={"T": "b"})
+    assert values(broker, "aerobee_group_subscriptions_differ") == {("cg",): 1}
+    await other.peers.close()

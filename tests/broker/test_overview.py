@@ -72,3 +72,15 @@ async def test_a_disk_that_failed_is_a_fault(broker: Broker) -> None:
     assert fault(broker) is None
     broker.store.refuse_writes("the disk did not take a sync")
     assert fault(broker) == "the disk did not take a sync"
+
+
+async def test_groups_whose_members_subscribe_differently_are_shown(
+    broker: Broker, caller: Caller
+) -> None:
+    title = "Groups whose members subscribe differently"
+    await caller.heartbeat("c1", topics={"T": "a"})
+    assert title not in [name for name, _, _ in overview(broker)[2]]
+    other = Caller(broker)
+    await other.heartbeat("c2", topics={"T": "*"})
+    assert table(broker, title) == [("cg", "topic T: c2: all messages / c1: tags a")]
+    await other.peers.close()
