@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from aerobee.broker import overview
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.store.segment import Segment
@@ -108,12 +109,19 @@ async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Di
     assert (await caller.send("T", b"good")).code == 0
     disk.is_broken = True
     failed = await caller.send("T", b"lost")
-    assert failed.code == codes.FLUSH_DISK_TIMEOUT
+    assert failed.code == codes.SERVICE_NOT_AVAILABLE
+    assert "did not take a sync" in (failed.remark or "")
     disk.is_broken = False
+    before = disk.syncs
     refused = await caller.send("T", b"later")
     assert refused.code == codes.SERVICE_NOT_AVAILABLE
     assert "did not take a sync" in (refused.remark or "")
     assert [record.body for record in records(await caller.pull("T", 0))] == [b"good"]
+    assert await max_offset(caller) == 1
+    assert disk.syncs == before
+    fault = overview.fault(synced)
+    assert fault is not None
+    assert "did not take a sync" in fault
     await caller.peers.close()
 
 
