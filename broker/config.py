@@ -156,7 +156,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
     message_index_enable: bool = True
     enabled_append_prop_crc: bool = field(name="enabledAppendPropCRC", default=False)
-    enabled_append_prop_crc: bool = field(name="enabledAppendPropCRC", default=False)
     max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
     max_index_num: Annotated[int, Meta(ge=2, le=100_000_000)] = 20_000_000
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
@@ -233,7 +232,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             index_slots=self.max_hash_slot_num,
             index_entries=self.max_index_num,
             index_enable=self.message_index_enable,
-            append_crc=self.enabled_append_prop_crc,
             append_crc=self.enabled_append_prop_crc,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
             max_message_bytes=self.max_message_size,
