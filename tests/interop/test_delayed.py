@@ -1,0 +1,221 @@
+"""Messages that wait, with Java's client: levels, times, recalls, retries, dead letters; and one
+store with timers in the hands of both brokers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.scripts.child import Reporter
+from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+
+from .programs import SECONDS, Java, Mqadmin, wait_until
+
+SETTINGS: dict[str, str | int] = {
+    "recallMessageEnable": "true",
+    "timerMaxDelaySec": 86_400,
+    "messageDelayLevel": "1s 5s 2s 2s 2s 2s",  # the first retry waits for level 3
+}
+LATE_MS_MAX = 10_000  # on a busy machine; the promise itself is measured elsewhere
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker that allows recalls: ours, unless AEROBEE_INTEROP_SERVER says java."""
+    folder = tmp_path_factory.mktemp("waiting")
+    cluster: Cluster
+    if os.environ.get("AEROBEE_INTEROP_SERVER") == "java":
+        cluster = JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
+    else:
+        cluster = AerobeeCluster(folder, SETTINGS)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def start(java: Java, cluster: Cluster, topic: str, group: str, **more: object) -> Reporter:
+    program = java.start("Delayed", namesrv=cluster.namesrv, topic=topic, group=group, **more)
+    program.wait_event("started", SECONDS)
+    return program
+
+
+def send(program: Reporter, order: str) -> dict[str, Any]:
+    """The answer to a send."""
+    sent: dict[str, Any] = program.ask(order, "sent", SECONDS)
+    assert sent["status"] == "SEND_OK"
+    return sent
+
+
+def refusals(program: Reporter, order: str) -> str:
+    return str(program.ask(order, "refused", SECONDS)["why"])
+
+
+def wait_for_topic(mqadmin: Mqadmin, cluster: Cluster, topic: str) -> None:
+    """Returns once the name server has a route of the topic."""
+    mqadmin.until(
+        lambda text: "readQueueNums" in text, "topicRoute", "-n", cluster.namesrv, "-t", topic
+    )
+
+
+def wait_for(program: Reporter, count: int) -> list[dict[str, Any]]:
+    wait_until(lambda: len(program.events("message")) >= count, lambda: program.events("message"))
+    return program.events("message")
+
+
+def test_levels_and_times_are_kept_and_carry_what_java_puts_on_them(
+    waiting: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    mqadmin.create_topic(waiting, "Delayed", 4)
+    program = start(java, waiting, "Delayed", "DelayedGroup")
+    now_ms = time.time_ns() // 1_000_000
+    orders = {
+        "level 1 level-1": 1_000,
+        "level 2 level-2": 5_000,
+        "level 99 level-99": 2_000,
+        "seconds 3 seconds": 3_000,
+        "ms 2500 ms": 2_500,
+        f"at {now_ms + 4_200} at": None,
+        f"at {now_ms - 5_000} past": 0,
+        "ms 0 zero": 0,
+    }
+    sent = {order: send(program, order) for order in orders}
+    came = {message["key"]: message for message in wait_for(program, len(orders))}
+    assert set(came) == {order.split()[-1] for order in orders}
+    for order, wait_ms in orders.items():
+        key = order.split()[-1]
+        stored = came[key]["stored"]
+        due_ms = now_ms + 4_200 if wait_ms is None else sent[order]["before"] + wait_ms
+        assert due_ms <= stored <= due_ms + LATE_MS_MAX, key
+        names = set(came[key]["properties"])
+        is_timer = key in ("seconds", "ms", "at")
+        assert ("handle" in sent[order]) == is_timer
+        marks = {"TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC", "REAL_QID"}
+        if is_timer:
+            assert marks <= names
+        assert ("DELAY" in names) == key.startswith("level")
+        assert came[key]["topic"] == "Delayed"
+    assert len(program.events("message")) == len(orders)
+    assert "message illegal" in refusals(program, "seconds 86401 too-far").lower()
+
+
+def test_a_message_taken_back_does_not_come(waiting: Cluster, java: Java, mqadmin: Mqadmin) -> None:
+    mqadmin.create_topic(waiting, "Recalled", 4)
+    program = start(java, waiting, "Recalled", "RecalledGroup")
+    kept = send(program, "seconds 6 kept")
+    gone = send(program, "seconds 6 gone")
+    assert program.ask(f"recall {gone['handle']}", "recalled", SECONDS)["id"] == gone["id"]
+    assert "invalid" in refusals(program, "recall nonsense")
+    (message,) = wait_for(program, 1)
+    assert message["key"] == "kept"
+    assert "timestamp invalid" in refusals(program, f"recall {kept['handle']}")
+    last = send(program, "seconds 2 last")
+    assert "handle" in last
+    assert [message["key"] for message in wait_for(program, 2)] == ["kept", "last"]
+
+
+DEAD = "%DLQ%FailingGroup"
+
+
+def test_tries_that_fail_come_again_and_become_dead_letters(
+    waiting: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    mqadmin.create_topic(waiting, "Failing", 1)
+    member = start(java, waiting, "Failing", "FailingGroup", fail=9, most=2)
+    sent = send(member, "ms 100 hard")
+    tries = wait_for(member, 3)
+    assert [one["times"] for one in tries] == [0, 1, 2]
+    assert {one["topic"] for one in tries} == {"Failing"}
+    wait_for_topic(mqadmin, waiting, DEAD)
+    reader = start(java, waiting, DEAD, "DeadLetterReaders")
+    (dead,) = wait_for(reader, 1)
+    assert (dead["key"], dead["times"], dead["id"]) == ("hard", 3, sent["id"])
+    found = dead["properties"]
+    assert found["RETRY_TOPIC"] == "Failing"
+    assert len(found["ORIGIN_MESSAGE_ID"]) == 32
+    assert len(member.events("message")) == 3
+
+
+def test_of_a_batch_only_what_was_not_done_comes_again(
+    waiting: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    mqadmin.create_topic(waiting, "Batched", 1)
+    producer = start(java, waiting, "Other", "Batching")
+    del producer
+    first = java.start("Produce", namesrv=waiting.namesrv, topic="Batched", mode="batch", count=4)
+    assert first.wait_event("done", SECONDS)["failed"] == 0
+    member = start(java, waiting, "Batched", "BatchedGroup", batch=4, good=2)
+    came = wait_for(member, 6)
+    first_keys = [one["key"] for one in came if one["times"] == 0]
+    again = {one["key"] for one in came if one["times"] == 1}
+    assert len(first_keys) == 4
+    assert again == set(first_keys[2:])
+
+
+def test_a_group_in_order_gives_up_into_the_dead_letters_at_once(
+    waiting: Cluster, java: Java, mqadmin: Mqadmin
+) -> None:
+    mqadmin.create_topic(waiting, "Ordered", 1)
+    member = start(java, waiting, "Ordered", "OrderedGroup", orderly=True, fail=9, most=1)
+    send(member, "now hard")
+    wait_for(member, 2)
+    topic = "%DLQ%OrderedGroup"
+    wait_for_topic(mqadmin, waiting, topic)
+    reader = start(java, waiting, topic, "OrderedReaders")
+    (dead,) = wait_for(reader, 1)
+    assert dead["key"] == "hard"
+    assert (dead["properties"]["RETRY_TOPIC"], dead["properties"]["DELAY"]) == ("Ordered", "-1")
+
+
+# How long the first broker's messages wait: until the second one surely stands.
+WAITS_OURS_FIRST = {"one": 25, "two": 25, "three": 33}
+WAITS_JAVA_FIRST = {"one": 12, "two": 12, "three": 17}
+
+
+@pytest.mark.parametrize(("java_first", "kill"), [(False, False), (False, True), (True, True)])
+def test_each_broker_takes_the_others_timers_over(
+    java: Java, tmp_path: Path, *, java_first: bool, kill: bool
+) -> None:
+    topic = "TakenOver"
+    real = JavaCluster(tmp_path / "both", SETTINGS, apart=True, flags=("-Xmx1g",))
+    ours = AerobeeCluster(tmp_path / "both", SETTINGS)
+    first: Cluster = real if java_first else ours
+    second: Cluster = ours if java_first else real
+    waits = WAITS_JAVA_FIRST if java_first else WAITS_OURS_FIRST
+    try:
+        first.start()
+        program = start(java, first, topic, "TakenOver")
+        send(program, "now early")
+        send(program, "ms 100 before")
+        wait_until(lambda: keys(program) == {"early", "before"}, lambda: keys(program))
+        sent = {key: send(program, f"seconds {wait} {key}") for key, wait in waits.items()}
+        gone = send(program, f"seconds {waits['three']} gone")
+        program.ask(f"recall {gone['handle']}", "recalled", SECONDS)
+        time.sleep(2.0)  # Java brings its timer's files to the disk once a second
+        first.stop_broker(kill=kill)
+        program.say("stop")
+        first.stop()
+        second.start()
+        reader = start(java, second, topic, "TakenOver")
+        wait_until(lambda: keys(reader) >= set(waits), lambda: keys(reader))
+        came = reader.events("message")
+        for message in came:
+            key = message["key"]
+            if key in waits:
+                assert message["stored"] >= sent[key]["before"] + waits[key] * 1_000, "too early"
+        assert len([one for one in came if one["key"] in waits]) == len(waits), "none twice"
+        # What was consumed or delivered just before a kill may come again; the rest may not.
+        again = keys(reader) - set(waits)
+        assert again <= ({"early", "before"} if kill else set())
+    finally:
+        real.stop()
+        ours.stop()
+
+
+def keys(program: Reporter) -> set[str]:
+    return {message["key"] for message in program.events("message")}
