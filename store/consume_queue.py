@@ -69,6 +69,7 @@ class ConsumeQueue:
         "min_offset",
         "new_files",
         "next",
+        "opened",
         "queue_id",
         "segments",
         "synced",
@@ -86,6 +87,7 @@ class ConsumeQueue:
         self.fixed_bytes = RECORD_FIXED_BYTES + len(self.topic_field)
         self.segments = Segments(folder, file_bytes, "mappedFileSizeConsumeQueue", writable=True)
         self.next = 0
+        self.opened = 0  # entries before this one were written by an earlier run
         self.min_offset = 0
         self.at = file_bytes
         self.limit = 0

@@ -5,6 +5,7 @@ they lie side by side, else copied into one piece: a copy of a few kilobytes cos
 the system's work for many small buffers.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +21,14 @@ from .index import index_keys
 from .parts import Parts
 from .queues import Queue
 from .time_search import offset_at
+from .walk import whole_record
+
+log = logging.getLogger(__name__)
 
 PULL_BYTES_MIN = 100
 NEAR_SCAN = 4  # entries first looked at for each message that a pull may take
+DAMAGED_MAX = 1_000  # places of which damage is told
+LMQ_PREFIX = "%LMQ%"
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
 
 Buffer = bytes | memoryview
@@ -49,6 +55,8 @@ class Reading(Parts):
     """The half of the store that hands messages out."""
 
     _memory_bytes = 0
+    _opened_end = 0  # what lies before it in the log was written by an earlier run
+    _damaged: set[int]
 
     def get(
         self,
@@ -105,8 +113,9 @@ class Reading(Parts):
         count = messages_max if messages_max < room else room
         flat = run_of(count).unpack_from(segment.view, at)
         found = Found(status.FOUND, offset + count, start, end, [], 0, count)
-        if not self._take(found, flat[0::3], flat[1::3], bytes_max):
-            self._collect(found, offset, flat[0::3], flat[1::3], bytes_max)
+        if offset < queue.opened or not self._take(found, flat[0::3], flat[1::3], bytes_max):
+            numbers = range(offset, offset + count)
+            self._collect(found, queue, numbers, flat[0::3], flat[1::3], bytes_max)
         return found
 
     def _get_tagged(
@@ -137,11 +146,12 @@ class Reading(Parts):
         found.count = len(numbers)
         wanted = entries[numbers]
         offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
-        if not self._take(found, offsets, sizes, bytes_max):
+        if offset < queue.opened or not self._take(found, offsets, sizes, bytes_max):
             behind = found.next_offset
-            self._collect(found, 0, offsets, sizes, bytes_max)
-            done = found.next_offset
-            found.next_offset = offset + numbers[done - 1] + 1 if done < len(numbers) else behind
+            numbers = [offset + number for number in numbers]
+            done = self._collect(found, queue, numbers, offsets, sizes, bytes_max)
+            if done == len(numbers):
+                found.next_offset = behind
         return found
 
     def _tagged(
@@ -193,32 +203,67 @@ class Reading(Parts):
     def _collect(
         self,
         found: Found,
-        offset: int,
+        queue: ConsumeQueue,
+        numbers: Sequence[int],
         offsets: Sequence[int],
         sizes: Sequence[int],
         bytes_max: int,
-    ) -> None:
+    ) -> int:
         """Put these records into `found` one by one, up to `bytes_max`; what is gone is left out.
 
-        `next_offset` becomes `offset` and the number of entries dealt with.
+        So is what is damaged: entries and records that this process did not write are checked.
+        `numbers` are the queue offsets. Returns how many entries were dealt with; `next_offset` is
+        behind the last of them.
         """
-        log = self._log
+        commit_log = self._log
         limit = self.readable_end
         done = 0
-        for place, length in zip(offsets, sizes, strict=True):
+        for number, place, length in zip(numbers, offsets, sizes, strict=True):
             if found.records and found.size + length > bytes_max:
                 break
             done += 1
-            record = log.record(place, limit)
+            record = commit_log.record(place, limit)
+            if number < queue.opened and place >= commit_log.start:
+                record = self._checked(queue, number, place, record)
             if record is None or len(record) != length:
                 continue
             found.records.append(record)
             found.size += length
-        log.count_read(found.size)
         found.count = len(found.records)
-        found.next_offset = offset + done
+        if found.count > 1:
+            found.records = [b"".join(found.records)]
+        commit_log.count_read(found.size)
+        found.next_offset = numbers[done - 1] + 1
         if not found.records:
             found.status = status.MESSAGE_WAS_REMOVING
+        return done
+
+    def _checked(
+        self, queue: ConsumeQueue, number: int, place: int, record: memoryview | None
+    ) -> memoryview | None:
+        """The record, if it is whole and the one that belongs to this offset of the queue."""
+        if record is not None:
+            segment = self._log.segments.find(place)
+            passed = None if segment is None else whole_record(segment, place)
+            if passed is not None and (
+                (passed.queue_offset, passed.queue_id, passed.topic)
+                == (number, queue.queue_id, queue.topic)
+                or queue.topic.startswith(LMQ_PREFIX)  # it has the offsets of its own queue
+            ):
+                return record
+        self._report(place, f"message {number} of queue {queue.queue_id} of {queue.topic}")
+        return None
+
+    def _report(self, place: int, what: str) -> None:
+        """Tell of damage, once for each place."""
+        if place not in self._damaged and len(self._damaged) < DAMAGED_MAX:
+            self._damaged.add(place)
+            log.error(
+                "%s is damaged, in the log at %d or on the way there, and is not delivered; "
+                "`aerobee store check` tells more",
+                what,
+                place,
+            )
 
     def _get_batched(
         self,
@@ -252,6 +297,11 @@ class Reading(Parts):
                 break
             found.next_offset = unit.base + unit.number
             record = self._log.record(unit.log_offset, limit)
+            if record is not None and unit.log_offset < self._opened_end:
+                segment = self._log.segments.find(unit.log_offset)
+                if segment is None or whole_record(segment, unit.log_offset) is None:
+                    self._report(unit.log_offset, "a batch")
+                    record = None
             if record is None or (tags_codes is not None and unit.tags_code not in tags_codes):
                 continue
             found.records.append(record)
@@ -321,7 +371,14 @@ class Reading(Parts):
         """The record that begins at this log offset; None when none does."""
         self.write_staged()
         record = self._log.record(log_offset, self.readable_end)
-        return None if record is None else bytes(record)
+        if record is None:
+            return None
+        if log_offset < self._opened_end:
+            segment = self._log.segments.find(log_offset)
+            if segment is None or whole_record(segment, log_offset) is None:
+                self._report(log_offset, "a message")
+                return None
+        return bytes(record)
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX

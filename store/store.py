@@ -42,6 +42,7 @@ class MessageStore(Writing, Reading, Cleaning):
     ) -> None:
         super().__init__(root, settings, host, now_ms)
         self._leaving = []
+        self._damaged = set()
         self._lock = StoreLock(root)
         self._checkpoint = Checkpoint()
         self._saved = Checkpoint()
@@ -68,6 +69,9 @@ class MessageStore(Writing, Reading, Cleaning):
             )
             self._last_ms = last_ms or self._checkpoint.log_ms
             self._is_open = True
+            self._opened_end = self._log.end
+            for queue in self._queues.plain.values():
+                queue.opened = queue.next
             self._note_sizes()
             self._sync_all()
             if doubted:
