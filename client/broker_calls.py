@@ -4,14 +4,16 @@
 message to be consumed at once. A request for a group that isn't here is refused with a sentence.
 """
 
+import sys
 import time
-from collections.abc import Coroutine, Mapping
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from types import FrameType
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.server import table
 from ..protocol.bodies.offsets import GetConsumerStatusBody, ResetOffsetBody
-from ..protocol.bodies.running import ConsumeMessageDirectlyResult
 from ..protocol.command import OK, Command, Reply
 from ..protocol.errors import Refusal
 from ..protocol.headers.clients import (
@@ -23,7 +25,9 @@ from ..protocol.headers.groups import GroupTopic
 from .heartbeat import ConsumerMember
 
 
-def table_of(consumers: Mapping[str, ConsumerMember]) -> dict[int, Row]:
+def table_of(
+    consumers: Mapping[str, ConsumerMember], rebalance_soon: Callable[[], None]
+) -> dict[int, Row]:
     """The request table of a client; `consumers` by group, read at each request."""
 
     def member(group: str) -> ConsumerMember:
@@ -36,15 +40,16 @@ def table_of(consumers: Mapping[str, ConsumerMember]) -> dict[int, Row]:
         return found
 
     def on_ids_changed(header: ConsumerGroup, _: Command, __: Connection) -> Reply:
-        member(header.group).rebalance_soon()
+        member(header.group)
+        rebalance_soon()  # all groups of this client, as in Java
         return OK
 
-    def on_reset(header: GroupTopic, command: Command, _: Connection) -> Reply:
+    async def on_reset(header: GroupTopic, command: Command, _: Connection) -> Reply:
         try:
             body = ResetOffsetBody.decode(command.body)
         except ValueError as wrong:
             raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from wrong
-        member(header.group).reset_offsets(dict(body.offset_table))
+        await member(header.group).reset_offsets(dict(body.offset_table))
         return OK
 
     def on_status(header: GroupTopic, _: Command, __: Connection) -> Reply:
@@ -52,7 +57,10 @@ def table_of(consumers: Mapping[str, ConsumerMember]) -> dict[int, Row]:
         return Reply(body=GetConsumerStatusBody(offsets).encode())
 
     def on_running_info(header: ConsumerRunningInfo, _: Command, __: Connection) -> Reply:
-        return Reply(body=member(header.group).running_info().encode())
+        info = member(header.group).running_info()
+        if header.jstack:
+            info.jstack = "\n".join(map(_stack, sys._current_frames().items()))
+        return Reply(body=info.encode())
 
     def on_consume(
         header: ConsumeMessageDirectly, command: Command, _: Connection
@@ -73,7 +81,10 @@ def table_of(consumers: Mapping[str, ConsumerMember]) -> dict[int, Row]:
 async def _consume(member: ConsumerMember, command: Command, broker_name: str | None) -> Reply:
     began = time.monotonic()
     result = await member.consume_directly(command, broker_name)
-    spent_ms = round((time.monotonic() - began) * 1000)
-    return Reply(
-        body=ConsumeMessageDirectlyResult(consume_result=result, spent_time_mills=spent_ms).encode()
-    )
+    result.spent_time_mills = round((time.monotonic() - began) * 1000)
+    return Reply(body=result.encode())
+
+
+def _stack(thread: tuple[int, FrameType]) -> str:
+    name, frame = thread
+    return f"thread {name}\n{''.join(traceback.format_stack(frame))}"

@@ -2,7 +2,8 @@
 
 True at all times: every route in use is asked for again each 30 s and an older one stays when that
 fails; a broker whose connection is new gets a heartbeat before anything else, because it knows a
-consumer only by its connection; each known broker gets one every 30 s.
+consumer only by its connection; each known broker gets one every 30 s. The groups that live here
+rebalance together and persist their offsets every 5 s.
 """
 
 import asyncio
@@ -13,12 +14,13 @@ from typing import TypeVar
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
+from ..protocol.aio.server import table
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
 from ..protocol.command import Command
 from ..protocol.headers.clients import UnregisterClient
 from ..protocol.headers.topics import TopicName
 from ..protocol.wire import Header
-from . import broker_calls
+from . import broker_calls, rebalance_service
 from .answers import body_of
 from .errors import (
     BrokerError,
@@ -31,12 +33,17 @@ from .errors import (
 from .heartbeat import ConsumerMember, Members
 from .identity import new_client_id
 from .name_servers import NameServers, read_addresses
+from .producer_calls import ProducerCalls
+from .rebalance_service import RebalanceService
 from .route import Route, read_route
 
 log = logging.getLogger(__name__)
 
 ROUTE_SECONDS = 30.0  # pollNameServerInterval
 HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
+PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
+# How long after the start each of them is done for the first time, as in MQClientInstance.
+FIRST_ROUTE_SECONDS, FIRST_HEARTBEAT_SECONDS, FIRST_PERSIST_SECONDS = 0.01, 1.0, 10.0
 REQUEST_SECONDS = 3.0  # mqClientApiTimeout
 TOPICS_MAX = 10_000  # topics in use by one client
 TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
@@ -61,9 +68,13 @@ class Cluster:
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self.client_id = client_id or new_client_id()
-        self.members = Members(self.client_id)
-        self._peers = Peers(broker_calls.table_of(self.members.consumers))
-        self.name_servers = NameServers(read_addresses(name_server), self._peers)
+        addresses = read_addresses(name_server)
+        self.members = Members(self.client_id, addresses)
+        self._rebalancing = RebalanceService(self._rebalance)
+        self.producer_calls = ProducerCalls()
+        calls = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
+        self._peers = Peers(calls | table(self.producer_calls.rows()))
+        self.name_servers = NameServers(addresses, self._peers)
         self._route_seconds = route_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._routes: dict[str, Route] = {}
@@ -76,18 +87,21 @@ class Cluster:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to refresh routes and to send heartbeats."""
+        """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""
         if self._upkeep or self._closed:
             return
+        routes, beats = self._route_seconds, self._heartbeat_seconds
+        work = {
+            "routes": every(routes, self.refresh, "refreshing routes", FIRST_ROUTE_SECONDS),
+            "heartbeat": every(beats, self.beat, "sending heartbeats", FIRST_HEARTBEAT_SECONDS),
+            "offsets": every(
+                PERSIST_SECONDS, self._persist, "persisting offsets", FIRST_PERSIST_SECONDS
+            ),
+            "rebalance": self._rebalancing.run(),
+        }
         self._upkeep = [
-            asyncio.create_task(
-                every(self._route_seconds, self.refresh, "refreshing routes"),
-                name=f"routes-{self.client_id}",
-            ),
-            asyncio.create_task(
-                every(self._heartbeat_seconds, self.beat, "sending heartbeats"),
-                name=f"heartbeat-{self.client_id}",
-            ),
+            asyncio.create_task(each, name=f"{name}-{self.client_id}")
+            for name, each in work.items()
         ]
 
     async def close(self) -> None:
@@ -99,6 +113,7 @@ class Cluster:
         for group in list(self.members.producers):
             await self.leave(producer=group)
         self._closed = True
+        self.producer_calls.close()
         tasks = [*self._upkeep, *self._lookups.values(), *self._greetings.values()]
         for task in tasks:
             task.cancel()
@@ -252,7 +267,7 @@ class Cluster:
         if producer is not None:
             self.members.producers.discard(producer)
         if consumer is not None:
-            self.members.consumers.pop(consumer, None)
+            self.members.remove_consumer(consumer)
         header = UnregisterClient(self.client_id, producer, consumer).to_fields()
         waiting = [
             connection.request(codes.UNREGISTER_CLIENT, header, b"", REQUEST_SECONDS)
@@ -286,7 +301,25 @@ class Cluster:
         except (ClientError, BrokerError) as wrong:
             log.warning("heartbeat to broker %s failed: %s", address, wrong)
 
+    def rebalance_soon(self) -> None:
+        """Something has changed: every group here looks at its queues again."""
+        self._rebalancing.soon()
+
     # --- inside ---------------------------------------------------------------------------------
+
+    async def _rebalance(self) -> float:
+        wait = rebalance_service.SECONDS
+        for member in list(self.members.consumers.values()):
+            try:
+                wait = min(wait, await member.rebalance())
+            except Exception:
+                wait = rebalance_service.MIN_SECONDS
+                log.exception("rebalance of group %s failed; next try in %g s", member.group, wait)
+        return wait
+
+    async def _persist(self) -> None:
+        for member in list(self.members.consumers.values()):
+            await member.persist()
 
     async def _request(
         self, address: str, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
@@ -372,10 +405,20 @@ class Cluster:
             raise ClosedError("this client is closed; make a new one")
 
 
-async def every(seconds: float, work: Callable[[], Awaitable[None]], doing: str) -> None:
-    """Do `work` each so many seconds; a failure is logged and the next round comes all the same."""
+async def every(
+    seconds: float,
+    work: Callable[[], Awaitable[None]],
+    doing: str,
+    first_seconds: float | None = None,
+) -> None:
+    """Do `work` each so many seconds; a failure is logged and the next round comes all the same.
+
+    The first time is after `first_seconds`, if that is given.
+    """
+    wait = seconds if first_seconds is None else first_seconds
     while True:
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(wait)
+        wait = seconds
         try:
             await work()
         except Exception:

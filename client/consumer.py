@@ -1,4 +1,4 @@
-"""The push consumer on asyncio: a group's messages as an async iterator.
+"""The push consumer on asyncio: a group's messages as an async iterator, or to a listener.
 
 True at all times: a message is in the inbox, with the application, or settled; the group's offset
 never passes a message that is not settled. Failures of background work are logged and tried again.
@@ -6,57 +6,50 @@ never passes a message that is not settled. Failures of background work are logg
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Self
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Self, overload
 
-from ..protocol import codes
-from ..protocol.assign import STRATEGIES, Strategy
+from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.heartbeat import ConsumerData
-from ..protocol.bodies.running import ConsumerRunningInfo
-from ..protocol.bodies.subscription import SubscriptionData, subscription
-from ..protocol.command import VERSION, Command
-from ..protocol.errors import Refusal
-from ..protocol.headers.send import ConsumerSendMsgBack
-from ..protocol.names import RETRY_PREFIX, check_group, check_topic
-from ..protocol.record import Record, decode_record
-from .cluster import Cluster, every
-from .errors import BrokerError, ClientError, ClosedError, NoRouteError
-from .held_queues import HeldQueues
+from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from ..protocol.command import Command
+from ..protocol.names import RETRY_PREFIX, with_namespace
+from . import rebalance_service
+from .consuming.concurrent import ConsumeSettings
+from .consuming.direct import consume_directly
+from .consuming.inbox import Inbox
+from .consuming.listening import CONCURRENCY, Function, Listener
+from .consuming.local_offsets import FOLDER
+from .consuming.membership import Membership, NameServer
+from .consuming.process_queue import Limits
+from .consuming.pull import PullSettings
+from .consuming.push import PushParts, PushSettings
+from .consuming.running import running_info
+from .consuming.subscriptions import (
+    Expression,
+    Topics,
+    check_with_broker,
+    subscription_of,
+    subscriptions_of,
+)
+from .errors import ClientError, ClosedError, NoRouteError
 from .identity import now_ms
-from .inbox import Inbox
-from .offsets import GroupOffsets
-from .process_queue import Limits, ProcessQueue
-from .pull import Puller, PullSettings
-from .rebalance import Rebalance
 from .received import ReceivedMessage
-from .start_from import Start, StartFrom
+from .start_from import Start
 
 log = logging.getLogger(__name__)
 
-REBALANCE_SECONDS = 20.0
-UNBALANCED_SECONDS = 1.0  # until the next try when a queue could not be taken
 MISSING_TOPIC_SECONDS = 5.0  # until the next look for a topic without a route
-PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
-SEND_BACK_SECONDS = 5.0
-RETRY_LOCALLY_SECONDS = 5.0  # before a message that could not be sent back comes again
-DIRECT_SECONDS = 60.0  # for a message that an administrator wants consumed now
-RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
 
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a started consumer is made of."""
-
-    cluster: Cluster
-    offsets: GroupOffsets
-    held: HeldQueues
-    rebalance: Rebalance
+# Called with a topic, all of its queues, and those that are ours from now on.
+QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 
 
 class Consumer:
-    """Consumes topics as a member of a group, in clustering mode.
+    """Consumes topics as a member of a group.
 
         async with Consumer(
             "127.0.0.1:9876", group="billing", topics={"orders": "paid || refunded"}
@@ -65,47 +58,83 @@ class Consumer:
                 async with message.process():
                     ...
 
-    `topics` is a list of names or a mapping from name to tag expression ("*" for all). `start` says
-    where a new group begins: "latest", "earliest", a datetime or ms since the epoch; once the group
-    has an offset, that counts. (Brokers give the oldest message to a new group while a queue is
-    young, also for "latest".) Every message must be settled: by `process()`, `ack()` or `nack()`;
-    unsettled ones stop the flow after `limits.messages_max` per queue and come again after a
-    restart. Several tasks may iterate over one consumer.
+    or with a listener, called for several messages at the same time:
+
+        consumer = Consumer("127.0.0.1:9876", group="billing", topics=["orders"])
+
+        @consumer.listener(concurrency=20)
+        async def bill(message): ...
+
+        await consumer.run()
+
+    `name_server` is "host:port;host:port", a list of such, or a `Cluster` to share with others.
+    `topics` is a list of names or a mapping from name to tag expression ("*" for all) or `by_sql(
+    "amount > 10")`. `start` says where a new group begins: "latest", "earliest", a datetime or ms
+    since the epoch; once the group has an offset, that counts. (Brokers give the oldest message to
+    a new group while a queue is young, also for "latest".) With `ordered` the messages of a queue
+    come one after the other, each when the one before is settled; one that fails holds up its
+    queue. `model` "broadcasting" gives every message to every member; what fails is then dropped.
+    `strategy` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose
+    size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes.
+
+    Every message must be settled: by `process()`, `ack()` or `nack()`; unsettled ones stop the flow
+    after `limits.messages_max` per queue and come again after a restart. Several tasks may iterate
+    over one consumer.
     """
 
     def __init__(
         self,
-        name_server: str | Iterable[str] | None = None,
+        name_server: NameServer = None,
         *,
         group: str,
-        topics: Iterable[str] | Mapping[str, str],
+        topics: Topics,
         start: Start = "latest",
+        model: str = "clustering",
+        ordered: bool = False,
         strategy: str | Strategy = "AVG",
-        max_reconsume_times: int = RECONSUME_TIMES_MAX,
+        max_reconsume_times: int | None = None,
         limits: Limits | None = None,
         pull: PullSettings | None = None,
+        consume: ConsumeSettings | None = None,
         client_id: str | None = None,
+        instance: str | None = None,
+        namespace: str = "",
+        offsets_folder: str | os.PathLike[str] = FOLDER,
+        on_queues: QueuesListener | None = None,
     ) -> None:
-        try:
-            check_group(group)
-        except Refusal as refusal:
-            raise ClientError(refusal.remark) from None
-        self.group = group
-        self._name_server = name_server
-        self._client_id = client_id
-        self._start_from = StartFrom.read(start)
-        self._strategy = _strategy(strategy)
-        self._subscriptions = _subscriptions(group, topics)
-        self._max_reconsume_times = max_reconsume_times
-        self._limits = limits or Limits()
-        self._pull_settings = pull or PullSettings()
+        self._membership = Membership.read(
+            name_server,
+            group,
+            model=model,
+            start=start,
+            strategy=strategy,
+            client_id=client_id,
+            instance=instance,
+            namespace=namespace,
+            offsets_folder=offsets_folder,
+        )
+        self.group = self._membership.group
+        self._subscriptions = subscriptions_of(
+            self.group,
+            topics,
+            namespace=namespace,
+            with_retries=self._membership.is_clustering,
+        )
+        consume = consume or ConsumeSettings()
+        if max_reconsume_times is not None:
+            consume = replace(consume, max_reconsume_times=max_reconsume_times)
+        self._settings = PushSettings(
+            ordered, limits or Limits(), pull or PullSettings(), consume, None
+        )
+        self._on_queues = on_queues
         self._inbox: Inbox[ReceivedMessage] = Inbox()
-        self._timers: set[asyncio.TimerHandle] = set()
-        self._background: list[asyncio.Task[None]] = []
-        self._notice = asyncio.Event()
+        self._balancing: set[asyncio.Task[float]] = set()
+        self._changing = asyncio.Lock()
+        self._ended = asyncio.Event()
         self._started_ms = 0
         self._closed = False
-        self._parts: _Parts | None = None
+        self._draining = False
+        self._parts: PushParts | None = None
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -121,50 +150,107 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Join the group and begin to pull. UnreachableError when no name server answers."""
+        """Join the group and begin to pull. UnreachableError when no name server answers.
+
+        ClientError when this process has the same consumer already, when a broker doesn't
+        understand a condition, or when a broadcasting group's file of offsets can't be read.
+        """
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
         if self._parts is not None:
             return
-        cluster = Cluster(self._name_server, client_id=self._client_id)
-        offsets = GroupOffsets(cluster, self.group)
-        puller = Puller(cluster, self.group, offsets, self._pull_settings, self._deliver)
-        held = HeldQueues(
-            cluster, offsets, puller, self._subscriptions, self._start_from, self._limits
-        )
-        rebalance = Rebalance(cluster, self.group, self._strategy)
-        self._parts = _Parts(cluster, offsets, held, rebalance)
+        parts = PushParts(self._membership, self._settings, self._subscriptions, self._inbox)
+        self._parts = parts
         self._started_ms = now_ms()
-        cluster.join_consumer(self)
+        await parts.store.load()
+        parts.cluster.join_consumer(self)
         for topic in self._subscriptions:
             try:
-                await cluster.route(topic)
+                await parts.cluster.route(topic)
             except NoRouteError:
                 continue  # it may be made later; the rebalance says so in the log
-        await cluster.beat()
-        cluster.start()
-        persisting = every(PERSIST_SECONDS, held.persist, f"persisting offsets of {self.group}")
-        self._background = [
-            asyncio.create_task(self._keep_balanced(), name=f"rebalance-{self.group}"),
-            asyncio.create_task(persisting, name=f"offsets-{self.group}"),
-        ]
+        await check_with_broker(parts.cluster, self.group, self._subscriptions)
+        await parts.cluster.beat()
+        parts.start()
+        parts.cluster.start()
+        parts.cluster.rebalance_soon()
+
+    async def run(self) -> None:
+        """Start, and call the listener until another task closes or drains the consumer."""
+        if self._settings.listener is None:
+            raise ClientError("this consumer has no listener; give it one with @consumer.listener")
+        async with self:
+            await self._ended.wait()
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+        """Pull no more, wait until everything here is settled, commit and leave.
+
+        False when `timeout` seconds were not enough: what is open then comes again elsewhere.
+        """
+        parts = self._open()
+        self._draining = True
+        try:
+            async with asyncio.timeout(timeout):
+                async with self._changing:
+                    await parts.held.drain()
+        except TimeoutError:
+            return False
+        else:
+            return True
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Stop pulling, commit what is settled, leave the group. May be called twice."""
         if self._closed:
             return
         self._closed = True
-        for timer in self._timers:
-            timer.cancel()
-        for task in self._background:
+        for task in self._balancing:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*self._balancing, return_exceptions=True)
         self._inbox.close()
         if self._parts is not None:
-            await self._parts.held.close()
-            await self._parts.cluster.close()
+            await self._parts.close()
+            cluster = self._parts.cluster
+            if self._membership.owns_cluster:
+                await cluster.close()
+            elif cluster.members.consumers.get(self.group) is self:
+                await cluster.leave(consumer=self.group)
+        self._ended.set()
 
     # --- messages -------------------------------------------------------------------------------
+
+    @overload
+    def listener(self, function: Function) -> Function: ...
+
+    @overload
+    def listener(
+        self, *, batch_max: int | None = None, concurrency: int = CONCURRENCY
+    ) -> Callable[[Function], Function]: ...
+
+    def listener(
+        self,
+        function: Function | None = None,
+        *,
+        batch_max: int | None = None,
+        concurrency: int = CONCURRENCY,
+    ) -> Function | Callable[[Function], Function]:
+        """Have `function` called with the messages, instead of iterating; before the start.
+
+        It gets one message, or with `batch_max` a list of at most so many, of one queue, and a
+        `Context`. At most `concurrency` calls run at the same time; a plain function runs in a
+        thread. Returning means done, raising (or returning `Outcome.LATER`) that the messages come
+        again. Works as `@consumer.listener` and as `@consumer.listener(concurrency=5)`.
+        """
+
+        def register(function: Function) -> Function:
+            if self._parts is not None or self._settings.listener is not None:
+                raise ClientError("give a consumer one listener, before its start")
+            listener = Listener(function, batch_max, concurrency)
+            self._settings = replace(self._settings, listener=listener)
+            return function
+
+        return register if function is None else register(function)
 
     def __aiter__(self) -> Self:
         return self
@@ -172,10 +258,11 @@ class Consumer:
     async def __anext__(self) -> ReceivedMessage:
         message = self._inbox.take_now()
         if message is None:
-            self._open()
+            self._iterable()
             message = await self._inbox.take()
         if message is None:
             raise StopAsyncIteration
+        self._taken(message)
         return message
 
     async def receive(
@@ -184,14 +271,16 @@ class Consumer:
     ) -> ReceivedMessage | None:
         """The next message; None after `timeout` seconds without one, or once closed."""
         message = self._inbox.take_now()
+        if message is None:
+            self._iterable()
+            try:
+                async with asyncio.timeout(timeout):
+                    message = await self._inbox.take()
+            except TimeoutError:
+                return None
         if message is not None:
-            return message
-        self._open()
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._inbox.take()
-        except TimeoutError:
-            return None
+            self._taken(message)
+        return message
 
     async def receive_batch(
         self,
@@ -205,71 +294,50 @@ class Consumer:
             message = self._inbox.take_now()
             if message is None:
                 break
+            self._taken(message)
             found.append(message)
         return found
 
-    def _deliver(self, held: ProcessQueue, records: list[Record]) -> None:
-        self._inbox.put([ReceivedMessage(record, held, self) for record in records])
+    def pause(self) -> None:
+        """Begin no more pulls; what is here already is still handed out."""
+        self._open().loop.pause()
 
-    def _open(self) -> _Parts:
+    def resume(self) -> None:
+        """Pull again."""
+        self._open().loop.resume()
+
+    def _taken(self, message: ReceivedMessage) -> None:
+        if self._parts is not None:
+            self._parts.service.taken(message)
+
+    def _iterable(self) -> None:
+        if self._open().workers is not None:
+            raise ClientError("this consumer has a listener, which gets the messages")
+
+    def _open(self) -> PushParts:
         if self._parts is None:
             raise ClosedError("this consumer is not started; use `async with` or start()")
         return self._parts
 
-    # --- settling: called by messages -----------------------------------------------------------
+    # --- topics and queues ----------------------------------------------------------------------
 
-    def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done: the group may move past it."""
-        held = message.held
-        offset = held.settle(message.offset)
-        if offset >= 0:
-            self._open().offsets.update(held.queue, offset)
+    async def subscribe(self, topic: str, expression: str | Expression = "*") -> None:
+        """Consume another topic too, or other messages of one."""
+        name = with_namespace(topic, self._membership.namespace)
+        self._subscriptions[name] = subscription_of(name, expression)
+        await self._resubscribed()
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Give the message back to its broker, which delivers it later; else it waits here."""
-        if message.is_void:
-            return
-        cluster = self._open().cluster
-        header = ConsumerSendMsgBack(
-            message.record.log_offset,
-            self.group,
-            delay_level,
-            message.msg_id,
-            message.topic,
-            max_reconsume_times=self._max_reconsume_times,
-        )
-        try:
-            address = cluster.address_of(message.held.queue.broker_name)
-            code = codes.CONSUMER_SEND_MSG_BACK
-            await cluster.ask(address, code, header, timeout_s=SEND_BACK_SECONDS)
-        except (ClientError, BrokerError) as wrong:
-            log.warning(
-                "message %s could not be sent back, it comes again here in %g s: %s",
-                message.msg_id,
-                RETRY_LOCALLY_SECONDS,
-                wrong,
-            )
-            self._again_later(message)
-        else:
-            self.acknowledge(message)
+    async def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more; its queues are committed and let go."""
+        self._subscriptions.pop(with_namespace(topic, self._membership.namespace), None)
+        await self._resubscribed()
 
-    def again(self, message: ReceivedMessage) -> None:
-        """The application let go of the message unsettled: it may be taken again at once."""
-        if not self._closed and not message.is_void:
-            self._inbox.put_first(message)
-
-    def _again_later(self, message: ReceivedMessage) -> None:
-        def come() -> None:
-            self._timers.discard(timer)
-            message.reconsume_times += 1
-            message.reopen()
-            self.again(message)
-
-        if not self._closed:
-            timer = asyncio.get_running_loop().call_later(RETRY_LOCALLY_SECONDS, come)
-            self._timers.add(timer)
-
-    # --- queues ---------------------------------------------------------------------------------
+    async def _resubscribed(self) -> None:
+        if self._parts is not None and not self._closed:
+            cluster = self._parts.cluster
+            await check_with_broker(cluster, self.group, self._subscriptions)
+            await cluster.beat()
+            cluster.rebalance_soon()
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -281,141 +349,104 @@ class Consumer:
 
     async def rebalance(self) -> float:
         """Take and release queues as the group's members are now; seconds until the next look."""
-        parts = self._open()
-        assigned = await parts.rebalance.assigned(self._subscriptions)
-        if not await parts.held.become(assigned):
-            return UNBALANCED_SECONDS
-        if len(assigned) < len(self._subscriptions):
-            return MISSING_TOPIC_SECONDS
-        return REBALANCE_SECONDS
+        self._open()
+        task = asyncio.create_task(self._rebalance(), name=f"rebalance-{self.group}")
+        self._balancing.add(task)
+        task.add_done_callback(self._balancing.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._closed and task.cancelled():
+                return rebalance_service.SECONDS
+            raise
 
-    async def _keep_balanced(self) -> None:
-        while True:
-            self._notice.clear()
-            wait = UNBALANCED_SECONDS
-            try:
-                wait = await self.rebalance()
-            except Exception:
-                log.exception("rebalance of group %s failed; next try in %g s", self.group, wait)
-            try:
-                async with asyncio.timeout(wait):
-                    await self._notice.wait()
-            except TimeoutError:
-                continue
+    async def _rebalance(self) -> float:
+        parts, topics = self._open(), list(self._subscriptions)
+        async with self._changing:
+            if self._closed or self._draining:
+                return rebalance_service.SECONDS
+            before = set(parts.held.queues)
+            complete = await parts.held.keep_topics(topics)
+            shares = await parts.rebalance.shares(topics)
+            complete &= await parts.held.become(
+                {topic: share.mine for topic, share in shares.items()}
+            )
+            changed = {queue.topic for queue in before.symmetric_difference(parts.held.queues)}
+        for topic in changed:
+            share = shares.get(topic)
+            self._tell(topic, share.every if share else [])
+        parts.compare_members(self._subscriptions)
+        if not complete:
+            return rebalance_service.MIN_SECONDS
+        return MISSING_TOPIC_SECONDS if len(shares) < len(topics) else rebalance_service.SECONDS
 
-    # --- for brokers: ConsumerMember ------------------------------------------------------------
+    def _tell(self, topic: str, every: list[MessageQueue]) -> None:
+        if self._on_queues is None or topic.startswith(RETRY_PREFIX):
+            return
+        try:
+            self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
+        except Exception:
+            log.exception("telling that the queues of topic %s have changed failed", topic)
+
+    # --- for brokers and the client: ConsumerMember ---------------------------------------------
 
     def consumer_data(self) -> ConsumerData:
         """What the heartbeat says about this consumer."""
         return ConsumerData(
             self.group,
             "CONSUME_PASSIVELY",
-            "CLUSTERING",
-            self._start_from.where,
+            self._membership.model,
+            self._membership.start.where,
             list(self._subscriptions.values()),
         )
 
     def rebalance_soon(self) -> None:
         """The group's members have changed."""
-        self._notice.set()
+        self._open().cluster.rebalance_soon()
 
-    def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+    async def persist(self) -> None:
+        """Carry the offsets of what is settled to where they last; done every 5 s by itself."""
+        parts = self._open()
+        parts.stats.sample(asyncio.get_running_loop().time())
+        await parts.held.persist()
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on from these offsets in the queues that are held here."""
         for queue, offset in offsets.items():
             if offset >= 0:
-                self._open().held.reset(queue, offset)
+                await self._open().held.reset(queue, offset)
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
         """The committed offsets of the queues held here, of one topic or of all ("")."""
-        parts = self._open()
-        return {
-            queue: parts.offsets.read(queue)
-            for queue in parts.held.queues
-            if topic in ("", queue.topic)
-        }
+        return self._open().store.clone(topic)
 
     def running_info(self) -> ConsumerRunningInfo:
         """What this consumer holds and does."""
         parts = self._open()
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(parts.cluster.name_servers.addresses),
-                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-                "PROP_CONSUMEORDERLY": "false",
-                "PROP_THREADPOOL_CORE_SIZE": "1",
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-                "PROP_CLIENT_VERSION": str(VERSION),
-            },
-            subscription_set=list(self._subscriptions.values()),
-            mq_table=parts.held.infos(),
+        info = running_info(
+            parts.cluster,
+            self.consumer_data(),
+            parts.held.infos(),
+            parts.stats,
+            ordered=self._settings.ordered,
+            started_ms=self._started_ms,
         )
+        if self._settings.listener is not None:
+            threads = str(self._settings.listener.concurrency)
+            info.properties["PROP_THREADPOOL_CORE_SIZE"] = threads
+        return info
 
-    async def consume_directly(self, request: Command, broker_name: str | None) -> str:
+    async def consume_directly(
+        self, request: Command, broker_name: str | None
+    ) -> ConsumeMessageDirectlyResult:
         """Hand the record in the request to the application and wait for what becomes of it."""
-        record = decode_record(request.body or b"")
-        queue = MessageQueue(record.topic, broker_name or "", record.queue_id)
-        once = _Once()
-        held = ProcessQueue(queue, record.queue_offset, self._limits)
-        held.hold(record.queue_offset, len(record.body))
-        self._inbox.put_first(ReceivedMessage(record, held, once))
-        try:
-            async with asyncio.timeout(DIRECT_SECONDS):
-                return await once.result
-        except TimeoutError:
-            held.drop()
-            return "CR_LATER"
-
-
-class _Once:
-    """Settles one message that an administrator sent; nothing is committed for it."""
-
-    def __init__(self) -> None:
-        self.result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def acknowledge(self, message: ReceivedMessage) -> None:
-        self._set("CR_SUCCESS")
-
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        self._set("CR_LATER")
-
-    def again(self, message: ReceivedMessage) -> None:
-        self._set("CR_LATER")
-
-    def _set(self, result: str) -> None:
-        if not self.result.done():
-            self.result.set_result(result)
-
-
-def _strategy(strategy: str | Strategy) -> Strategy:
-    if not isinstance(strategy, str):
-        return strategy
-    found = STRATEGIES.get(strategy)
-    if found is None:
-        raise ClientError(
-            f"strategy {strategy!r} is unknown; known are {', '.join(sorted(STRATEGIES))}, or give "
-            "a function of (own id, queues, ids)"
+        parts = self._open()
+        result = await consume_directly(
+            request.body or b"",
+            broker_name or "",
+            self._membership.namespace,
+            parts.workers,
+            self._inbox,
         )
-    return found
-
-
-def _subscriptions(
-    group: str, topics: Iterable[str] | Mapping[str, str]
-) -> dict[str, SubscriptionData]:
-    if isinstance(topics, str):
-        raise ClientError(f"topics is the text {topics!r}; give a list of names or a mapping")
-    pairs = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
-    if not pairs:
-        raise ClientError(f"group {group} has no topics; give at least one")
-    version = now_ms()
-    found: dict[str, SubscriptionData] = {}
-    for topic, expression in pairs.items():
-        try:
-            check_topic(topic)
-            found[topic] = subscription(topic, expression, version=version)
-        except Refusal as refusal:
-            raise ClientError(refusal.remark) from None
-        except ValueError as wrong:
-            raise ClientError(str(wrong)) from None
-    retries = RETRY_PREFIX + group
-    found.setdefault(retries, subscription(retries, "*", version=version))
-    return found
+        result.order = self._settings.ordered
+        return result

@@ -5,9 +5,11 @@ brokers ask of a consumer; `ConsumerMember` is all that the rest of the client k
 """
 
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from ..protocol.bodies.running import ConsumeMessageDirectlyResult as DirectlyResult
 from ..protocol.bodies.running import ConsumerRunningInfo
 from ..protocol.command import Command
 from .errors import ClientError
@@ -21,10 +23,13 @@ class ConsumerMember(Protocol):
     def consumer_data(self) -> ConsumerData:
         """What the heartbeat says about it."""
 
-    def rebalance_soon(self) -> None:
-        """The group's members have changed."""
+    async def rebalance(self) -> float:
+        """Take and release queues as the members are now; seconds until the next look."""
 
-    def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+    async def persist(self) -> None:
+        """Carry its offsets to where they last."""
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on from these offsets."""
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
@@ -33,15 +38,20 @@ class ConsumerMember(Protocol):
     def running_info(self) -> ConsumerRunningInfo:
         """What it holds and does."""
 
-    async def consume_directly(self, request: Command, broker_name: str | None) -> str:
-        """Process the record in the request's body; a CMResult name such as CR_SUCCESS."""
+    async def consume_directly(self, request: Command, broker_name: str | None) -> DirectlyResult:
+        """Process the record in the request's body, and tell what became of it."""
+
+
+# The consumers of this process by name servers, client id and group.
+_here: WeakValueDictionary[tuple[tuple[str, ...], str, str], ConsumerMember] = WeakValueDictionary()
 
 
 class Members:
     """The groups of one client."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, name_servers: tuple[str, ...] = ()) -> None:
         self.client_id = client_id
+        self._name_servers = name_servers
         self.producers: set[str] = set()
         self.consumers: dict[str, ConsumerMember] = {}
 
@@ -59,7 +69,19 @@ class Members:
                 f"this client has a consumer of group {member.group} already; use another client "
                 "for a second one"
             )
+        key = (self._name_servers, self.client_id, member.group)
+        if _here.setdefault(key, member) is not member:
+            # To brokers they would be one member, and each queue would be consumed twice.
+            raise ClientError(
+                f"this process has a consumer of group {member.group} with the client id "
+                f"{self.client_id} already; give each its own instance name or client_id, or none"
+            )
         self.consumers[member.group] = member
+
+    def remove_consumer(self, group: str) -> None:
+        """The consumer of this group has left."""
+        self.consumers.pop(group, None)
+        _here.pop((self._name_servers, self.client_id, group), None)
 
     def body(self) -> bytes:
         """The heartbeat as it is now."""

@@ -8,6 +8,7 @@ from ..protocol.message_id import PORT_BYTES, UniqueIds
 
 OUTSIDE = ("192.0.2.1", 9)  # an address kept for documentation; nothing is ever sent to it
 LOOPBACK = "127.0.0.1"
+DEFAULT_INSTANCE = "DEFAULT"  # instanceName of broadcasting consumers, the same after a restart
 
 
 def own_ip() -> str:
@@ -20,9 +21,9 @@ def own_ip() -> str:
             return LOOPBACK
 
 
-def new_client_id(ip: str | None = None) -> str:
-    """A client id as Java makes one: ip@pid#ns."""
-    return f"{ip or own_ip()}@{os.getpid()}#{time.time_ns()}"
+def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
+    """A client id as Java makes one: ip@pid#ns, or ip@instance when the instance has a name."""
+    return f"{ip or own_ip()}@{instance or f'{os.getpid()}#{time.time_ns()}'}"
 
 
 def new_unique_ids(ip: str | None = None) -> UniqueIds:

@@ -12,10 +12,10 @@ from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.compression import CompressionMissing, decompress
 from ..protocol.errors import Malformed
-from ..protocol.names import RETRY_PREFIX
+from ..protocol.names import RETRY_PREFIX, without_namespace
 from ..protocol.record import Record
+from .consuming.process_queue import ProcessQueue
 from .errors import ClientError
-from .process_queue import ProcessQueue
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,10 @@ class MessageView:
         self.reconsume_times = record.reconsume_times
         self._properties: dict[str, str] | None = None
         self._body: bytes | None = None
-        self.topic = record.topic
-        if self.topic.startswith(RETRY_PREFIX):
-            self.topic = self.properties.get(props.RETRY_TOPIC, self.topic)
+        topic = held.topic
+        if topic is None:
+            topic = without_namespace(self.sent_topic, held.namespace)
+        self.topic = topic
 
     def __repr__(self) -> str:
         return (
@@ -75,6 +76,14 @@ class MessageView:
         if self._properties is None:
             self._properties = props.decode(self.record.raw_properties)
         return self._properties
+
+    @property
+    def sent_topic(self) -> str:
+        """The topic it was sent to as brokers know it: with its namespace, if it has one."""
+        topic = self.record.topic
+        if topic.startswith(RETRY_PREFIX):
+            return self.properties.get(props.RETRY_TOPIC, topic)
+        return topic
 
     @property
     def tags(self) -> str | None:
@@ -137,6 +146,11 @@ class ReceivedMessage(MessageView):
         super().__init__(record, held)
         self._settler = settler
         self._open = True
+
+    @property
+    def is_open(self) -> bool:
+        """It was not settled yet."""
+        return self._open
 
     def process(self) -> "Processing":
         """A context for the work on it: leaving it acknowledges.

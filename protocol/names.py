@@ -14,6 +14,7 @@ STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a g
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+NAMESPACE_SEPARATOR = "%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
@@ -74,6 +75,34 @@ def is_system_topic(name: str) -> bool:
 
 def is_system_group(name: str) -> bool:
     return name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def with_namespace(name: str, namespace: str) -> str:
+    """A topic or group inside a namespace: `ns%name`, also behind %RETRY% and %DLQ%.
+
+    Names of the system, and those that are inside it already, stay as they are.
+    """
+    if not namespace or not name or is_system_topic(name) or is_system_group(name):
+        return name
+    prefix, bare = _split(name)
+    if bare.startswith(namespace + NAMESPACE_SEPARATOR):
+        return name
+    return f"{prefix}{namespace}{NAMESPACE_SEPARATOR}{bare}"
+
+
+def without_namespace(name: str, namespace: str) -> str:
+    """The name as the application knows it."""
+    if not namespace:
+        return name
+    prefix, bare = _split(name)
+    return prefix + bare.removeprefix(namespace + NAMESPACE_SEPARATOR)
+
+
+def _split(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
+    return "", name
 
 
 def _check(what: str, name: str, limit: int) -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 from aerobee.client import Consumer
 from aerobee.client.cluster import Cluster, every
+from aerobee.client.consuming.offsets import ReadFrom, RemoteOffsetStore
 from aerobee.client.errors import (
     BrokerError,
     ClientError,
@@ -15,7 +16,6 @@ from aerobee.client.errors import (
     UnreachableError,
 )
 from aerobee.client.heartbeat import Members
-from aerobee.client.offsets import GroupOffsets
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
@@ -173,11 +173,11 @@ async def test_repeated_work_goes_on_after_a_failure(caplog: pytest.LogCaptureFi
 
 async def test_an_answer_that_can_not_be_read_is_a_client_error(fake: FakeCluster) -> None:
     cluster = Cluster(fake.address)
-    offsets = GroupOffsets(cluster, "g")
+    offsets = RemoteOffsetStore(cluster, "g")
     await cluster.route("orders")
     fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(fields={"offset": "x"})
     with pytest.raises(ClientError, match=r"QUERY_CONSUMER_OFFSET .* can't be read"):
-        await offsets.load(MessageQueue("orders", "broker-a", 0))
+        await offsets.read(MessageQueue("orders", "broker-a", 0), ReadFrom.STORE)
     fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Reply(body=b"]")
     with pytest.raises(ClientError, match="TopicRouteData"):
         await cluster.route("other")

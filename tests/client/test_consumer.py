@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from aerobee.client import Consumer, consumer, held_queues
+from aerobee.client import Consumer, consumer
+from aerobee.client.consuming import concurrent, pulling
 from aerobee.client.errors import ClientError, ClosedError, UnreachableError
 from aerobee.client.start_from import StartFrom
 from aerobee.protocol import codes
@@ -192,9 +193,10 @@ async def test_raising_sends_the_message_back_and_the_loop_goes_on(
 async def test_a_message_the_broker_does_not_take_back_comes_again_here(
     one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer, "RETRY_LOCALLY_SECONDS", 0.01)
+    monkeypatch.setattr(concurrent, "RETRY_LOCALLY_SECONDS", 0.01)
     broker = one_queue.broker
     Log(broker, [record(0)])
+    broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY)
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as member:
         first = await member.receive(SECONDS)
         assert first is not None
@@ -260,7 +262,7 @@ async def test_an_offset_that_moved_is_followed_also_backwards(one_queue: FakeCl
 async def test_a_broker_that_has_lost_the_group_is_told_again(
     one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.001,))
+    monkeypatch.setattr(pulling, "PULL_AGAIN_SECONDS", (0.001,))
     broker = one_queue.broker
     log = Log(broker, [record(0)])
     refusals = [codes.SUBSCRIPTION_NOT_EXIST, codes.SYSTEM_BUSY, codes.FLOW_CONTROL]
@@ -279,7 +281,7 @@ async def test_a_broker_that_has_lost_the_group_is_told_again(
 async def test_a_lost_connection_is_made_again_and_nothing_is_lost(
     one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.001,))
+    monkeypatch.setattr(pulling, "PULL_AGAIN_SECONDS", (0.001,))
     broker = one_queue.broker
     log = Log(broker, [record(0, b"0")])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
@@ -294,7 +296,7 @@ async def test_a_lost_connection_is_made_again_and_nothing_is_lost(
 async def test_a_damaged_answer_is_pulled_again(
     one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.001,))
+    monkeypatch.setattr(pulling, "PULL_AGAIN_SECONDS", (0.001,))
     whole = record(0)
     log = Log(one_queue.broker, [whole[:-1]])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
@@ -478,7 +480,7 @@ async def test_the_members_are_asked_of_the_next_broker_when_one_is_gone(two: Fa
 async def test_a_broker_that_moved_is_found_again(
     one_queue: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.001,))
+    monkeypatch.setattr(pulling, "PULL_AGAIN_SECONDS", (0.001,))
     old = one_queue.broker
     Log(old, [record(0, b"0")])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 from aerobee.broker.server import Broker
-from aerobee.client import Admin, Consumer, Message, Producer, blocking, held_queues
+from aerobee.client import Admin, Consumer, Message, Producer, blocking
+from aerobee.client.consuming import pulling
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError
 from aerobee.client.reader import Reader
 from aerobee.protocol import codes
@@ -164,7 +165,7 @@ async def test_a_new_message_wakes_the_waiting_pull_at_once(address: str) -> Non
 async def test_producer_and_consumer_outlive_a_restart_of_the_broker(
     address: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_queues, "PULL_AGAIN_SECONDS", (0.01,))
+    monkeypatch.setattr(pulling, "PULL_AGAIN_SECONDS", (0.01,))
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"before"))
         async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from aerobee.client.process_queue import Limits, ProcessQueue
+from aerobee.client.consuming.process_queue import Limits, ProcessQueue
 from aerobee.protocol.bodies.body import MessageQueue
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

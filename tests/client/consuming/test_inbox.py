@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from aerobee.client.inbox import Inbox
+from aerobee.client.consuming.inbox import Inbox
 
 
 @dataclass

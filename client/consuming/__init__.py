@@ -1,0 +1,1 @@
+"""What consumers are made of: offsets, held queues, pulling, sharing out, settling."""

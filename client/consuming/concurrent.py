@@ -1,0 +1,171 @@
+"""Consuming without order: every message is handed out as soon as it is there.
+
+ConsumeMessageConcurrentlyService. A message is done, or it is given back to its broker and then
+done here; one that can't be given back stays open and is handed out again after 5 s. The group's
+offset never passes an open one. A broadcasting group gives nothing back: what fails is logged and
+dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...protocol.record import Record
+from ..errors import AerobeeError, ClientError
+from ..received import ReceivedMessage
+from .listening import Batch, Verdict
+from .offsets import OffsetStore
+from .process_queue import ProcessQueue
+from .send_back import SendBack
+
+log = logging.getLogger(__name__)
+
+RETRY_LOCALLY_SECONDS = 5.0  # before a message that could not be sent back comes again
+CONSUME_SECONDS = 15 * 60.0  # consumeTimeout
+SUSPEND_SECONDS = 1.0  # suspendCurrentQueueTimeMillis, for queues in order
+EXPIRED_LEVEL = 3  # the delay level of a message that took too long
+EXPIRED_MAX = 16  # of one queue and one look
+
+Emit = Callable[[ProcessQueue, Sequence[ReceivedMessage]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """How long and how often a message is tried.
+
+    After `timeout_s` with the application a message is given back (not in order). A queue in order
+    rests `suspend_s` before its message is tried again. `max_reconsume_times` None is Java's
+    default: 16, and in order without end.
+    """
+
+    timeout_s: float = CONSUME_SECONDS
+    suspend_s: float = SUSPEND_SECONDS
+    max_reconsume_times: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_s <= 0:
+            raise ClientError(f"timeout_s is {self.timeout_s:g}; give seconds above 0")
+        if self.max_reconsume_times is not None and self.max_reconsume_times < 0:
+            raise ClientError(
+                f"max_reconsume_times is {self.max_reconsume_times}; give 0 or more, or None"
+            )
+
+
+class ConcurrentService:
+    """Settles the messages of one consumer. `send_back` None is for a broadcasting group."""
+
+    def __init__(
+        self, store: OffsetStore, send_back: SendBack | None, settings: ConsumeSettings, emit: Emit
+    ) -> None:
+        self._store = store
+        self._send_back = send_back
+        self._settings = settings
+        self._emit = emit
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._under_way: dict[ReceivedMessage, float] = {}  # since when, the longest first
+        self._time = asyncio.get_running_loop().time
+        self._closed = False
+
+    def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
+        """These were pulled, in this order."""
+        self._emit(held, [ReceivedMessage(record, held, self) for record in records])
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now."""
+        self._under_way[message] = self._time()
+
+    def close(self) -> None:
+        """Hand nothing out any more."""
+        self._closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self._under_way.clear()
+
+    # --- one message ----------------------------------------------------------------------------
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done: the group may move past it."""
+        self._under_way.pop(message, None)
+        held = message.held
+        offset = held.settle(message.offset)
+        if offset >= 0:
+            held.stats.ok += 1
+            self._store.update(held.queue, offset)
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Give the message back to its broker, which delivers it later; else it waits here."""
+        self._under_way.pop(message, None)
+        held = message.held
+        if message.is_void:
+            return
+        held.stats.failed += 1
+        if self._send_back is None:
+            log.warning("BROADCASTING, consuming %r failed, it is dropped", message)
+        else:
+            try:
+                await self._send_back.give_back(message, delay_level)
+            except AerobeeError as wrong:
+                log.warning(
+                    "message %s could not be sent back, it comes again here in %g s: %s",
+                    message.msg_id,
+                    RETRY_LOCALLY_SECONDS,
+                    wrong,
+                )
+                self._again_later(message)
+                return
+        offset = held.settle(message.offset)
+        if offset >= 0:
+            self._store.update(held.queue, offset)
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of the message unsettled: it may be taken again at once."""
+        self._under_way.pop(message, None)
+        if not self._closed and not message.is_void:
+            self._emit(message.held, [message])
+
+    def _again_later(self, message: ReceivedMessage) -> None:
+        def come() -> None:
+            self._timers.discard(timer)
+            message.reconsume_times += 1
+            message.reopen()
+            self.again(message)
+
+        if not self._closed:
+            timer = asyncio.get_running_loop().call_later(RETRY_LOCALLY_SECONDS, come)
+            self._timers.add(timer)
+
+    # --- for a listener -------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+        for message in batch.messages:
+            self.taken(message)
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """The first messages are done, the others go back."""
+        for message in batch.messages[: verdict.done]:
+            message.settle()
+        for message in batch.messages[verdict.done :]:
+            await message.nack(verdict.context.delay_level)
+
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    async def give_up_expired(self) -> None:
+        """Send back what the application has had for too long."""
+        before = self._time() - self._settings.timeout_s
+        seen: dict[ProcessQueue, int] = {}
+        for message, since in list(self._under_way.items()):
+            if since > before:
+                break
+            held = message.held
+            seen[held] = seen.get(held, 0) + 1
+            if message.is_void:
+                self._under_way.pop(message, None)
+            elif seen[held] <= EXPIRED_MAX:
+                log.warning(
+                    "%r is with the application for more than %g s; it is sent back",
+                    message,
+                    self._settings.timeout_s,
+                )
+                await message.nack(EXPIRED_LEVEL)

@@ -1,0 +1,205 @@
+"""A listener: the application's function that is called with messages, and what it may answer.
+
+Batches wait in an inbox; so many workers take from it and call the function. A coroutine function
+runs in the loop, a plain one in a thread. Returning nothing (or Outcome.SUCCESS) means done,
+Outcome.LATER or raising means that the messages come again. Anything else is no answer: it is
+logged and counts as LATER, because a message must not be lost to a mistake.
+"""
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from ...protocol.bodies.body import MessageQueue
+from ..errors import ClientError
+from ..received import ReceivedMessage
+from .inbox import Inbox
+from .process_queue import ProcessQueue
+
+log = logging.getLogger(__name__)
+
+CONCURRENCY = 20  # consumeThreadMin and consumeThreadMax
+CONCURRENCY_MAX = 1_000
+BATCH_MAX = 1_024  # Java's client takes no larger consumeMessageBatchMaxSize
+ALL = sys.maxsize  # every message of the batch, however many those are
+
+
+class Outcome(Enum):
+    """What a listener answers: SUCCESS, or LATER for another try."""
+
+    SUCCESS = "CONSUME_SUCCESS"
+    LATER = "RECONSUME_LATER"
+
+
+@dataclass(slots=True)
+class Context:
+    """Goes along with a batch to the listener, which may set all but `queue`.
+
+    `ack_index` is the last message that is done, of a batch that is only done in part (-1: none).
+    `delay_level` says when the others come again: 0 by itself, -1 as dead letters at once, else 1
+    to 18. `suspend_s` is the pause of a queue in order before its messages come again.
+    """
+
+    queue: MessageQueue
+    ack_index: int = ALL
+    delay_level: int = 0
+    suspend_s: float | None = None
+
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A function and how it is called.
+
+    It is called with one message (`batch_max` None) or with a list and a `Context`, by at most
+    `concurrency` workers at the same time; each batch is of one queue.
+    """
+
+    function: Function
+    batch_max: int | None = None
+    concurrency: int = CONCURRENCY
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ClientError(f"the listener is {self.function!r}; give a function")
+        if not 1 <= self.concurrency <= CONCURRENCY_MAX:
+            raise ClientError(
+                f"concurrency is {self.concurrency}; give 1 to {CONCURRENCY_MAX} workers"
+            )
+        if self.batch_max is not None and not 1 <= self.batch_max <= BATCH_MAX:
+            raise ClientError(f"batch_max is {self.batch_max}; give 1 to {BATCH_MAX} messages")
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages of one queue that are consumed together."""
+
+    held: ProcessQueue
+    messages: list[ReceivedMessage]
+
+    @property
+    def is_void(self) -> bool:
+        """The queue belongs to somebody else now."""
+        return self.held.dropped
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of a call: the first `done` messages are, the others come again.
+
+    `result` is its name as RocketMQ's CMResult, `error` what the listener raised.
+    """
+
+    done: int
+    result: str
+    context: Context
+    error: Exception | None = field(default=None)
+
+
+class Settling(Protocol):
+    """Where batches go when the listener is through: the consume service."""
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """Settle each message of the batch."""
+
+
+def done_of(outcome: Outcome, ack_index: int, size: int) -> int:
+    """How many messages of a batch are done: up to and with `ack_index`, none for LATER."""
+    if outcome is Outcome.LATER:
+        return 0
+    return max(0, min(ack_index, size - 1) + 1)
+
+
+class Workers:
+    """Calls a listener for the batches of an inbox; `service` settles them."""
+
+    def __init__(self, group: str, listener: Listener, service: Settling) -> None:
+        self.listener = listener
+        self.inbox: Inbox[Batch] = Inbox()
+        self._group = group
+        self._service = service
+        self._tasks: list[asyncio.Task[None]] = []
+        self._threads: ThreadPoolExecutor | None = None
+        if not _is_coroutine_function(listener.function):
+            self._threads = ThreadPoolExecutor(
+                listener.concurrency, thread_name_prefix=f"ConsumeMessageThread_{group}"
+            )
+
+    def start(self) -> None:
+        """Begin to take batches."""
+        self._tasks = [
+            asyncio.create_task(self._work(), name=f"ConsumeMessage_{self._group}_{number}")
+            for number in range(1, self.listener.concurrency + 1)
+        ]
+
+    async def close(self) -> None:
+        """Take no more; what runs in a thread ends by itself, and counts for nothing."""
+        self.inbox.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def call(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Verdict:
+        """Call the listener once."""
+        context = Context(held.queue)
+        began = asyncio.get_running_loop().time()
+        try:
+            answer = await self._answer(messages, context)
+            outcome = Outcome.SUCCESS if answer is None else answer
+            result = "CR_SUCCESS" if outcome is Outcome.SUCCESS else "CR_LATER"
+            if not isinstance(outcome, Outcome):
+                log.error(
+                    "the listener of group %s returned %r for %r; return nothing, Outcome.SUCCESS "
+                    "or Outcome.LATER; the messages come again",
+                    self._group,
+                    answer,
+                    messages[0],
+                )
+                outcome, result = Outcome.LATER, "CR_RETURN_NULL"
+            error = None
+        except Exception as raised:
+            log.exception("consuming %r failed, it comes again", messages[0])
+            outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
+        held.stats.consumed += 1
+        held.stats.consume_seconds += asyncio.get_running_loop().time() - began
+        done = done_of(outcome, context.ack_index, len(messages))
+        return Verdict(done, result, context, error)
+
+    async def _answer(self, messages: Sequence[ReceivedMessage], context: Context) -> Any:
+        function = self.listener.function
+        if self.listener.batch_max is None:
+            arguments: tuple[Any, ...] = (messages[0],)
+        else:
+            arguments = (list(messages), context)
+        if self._threads is None:
+            return await function(*arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *arguments)
+
+    async def _work(self) -> None:
+        while (batch := await self.inbox.take()) is not None:
+            self._service.begin(batch)
+            verdict = await self.call(batch.held, batch.messages)
+            try:
+                await self._service.finish(batch, verdict)
+            except Exception:
+                log.exception("settling %r failed; it comes again", batch.messages[0])
+
+
+def _is_coroutine_function(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )

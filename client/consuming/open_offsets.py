@@ -1,0 +1,50 @@
+"""The open offsets of one queue: held by this consumer and not settled yet.
+
+An offset is open from the moment its message is held until it is settled. What may be committed is
+always the smallest open one, or the one after the last message when none is open: a crash repeats
+messages, it never skips one.
+"""
+
+from collections import deque
+
+
+class OpenOffsets:
+    """Offsets are opened in ascending order, settled in any."""
+
+    __slots__ = ("_next", "_open", "_settled")
+
+    def __init__(self) -> None:
+        self._open: deque[int] = deque()
+        self._settled: set[int] = set()  # settled behind one that is still open
+        self._next = -1
+
+    def __len__(self) -> int:
+        return len(self._open) - len(self._settled)
+
+    def open(self, offset: int) -> bool:
+        """The message at `offset` is held now; False when it was held before."""
+        if offset < self._next:
+            return False
+        self._open.append(offset)
+        self._next = offset + 1
+        return True
+
+    def settle(self, offset: int) -> None:
+        """The message at `offset` needs no more work."""
+        waiting, settled = self._open, self._settled
+        if waiting and waiting[0] == offset:
+            waiting.popleft()
+            while settled and waiting[0] in settled:
+                settled.remove(waiting.popleft())
+        else:
+            settled.add(offset)
+
+    @property
+    def committed(self) -> int:
+        """Everything below is settled; -1 before the first message."""
+        return self._open[0] if self._open else self._next
+
+    @property
+    def span(self) -> int:
+        """From the smallest open offset to the largest held one."""
+        return self._open[-1] - self._open[0] if self._open else 0

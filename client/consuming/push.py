@@ -1,0 +1,158 @@
+"""The parts of a running push consumer, wired: offsets, pulling, held queues, settling, upkeep.
+
+Made at the start and closed at the end of the consumer; the consumer itself is only their face.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...protocol.bodies.subscription import SubscriptionData
+from ..cluster import Cluster, every
+from ..received import ReceivedMessage
+from .agreement import Agreement
+from .concurrent import ConcurrentService, ConsumeSettings
+from .consume_stats import ConsumeStats
+from .first_offset import FirstOffset
+from .held_queues import HeldQueues
+from .inbox import Inbox
+from .listening import Batch, Listener, Workers
+from .membership import Membership
+from .offsets import OffsetStore
+from .orderly import TIMES_WITHOUT_END, OrderlyService
+from .process_queue import Limits, ProcessQueue
+from .pull import Puller, PullSettings
+from .pulling import PullLoop
+from .queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
+from .rebalance import Rebalance
+from .send_back import SendBack
+
+RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """All that can be set about how a push consumer works."""
+
+    ordered: bool
+    limits: Limits
+    pull: PullSettings
+    consume: ConsumeSettings
+    listener: Listener | None
+
+
+class PushParts:
+    """One running push consumer. `wanted` are its subscriptions, which may change."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        settings: PushSettings,
+        wanted: Mapping[str, SubscriptionData],
+        inbox: Inbox[ReceivedMessage],
+    ) -> None:
+        group, clustering = membership.group, membership.is_clustering
+        self.cluster: Cluster = membership.open_cluster()
+        self.store: OffsetStore = membership.store(self.cluster)
+        self.stats = ConsumeStats()
+        self.agreement = Agreement(self.cluster, group, membership.model)
+        strategy = membership.strategy if clustering else None
+        self.rebalance = Rebalance(self.cluster, group, strategy)
+        self.locks = QueueLocks(self.cluster, group) if settings.ordered and clustering else None
+        self._group = group
+        self._consume = settings.consume
+        self._inbox = inbox
+        self._background: list[asyncio.Task[None]] = []
+        self.service = self._service(settings, clustering)
+        self.workers: Workers | None = None
+        if settings.listener is not None:
+            self.workers = Workers(group, settings.listener, self.service)
+        self._batch_max = (settings.listener and settings.listener.batch_max) or 1
+        self.loop = PullLoop(
+            self.cluster,
+            Puller(self.cluster, group, self.store, settings.pull, clustering=clustering),
+            wanted,
+            self.service.deliver,
+            interval_s=settings.pull.interval_s,
+            in_order=self.locks is not None,
+        )
+        self.held = HeldQueues(
+            self.store,
+            self.loop,
+            FirstOffset(self.cluster, self.store, membership.start),
+            settings.limits,
+            self.stats,
+            self.locks,
+            membership.namespace,
+        )
+
+    def start(self) -> None:
+        """Begin the work that is repeated."""
+        group, seconds = self._group, self._consume.timeout_s
+        if isinstance(self.service, ConcurrentService):
+            expire = every(seconds, self.service.give_up_expired, f"giving up of {group}")
+            self.in_background(asyncio.create_task(expire, name=f"expire-{group}"))
+        if self.locks is not None:
+            renew = every(RENEW_SECONDS, self._renew, f"locking queues of {group}", FIRST_SECONDS)
+            self.in_background(asyncio.create_task(renew, name=f"lock-{group}"))
+        if self.workers is not None:
+            self.workers.start()
+
+    def in_background(self, task: "asyncio.Task[None]") -> None:
+        """Work that ends with the consumer at the latest."""
+        self._background = [each for each in self._background if not each.done()]
+        self._background.append(task)
+
+    def compare_members(self, wanted: Mapping[str, SubscriptionData]) -> None:
+        """See in the background whether the group's members want the same."""
+
+        async def look() -> None:
+            await self.agreement.look(list(self.rebalance.members), dict(wanted))
+
+        self.in_background(asyncio.create_task(look(), name=f"agreement-{self._group}"))
+
+    async def close(self) -> None:
+        """Stop consuming and pulling, commit, let the queues go."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._inbox.close()
+        if self.workers is not None:
+            await self.workers.close()
+        self.service.close()
+        await self.held.close()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _service(
+        self, settings: PushSettings, clustering: bool
+    ) -> ConcurrentService | OrderlyService:
+        consume = settings.consume
+        times = consume.max_reconsume_times
+        if times is None:
+            times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
+        send_back = SendBack(self.cluster, self._group, times) if clustering else None
+        if not settings.ordered:
+            return ConcurrentService(self.store, send_back, consume, self._emit)
+        return OrderlyService(
+            self.store,
+            send_back,
+            replace(consume, max_reconsume_times=times),
+            self._emit,
+            self.locks,
+            self.cluster.rebalance_soon,
+            (settings.listener and settings.listener.batch_max) or 1,
+        )
+
+    def _emit(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        if self.workers is None:
+            self._inbox.put(messages)
+            return
+        size = self._batch_max
+        self.workers.inbox.put(
+            Batch(held, list(messages[at : at + size])) for at in range(0, len(messages), size)
+        )
+
+    async def _renew(self) -> None:
+        assert self.locks is not None
+        await self.locks.renew(self.held.table)

@@ -1,0 +1,120 @@
+"""Which queues this member should hold now: asked of the brokers, computed like everybody else.
+
+Nothing is changed when the queues or the members of a group can't be learnt, or the strategy fails:
+holding on is better than letting go because of a lost answer.
+"""
+
+import logging
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...protocol import codes
+from ...protocol.assign import Strategy, sort_ids
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.clients import GetConsumerListByGroupResponseBody
+from ...protocol.bodies.route import MASTER_ID
+from ...protocol.headers.clients import ConsumerGroup
+from ...protocol.names import RETRY_PREFIX
+from ..answers import body_of
+from ..cluster import Cluster
+from ..errors import BrokerError, ClientError, NoAnswerError, NoRouteError, UnreachableError
+from ..route import Route
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """All queues of a topic, sorted, and those of them that are this member's."""
+
+    every: list[MessageQueue]
+    mine: list[MessageQueue]
+
+
+class Rebalance:
+    """Computes the queues of one member of `group`. Without a strategy it gets all of them.
+
+    `members` are the ids of the group's members as they were last told, sorted.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, strategy: Strategy | None) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._strategy = strategy
+        self._missing: set[str] = set()  # topics without a route, each logged once
+        self.members: list[str] = []
+
+    async def shares(self, topics: Iterable[str]) -> dict[str, Share]:
+        """This member's share by topic; a topic of which nothing could be learnt is left out."""
+        found: dict[str, Share] = {}
+        for topic in topics:
+            share = await self._of_topic(topic)
+            if share is not None:
+                found[topic] = share
+        return found
+
+    async def _of_topic(self, topic: str) -> Share | None:
+        try:
+            route = await self._cluster.route(topic)
+            ids = await self._members(route) if self._strategy is not None else []
+        except NoRouteError as unknown:
+            self._warn_once(topic, unknown)
+            return None
+        except (ClientError, BrokerError) as wrong:
+            log.warning("group %s keeps its queues of topic %s: %s", self._group, topic, wrong)
+            return None
+        self._missing.discard(topic)
+        every = sorted(route.subscribe)
+        if self._strategy is None:
+            return Share(every, every) if every else None
+        if not every or not ids:
+            return None
+        self.members = ids
+        try:
+            mine = list(self._strategy(self._cluster.client_id, list(every), list(ids)))
+        except Exception:
+            log.exception("group %s keeps its queues of topic %s", self._group, topic)
+            return None
+        strangers = [queue for queue in mine if getattr(queue, "topic", None) != topic]
+        if strangers:
+            log.error(
+                "group %s keeps its queues of topic %s: its strategy gave %r, which is no queue of "
+                "that topic",
+                self._group,
+                topic,
+                strangers[0],
+            )
+            return None
+        return Share(every, mine)
+
+    async def _members(self, route: Route) -> list[str]:
+        # Any broker of the topic knows all members, because each sends them all its heartbeats.
+        names = list(route.brokers)
+        random.shuffle(names)
+        failure: ClientError | None = None
+        for name in names:
+            addresses = route.brokers[name]
+            try:
+                return await self._ask(addresses.get(MASTER_ID) or addresses[min(addresses)])
+            except (UnreachableError, NoAnswerError) as wrong:
+                failure = wrong
+        if failure is not None:
+            raise failure
+        return []
+
+    async def _ask(self, address: str) -> list[str]:
+        code, header = codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup(self._group)
+        answer = await self._cluster.request(address, code, header)
+        if answer.code != codes.SUCCESS:
+            # It has lost us, after a restart for example: it must hear of us before it can answer.
+            await self._cluster.beat_to(address)
+            answer = await self._cluster.ask(address, code, header)
+        return sort_ids(body_of(answer, GetConsumerListByGroupResponseBody, code).consumer_id_list)
+
+    def _warn_once(self, topic: str, unknown: NoRouteError) -> None:
+        if topic in self._missing:
+            return
+        self._missing.add(topic)
+        if not topic.startswith(RETRY_PREFIX):
+            log.warning("group %s waits for topic %s: %s", self._group, topic, unknown)

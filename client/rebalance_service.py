@@ -1,0 +1,45 @@
+"""When the groups of one client look at their queues again: every 20 s, and on notice.
+
+One for each client, for all its groups, as in RocketMQ. A round that did not come out is repeated
+after a second; two rounds are never closer than that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+SECONDS = 20.0  # rocketmq.client.rebalance.waitInterval
+MIN_SECONDS = 1.0  # rocketmq.client.rebalance.minInterval
+
+
+class RebalanceService:
+    """Calls `round`, which answers in how many seconds it wants to be called again."""
+
+    def __init__(self, round_: Callable[[], Awaitable[float]]) -> None:
+        self._round = round_
+        self._notice = asyncio.Event()
+
+    def soon(self) -> None:
+        """Something has changed."""
+        self._notice.set()
+
+    async def run(self) -> None:
+        """Go round until cancelled."""
+        time = asyncio.get_running_loop().time
+        wait, last = SECONDS, time() - MIN_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(wait):
+                    await self._notice.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(last + MIN_SECONDS - time())
+            self._notice.clear()
+            last = time()
+            try:
+                wait = await self._round()
+            except Exception:
+                wait = MIN_SECONDS
+                log.exception("a rebalance failed; next try in %g s", wait)
