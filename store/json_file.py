@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ..protocol.fastjson import LENIENT_BYTES_MAX, quote_integer_keys
 from . import disk
 from .errors import DamagedStore, plain_errors
 from .segment import make_folder, sync_folder
@@ -29,7 +30,7 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
         if not data.strip():
             continue
         try:
-            return decode(data)
+            return _decoded(data, decode)
         except Exception as wrong:  # whatever the decoder finds: the other file may be good
             reasons.append(f"{candidate} ({wrong})")
     if reasons:
@@ -47,6 +48,17 @@ def save(path: Path, text: bytes | str) -> None:
     _replace(path, data)
     with plain_errors(path.parent, "write"):
         sync_folder(path.parent)
+
+
+def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(data)
+    except Exception:
+        if len(data) <= LENIENT_BYTES_MAX:
+            raise
+        # Java leaves integer keys bare; the reader that takes all of its liberties is a slow one,
+        # and declines a text of this size.
+        return decode(quote_integer_keys(data))
 
 
 def _backup(path: Path) -> Path:

@@ -1,10 +1,11 @@
 """fastjson's dialect: what it writes is read, and what we write is what it writes."""
 
+import json
 import re
 
 import pytest
 from aerobee.protocol import fastjson
-from aerobee.protocol.fastjson import ObjectKey, dump, parse
+from aerobee.protocol.fastjson import ObjectKey, dump, parse, quote_integer_keys
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,11 @@ def test_what_is_written_reads_back_the_same() -> None:
 def test_a_value_without_a_json_form_is_named() -> None:
     with pytest.raises(ValueError, match="a bytes has no JSON form: b'x'"):
         dump({"a": b"x"})
+
+
+def test_integer_keys_get_quotes_and_nothing_else_does() -> None:
+    text = rb'{"a{1:":{1:2,-3 :"x,4:y\"{5:", 6: [7,8]},' + b"\n\t9:{}}"
+    quoted = rb'{"a{1:":{"1":2,"-3" :"x,4:y\"{5:", "6": [7,8]},' + b'\n\t"9":{}}'
+    assert quote_integer_keys(text) == quoted
+    assert quote_integer_keys(quoted) == quoted
+    json.loads(quoted)

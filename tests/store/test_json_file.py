@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from aerobee.protocol.fastjson import parse
+from aerobee.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from aerobee.protocol.fastjson import LENIENT_BYTES_MAX, parse
 from aerobee.store import disk, json_file
 from aerobee.store.errors import DamagedStore, DiskFull
 
@@ -68,3 +69,15 @@ def test_a_failed_write_leaves_the_old_text(
         with pytest.raises(DiskFull):
             json_file.save(path, "[2]")
     assert json_file.load(path, json.loads) == [1]
+
+
+def test_a_large_file_of_java_with_bare_integer_keys_is_read(tmp_path: Path) -> None:
+    count = LENIENT_BYTES_MAX // 32
+    pairs = b",".join(b'"topic%06d@group,{1:":{0:%d,1:2}' % (n, n) for n in range(count))
+    text = b'{"dataVersion":{"counter":7},"offsetTable":{%s}}' % pairs
+    assert len(text) > LENIENT_BYTES_MAX
+    (tmp_path / "consumerOffset.json").write_bytes(text)
+    found = json_file.load(tmp_path / "consumerOffset.json", ConsumerOffsetSerializeWrapper.decode)
+    assert found is not None
+    assert len(found.offset_table) == count
+    assert found.offset_table["topic000123@group,{1:"] == {0: 123, 1: 2}

@@ -1,0 +1,110 @@
+"""Ours and the real broker serve one directory in turn, each after the other has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.protocol import fastjson
+from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+
+from .programs import SECONDS, Java, wait_until
+
+TOPIC, GROUP = "InTurn", "InTurnGroup"
+COUNT = 30
+SETTINGS: dict[str, str | int] = {
+    "flushConsumerOffsetInterval": 100,
+    "flushDelayOffsetInterval": 100,
+    "mappedFileSizeCommitLog": 1 << 20,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 4_000,
+}
+# Which broker has its turn, and how it ends; the last one only serves what is left.
+TURNS = [("ours", "kill"), ("java", "kill"), ("ours", "stop"), ("java", "end")]
+
+
+@pytest.fixture
+def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
+    """Both kinds, on one store."""
+    settings = SETTINGS | {"storePathRootDir": str(tmp_path / "store")}
+    both: dict[str, Cluster] = {
+        "ours": AerobeeCluster(tmp_path / "ours", settings),
+        "java": JavaCluster(tmp_path / "java", settings, flags=("-Xmx512m",)),
+    }
+    yield both
+    for cluster in both.values():
+        cluster.stop()
+
+
+def stored_offsets(store: Path) -> int:
+    """How many messages of the topic the group has consumed, by the file on the disk."""
+    try:
+        table = fastjson.parse((store / "config" / "consumerOffset.json").read_bytes())
+    except (FileNotFoundError, ValueError):
+        return 0  # it is being written
+    return sum(table["offsetTable"].get(f"{TOPIC}@{GROUP}", {}).values())
+
+
+def consume(
+    java: Java, cluster: Cluster, before: list[dict[str, Any]], store: Path, wanted: int, fail: int
+) -> list[dict[str, Any]]:
+    """What a member of the group gets until so many messages have come in all, with those before.
+
+    The first `fail` of them it gives back, to be delivered again after 10 s.
+    """
+    member = java.start(
+        "Consume",
+        namesrv=cluster.namesrv,
+        topic=TOPIC,
+        group=GROUP,
+        **({"fail": 1} if fail else {}),
+    )
+
+    def seen() -> list[dict[str, Any]]:
+        return before + member.events("message")
+
+    def is_complete() -> bool:
+        is_repeated = fail or any(each["times"] for each in seen())
+        return len(set(map(key, seen()))) == wanted and bool(is_repeated)
+
+    wait_until(is_complete, lambda: Counter(map(key, seen())))
+    wait_until(lambda: stored_offsets(store) == wanted, lambda: stored_offsets(store))
+    member.say("stop")
+    member.wait_event("stopped", SECONDS)
+    return seen()
+
+
+def test_a_group_goes_on_from_its_stored_offset_whichever_broker_ended_and_however(
+    brokers: dict[str, Cluster], java: Java, tmp_path: Path
+) -> None:
+    sent: list[dict[str, Any]] = []
+    got: list[dict[str, Any]] = []
+    for turn, (name, end) in enumerate(TURNS):
+        cluster = brokers[name]
+        cluster.start()
+        orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "count": COUNT}
+        if turn == 0:
+            sent += java.produce(**orders, prefix="first")
+        # One that fails at first is delivered again by the broker of the next turn.
+        got = consume(java, cluster, got, tmp_path / "store", len(sent), fail=int(turn == 0))
+        assert set(map(key, got)) == set(map(key, sent))
+        if end != "end":
+            sent += java.produce(**orders, prefix=f"turn{turn}")
+            cluster.stop_broker(kill=end == "kill")
+            cluster.stop()
+    times = Counter(map(key, got))
+    [repeated] = [name for name, count in times.items() if count > 1]
+    assert [each["times"] for each in got if key(each) == repeated] == [0, 1]
+    assert len(times) == len(sent) == COUNT * len(TURNS)
+    for queue in range(4):
+        offsets = [each["offset"] for each in sent if each["queue"] == queue]
+        assert offsets == list(range(len(offsets)))
+
+
+def key(message: dict[str, Any]) -> str:
+    found = message["key"]
+    assert isinstance(found, str)
+    return found
