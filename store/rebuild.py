@@ -5,6 +5,7 @@ without a gap its entries are written in one piece, and where it has them alread
 in one piece. Whatever is not so plain goes the way of single messages. The result is the same.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ class RunDerive(Derive):
         for row in np.flatnonzero(wanted & special).tolist():
             self.queue(run.passed(row))
         rows = np.flatnonzero(wanted & ~special)
-        if len(rows):
-            self._sorted_entries(run, rows)
+        for topic, queue_id, own, entries in by_queue(run, rows):
+            self._entries(self._queues.make(topic, queue_id), run, own, entries)
         self.last_ms = int(run.store_times[-1])
 
     def index_run(self, run: Run) -> None:
@@ -48,22 +49,6 @@ class RunDerive(Derive):
         self._index.flush(run.place)
         rows, hashes = run.keys()
         self._index.add(hashes, run.log_offsets[rows], run.store_times[rows])
-
-    def _sorted_entries(self, run: Run, rows: Positions) -> None:
-        ids = run.queue_ids[rows].astype(np.int64)
-        width = int(ids.max()) + 1
-        groups = run.topic_of[rows] * width + ids
-        order = stable_order(groups)
-        rows, groups = rows[order], groups[order]
-        entries = np.empty(len(rows), ENTRY_TYPE)
-        entries["offset"] = run.log_offsets[rows]
-        entries["size"] = run.sizes[rows]
-        entries["tags"] = run.tags_codes()[rows]
-        borders = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-        for first, end in zip([0, *borders.tolist()], [*borders.tolist(), len(rows)], strict=True):
-            topic = run.topics[int(run.topic_of[rows[first]])]
-            queue = self._queues.make(topic, int(run.queue_ids[rows[first]]))
-            self._entries(queue, run, rows[first:end], entries[first:end])
 
     def _entries(
         self, queue: ConsumeQueue, run: Run, rows: Positions, entries: NDArray[np.void]
@@ -86,6 +71,31 @@ class RunDerive(Derive):
                 if not known:
                     self.queue(run.passed(int(rows[at])))
                     at += 1
+
+
+def by_queue(run: Run, rows: Positions) -> Iterator[tuple[str, int, Positions, NDArray[np.void]]]:
+    """For each queue of these messages: topic, id, its messages in order, and their entries."""
+    if not len(rows):
+        return
+    ids = run.queue_ids[rows].astype(np.int64)
+    width = int(ids.max()) + 1
+    groups = run.topic_of[rows] * width + ids
+    order = stable_order(groups)
+    rows, groups = rows[order], groups[order]
+    entries = np.empty(len(rows), ENTRY_TYPE)
+    entries["offset"] = run.log_offsets[rows]
+    entries["size"] = run.sizes[rows]
+    entries["tags"] = run.tags_codes()[rows]
+    borders = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
+    for first, end in zip([0, *borders], [*borders, len(rows)], strict=True):
+        topic = run.topics[int(run.topic_of[rows[first]])]
+        yield topic, int(run.queue_ids[rows[first]]), rows[first:end], entries[first:end]
+
+
+def queued_rows(run: Run) -> Positions:
+    """The messages of a run that have an entry in their queue, by their system flags."""
+    kinds = run.records.sys_flags & TRANSACTION_MASK
+    return np.flatnonzero((kinds == 0) | (kinds == TRANSACTION_COMMIT))
 
 
 def stable_order(numbers: NDArray[Any]) -> Positions:

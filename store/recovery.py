@@ -62,7 +62,7 @@ def recover(
     indexed = _indexed_end(parts, checkpoint)
     if checkpoint.synced_end < 0:
         _drop_stale(parts)
-    walk = Walk(commit_log, trusted, progress)
+    walk = Walk(commit_log.segments, trusted, progress)
     mark = index.mark
     try:
         end, last_ms = _derive(parts, walk, start, indexed, is_whole=start == commit_log.start)

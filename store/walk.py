@@ -23,9 +23,11 @@ from ..protocol.record import (
     crc32,
     decode_record,
 )
-from .commit_log import BLANK, CommitLog
+from .commit_log import BLANK
+from .files import Row
 from .run import RUN_BYTES, Passed, Run, read_run
 from .segment import Segment
+from .segments import Segments
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +48,11 @@ class Walk:
     it the log ends at the first that is not whole.
     """
 
-    def __init__(self, commit_log: CommitLog, trusted: int, progress: Progress | None) -> None:
-        self._segments = commit_log.segments
+    def __init__(
+        self, segments: Segments | Row, trusted: int, progress: Progress | None = None
+    ) -> None:
+        """`segments` are the files of the log."""
+        self._segments = segments
         self._trusted = trusted
         self._progress = progress
 
@@ -59,7 +64,7 @@ class Walk:
     ) -> int:
         """Call one of the two for all records from `place` on, in order; returns the log's end."""
         begin = reported = place
-        last = self._segments.last.end
+        last = self._segments.items[-1].end
         count = 0
         size = RUN_BYTES_FIRST
         while True:
@@ -113,12 +118,16 @@ class Walk:
         if segment.size - at >= BLANK.size:
             size, magic = BLANK.unpack_from(segment.view, at)
             if magic == MAGIC_BLANK and size == segment.size - at:
-                return None if segment is self._segments.last else segment.end
+                return None if segment is self._segments.items[-1] else segment.end
         if place >= self._trusted:
             return None
         following = self._following(segment, place)
+        return following if self.damaged(segment, place, following) else None
+
+    def damaged(self, segment: Segment, place: int, following: int) -> bool:
+        """Told of a record that is not whole, and of where it goes on; False to stop there."""
         log.error("the record at %d of the log is damaged; going on at %d", place, following)
-        return following
+        return True
 
     def _following(self, segment: Segment, place: int) -> int:
         """Where the next whole record or the next file begins."""
