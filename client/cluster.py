@@ -396,7 +396,8 @@ class Cluster:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._closed and task.cancelled():
+            caller = asyncio.current_task()
+            if task.cancelled() and self._closed and not (caller and caller.cancelling()):
                 raise ClosedError("the client was closed while the call was waiting") from None
             raise
 
