@@ -8,6 +8,7 @@ is tried again.
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Self, TypeVar
 
@@ -36,6 +37,7 @@ from .latency import LatencyFaults
 from .message import BODY_BYTES_MAX, Message
 from .outgoing import COMPRESS_BYTES_MIN, Outgoing, Packer
 from .receipts import STATUS_OF_CODE, BatchReceipt, SendReceipt, SendStatus
+from .received import MessageView
 from .route import Route
 from .select_queue import RoundRobin, Selector, by_hash
 from .window import Window
@@ -47,6 +49,8 @@ UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait 
 TRIES = 3  # 1 + retryTimesWhenSendFailed
 PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of the cluster
+REPLY_PROPERTIES = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
 
 Sent = TypeVar("Sent")
 
@@ -102,6 +106,7 @@ class Producer:
         self._faults = LatencyFaults(time.monotonic) if latency_faults else None
         self._retry_not_stored = retry_not_stored
         self._window = Window(under_way_max)
+        self._asked: set[str] = set()  # topics that requests were sent to
         self._cluster: Cluster | None = None
         self._closed = False
 
@@ -153,6 +158,67 @@ class Producer:
             queues = (await self._route(message.topic)).publish
             queue = selector(queues, message, selector_arg)
         return await self._deliver(outgoing, queue, timeout)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> MessageView:
+        """Send, and wait until whoever consumes it has sent a `reply`; returns that.
+
+        NoAnswerError when none came within the timeout: the request may be consumed all the same.
+        """
+        cluster = self._open()
+        deadline = time.monotonic() + timeout
+        correlation_id = str(uuid.uuid4())
+        more = {
+            props.CORRELATION_ID: correlation_id,
+            props.REPLY_TO_CLIENT: cluster.client_id,
+            props.TTL: str(round(timeout * 1000)),
+        }
+        outgoing = self._packer.pack(message, more)
+        await self._route(message.topic)
+        if message.topic not in self._asked:
+            # The reply may come from any broker, so all must know our connection.
+            await cluster.beat()
+            self._asked.add(message.topic)
+        waiting = cluster.producer_calls.expect(correlation_id)
+        try:
+            await self._deliver(outgoing, queue, deadline - time.monotonic())
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await waiting
+        except TimeoutError as late:
+            if isinstance(late, NoAnswerError):
+                raise
+            raise NoAnswerError(
+                f"no reply to request {outgoing.msg_id} of topic {message.topic} within "
+                f"{timeout:g} s; check that a consumer of the topic replies, or give it more time"
+            ) from None
+        finally:
+            cluster.producer_calls.forget(correlation_id)
+
+    async def reply(
+        self,
+        request: MessageView,
+        body: bytes,
+        *,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> SendReceipt:
+        """Answer a request that was received; BrokerError when the requester isn't there."""
+        asked = request.properties
+        try:
+            topic = asked[props.CLUSTER] + REPLY_TOPIC_SUFFIX
+            more = {name: asked[name] for name in REPLY_PROPERTIES} | {props.MSG_TYPE: "reply"}
+        except KeyError as missing:
+            raise ClientError(
+                f"message {request.msg_id} has no property {missing.args[0]}, so it is no request; "
+                "reply to what `Producer.request` sent"
+            ) from None
+        code = codes.SEND_REPLY_MESSAGE_V2
+        outgoing = self._packer.pack(Message(topic, body), more, code=code)
+        return await self._deliver(outgoing, None, timeout)
 
     async def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:  # noqa: ASYNC109
         """Take a message back that waits for its delivery time; returns its id.

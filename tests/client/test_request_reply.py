@@ -1,0 +1,91 @@
+"""Requests and their replies, over a real broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client import producer_calls as calls
+from aerobee.client.errors import BrokerError, ClientError, NoAnswerError
+from aerobee.testing import LocalCluster
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[LocalCluster]:
+    with LocalCluster() as running:
+        async with Admin(running.name_server) as admin:
+            await admin.create_topic("ask", 2)
+        yield running
+
+
+@asynccontextmanager
+async def serving(cluster: LocalCluster) -> AsyncIterator[None]:
+    """Somebody who answers every request of the topic `ask` with its body backwards."""
+    consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
+
+    async def serve() -> None:
+        async for message in consumer:
+            async with message.process():
+                await producer.reply(message, message.body[::-1])
+
+    async with Producer(cluster.name_server) as producer, consumer:
+        task = asyncio.create_task(serve())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_request_gets_the_reply_to_it(cluster: LocalCluster) -> None:
+    async with serving(cluster), Producer(cluster.name_server, group="askers") as producer:
+        bodies = [f"question {number}".encode() for number in range(20)]
+        replies = await asyncio.gather(
+            *(producer.request(Message("ask", body), timeout=20) for body in bodies)
+        )
+    assert [reply.body for reply in replies] == [body[::-1] for body in bodies]
+
+
+async def test_a_long_reply_comes_unpacked(cluster: LocalCluster) -> None:
+    body = b"the same again " * 2_000
+    async with serving(cluster), Producer(cluster.name_server, group="askers") as producer:
+        reply = await producer.request(Message("ask", body), timeout=20)
+    assert reply.body == body[::-1]
+
+
+async def test_without_a_reply_the_time_is_told(cluster: LocalCluster) -> None:
+    async with Producer(cluster.name_server) as producer:
+        with pytest.raises(NoAnswerError, match=r"no reply to request .* within 0.3 s"):
+            await producer.request(Message("ask", b"anybody?"), timeout=0.3)
+
+
+async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> None:
+    async with Producer(cluster.name_server) as asker:
+        with pytest.raises(NoAnswerError):
+            await asker.request(Message("ask", b"quick!"), timeout=0.2)
+    consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
+    async with Producer(cluster.name_server, tries=1) as producer, consumer:
+        async with asyncio.timeout(20):
+            message = await anext(aiter(consumer))
+        with pytest.raises(BrokerError):
+            await producer.reply(message, b"too late")
+        await message.ack()
+
+
+async def test_what_is_no_request_takes_no_reply(cluster: LocalCluster) -> None:
+    consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
+    async with Producer(cluster.name_server) as producer, consumer:
+        await producer.send(Message("ask", b"plain"))
+        async with asyncio.timeout(20):
+            message = await anext(aiter(consumer))
+        with pytest.raises(ClientError, match="no property CORRELATION_ID, so it is no request"):
+            await producer.reply(message, b"what?")
+        await message.ack()
+
+
+async def test_the_requests_that_wait_have_a_limit(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "REQUESTS_MAX", 0)
+    async with Producer(cluster.name_server) as producer:
+        with pytest.raises(ClientError, match="the limit is 0"):
+            await producer.request(Message("ask", b"x"), timeout=1)
