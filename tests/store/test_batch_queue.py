@@ -66,8 +66,9 @@ def test_the_first_file_goes_once_the_log_begins_behind_its_last_record(tmp_path
     queue = BatchQueue(tmp_path, "T", 0, 2 * UNIT.size)
     for number in range(5):
         queue.append(number * 100, 100, 0, 1, number * 3, 3)
-    assert queue.first_file_before(101) is None  # its numbers are not on the disk yet
+    assert not queue.can_spare_first_file  # the numbers of the others are not on the disk yet
     queue.synced = queue.next
+    assert queue.can_spare_first_file
     assert queue.first_file_before(100) is None
     found = queue.first_file_before(101)
     assert found is not None
@@ -76,3 +77,17 @@ def test_the_first_file_goes_once_the_log_begins_behind_its_last_record(tmp_path
     assert queue.first_file_before(1 << 40) is None
     queue.correct_min(400)
     assert (queue.min_offset, queue.next) == (12, 15)
+
+
+def test_the_record_of_a_moment_is_found_as_java_finds_it(tmp_path: Path) -> None:
+    queue = BatchQueue(tmp_path, "T", 0, 4 * UNIT.size)
+    assert queue.offset_at(5, upper=False) == queue.offset_at(5, upper=True) == 0
+    times = [10, 20, 20, 20, 30, 40]
+    for number, stored in enumerate(times):
+        queue.append(number * 100, 100, 0, stored, number * 3, 3)
+    expected = {
+        5: (0, 0), 10: (0, 0), 15: (3, 3), 20: (3, 9), 25: (12, 12), 40: (15, 15), 99: (15, 15),
+    }  # fmt: skip
+    for moment, offsets in expected.items():
+        found = queue.offset_at(moment, upper=False), queue.offset_at(moment, upper=True)
+        assert found == offsets, moment
