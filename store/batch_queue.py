@@ -179,6 +179,23 @@ class BatchQueue:
             found.append(unit)
         return found
 
+    def offset_at(self, moment_ms: int, upper: bool) -> int:
+        """The first message of the record stored at this moment, of the last such with `upper`.
+
+        As in RocketMQ the next later record where there is none, and the last one behind the end.
+        """
+        low, high = self._first, self._count
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._unit(middle).store_ms
+            if stored < moment_ms or (upper and stored == moment_ms):
+                low = middle + 1
+            else:
+                high = middle
+        if upper and low > self._first and self._unit(low - 1).store_ms == moment_ms:
+            low -= 1
+        return self._unit(min(low, self._count - 1)).base if self._count > self._first else 0
+
     def readable_end(self, log_end: int) -> int:
         """The offset behind the last message whose record lies before `log_end` in the log."""
         for number in range(self._count - 1, self._first - 1, -1):

@@ -6,7 +6,7 @@ is followed by a new one. Each message is indexed under its unique key and each 
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -133,19 +133,18 @@ class Index:
             file = self._writable()
             done += file.insert(hashes[done:], places[done:], store_times[done:])
 
-    def find(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Log offsets under this key, ascending; other keys with the same hash may be among them.
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Log offsets under this key, newest first, of the time range.
 
-        The newest `limit` of the time range.
+        Other keys with the same hash may be among them, and a message that has a key twice comes
+        twice. Times are as exact as the index has them: up to a second too early.
         """
         wanted = key_hash(f"{topic}#{key}")
-        found: list[int] = []
         for file in reversed(self.files):
             if file.covers(begin_ms, end_ms):
-                found += file.find(wanted, limit - len(found), begin_ms, end_ms)
-            if len(found) >= limit or file.begin_ms < begin_ms:
+                yield from file.find(wanted, begin_ms, end_ms)
+            if file.begin_ms < begin_ms:
                 break
-        return sorted(set(found))
 
     def take_before(self, log_start: int) -> Segment | None:
         """Take out the first file, if it has nothing of the log from `log_start` on.

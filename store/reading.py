@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ NEAR_SCAN = 4  # entries first looked at for each message that a pull may take
 DAMAGED_MAX = 1_000  # places of which damage is told
 LMQ_PREFIX = "%LMQ%"
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
+QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
+INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 Buffer = bytes | memoryview
 
@@ -330,11 +333,14 @@ class Reading(Parts):
         Between two messages it is the later one, with `upper` the earlier one.
         """
         self.write_staged()
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
         end = self.max_offset(topic, queue_id)
-        found = offset_at(queue, end, moment_ms, upper, self._log.start, self._store_ms)
+        if isinstance(queue, BatchQueue):
+            found = queue.offset_at(moment_ms, upper)
+        else:
+            found = offset_at(queue, end, moment_ms, upper, self._log.start, self._store_ms)
         return max(queue.min_offset, min(found, end))
 
     def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
@@ -387,16 +393,20 @@ class Reading(Parts):
         self.index_pending()
         limit = min(limit, QUERY_MESSAGES_MAX)
         wanted = key.encode(errors="replace")
-        found = []
-        for place in self._index.find(topic, key, limit, begin_ms, end_ms):
+        found: dict[int, bytes] = {}
+        places = self._index.find(topic, key, begin_ms - INDEX_PRECISION_MS, end_ms)
+        for place in islice(places, QUERY_LOOKS_MAX):
+            if len(found) >= limit or place < self._log.start:
+                break
             data = self.message_at(place)
             if data is None:
                 continue
             record = decode_record(data)
             # Another key may have the same hash.
-            if record.topic == topic and wanted in index_keys(record.raw_properties):
-                found.append(data)
-        return found
+            is_it = record.topic == topic and wanted in index_keys(record.raw_properties)
+            if is_it and begin_ms <= record.store_ms <= end_ms:
+                found[place] = data
+        return [found[place] for place in sorted(found)]
 
     # ---- the store as a whole
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aerobee.store import index_file
 from aerobee.store.errors import DiskFull
 from aerobee.store.index_file import (
     ENTRY_BYTES,
@@ -117,11 +118,10 @@ def test_a_look_up_goes_from_new_to_old_within_the_time(tmp_path: Path) -> None:
     file = made(tmp_path)
     start = 1_700_000_000_000
     insert(file, [(key, number, start + number * 1000) for number, key in enumerate([3, 10, 3, 3])])
-    assert file.find(3, 64, 0, 1 << 60) == [3, 2, 0]
-    assert file.find(3, 2, 0, 1 << 60) == [3, 2]
-    assert file.find(3, 64, start + 1000, start + 2000) == [2]
-    assert file.find(10, 64, 0, 1 << 60) == [1]
-    assert file.find(17, 64, 0, 1 << 60) == []
+    assert list(file.find(3, 0, 1 << 60)) == [3, 2, 0]
+    assert list(file.find(3, start + 1000, start + 2000)) == [2]
+    assert list(file.find(10, 0, 1 << 60)) == [1]
+    assert list(file.find(17, 0, 1 << 60)) == []
     assert file.covers(0, start - 1) is False
     assert file.covers(start + 3000, start + 9000) is True
 
@@ -131,7 +131,7 @@ def test_a_loop_in_a_damaged_file_ends(tmp_path: Path) -> None:
     insert(file, [(3, 1, 1_000_000), (3, 2, 1_000_000)])
     at = HEADER_BYTES + 4 * SLOTS + ENTRY_BYTES * 1
     struct.pack_into(">iqii", file.segment.view, at, 3, 1, 0, 2)
-    assert file.find(3, 64, 0, 1 << 60) == [2, 1]
+    assert list(file.find(3, 0, 1 << 60)) == [2, 1]
 
 
 def test_cutting_leaves_what_the_first_keys_alone_would_have_made(tmp_path: Path) -> None:
@@ -182,3 +182,35 @@ def test_a_file_is_named_by_the_local_time() -> None:
     assert name.isdigit()
     assert name.endswith("123")
     assert name.startswith("202311")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 7, 10_000])
+def test_a_long_chain_is_left_for_a_look_at_all_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr(index_file, "CHAIN_STEPS_MAX", steps)
+    monkeypatch.setattr(index_file, "SCAN_ENTRIES", 5)
+    start = 1_700_000_000_000
+    keys = [(3 + SLOTS * (n % 3), n, start + 400 * n) for n in range(ENTRIES - 1)]
+    file = made(tmp_path)
+    insert(file, keys)
+    for key in (3, 3 + SLOTS, 3 + 2 * SLOTS, 4):
+        for begin, end in ((0, 1 << 60), (start + 2_000, start + 5_000), (0, start), (0, 5)):
+            expected = [
+                n for hashed, n, stored in reversed(keys)
+                if hashed == key and begin <= start + (stored - start) // 1000 * 1000 <= end
+            ]  # fmt: skip
+            assert list(file.find(key, begin, end)) == expected
+
+
+@pytest.mark.parametrize("steps", [0, 10_000])
+def test_the_first_message_of_a_following_file_has_its_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.setattr(index_file, "CHAIN_STEPS_MAX", steps)
+    full = made(tmp_path)
+    insert(full, [(3, n, 1_000_000) for n in range(ENTRIES - 1)])
+    following = made(tmp_path, "20260101000000009", previous=full)
+    insert(following, [(3, 100, 1_060_000), (3, 101, 1_061_000)])
+    assert list(following.find(3, 1_059_500, 1_060_500)) == [100]
+    assert list(following.find(3, 1_061_000, 1_200_000)) == [101]

@@ -10,7 +10,7 @@ from aerobee.store.reading import Found
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
 
-from .conftest import BORN_HOST, SMALL, Clock, OpenStore, put
+from .conftest import BORN_HOST, SMALL, Clock, OpenStore, Unpack, java_settings, put
 
 ALL = 1 << 60
 LARGE = StoreSettings(
@@ -305,3 +305,41 @@ def test_what_is_not_on_the_disk_is_not_there_for_readers(
 def test_small_settings_hold_what_the_tests_assume() -> None:
     assert SMALL.queue_file_bytes == 16 * 20
     assert len(BORN_HOST) == 8
+
+
+def test_a_key_is_found_behind_many_newer_ones_with_its_hash(open_store: OpenStore) -> None:
+    store = open_store(settings=LARGE)
+    put(store, body=b"wanted", properties=b"KEYS\x01Aa\x02")
+    for _ in range(200):
+        put(store, properties=b"KEYS\x01BB\x02")
+    assert [decode_record(data).body for data in store.query("T", "Aa", 0, ALL)] == [b"wanted"]
+    assert len(store.query("T", "BB", 0, ALL)) == 64
+
+
+def test_a_time_range_of_a_query_is_exact_to_the_millisecond(
+    open_store: OpenStore, clock: Clock
+) -> None:
+    store = open_store(settings=LARGE)
+    first = clock.ms
+    for number in range(60):  # over several files of the index
+        clock.ms = first + 700 * number
+        put(store, body=b"%d" % number, properties=b"KEYS\x01k\x02")
+    for number in (0, 1, 2, 31, 47, 48, 58, 59):
+        moment = first + 700 * number
+        found = [
+            [decode_record(data).body for data in store.query("T", "k", begin, end)]
+            for begin, end in ((moment, moment), (moment + 1, moment + 699), (moment - 1, moment))
+        ]
+        assert found == [[b"%d" % number], [], [b"%d" % number]]
+
+
+def test_messages_of_a_batch_queue_are_found_by_time(unpack: Unpack, open_store: OpenStore) -> None:
+    root, written = unpack("bcq")
+    store = open_store(root, java_settings(written["config"]))
+    offset = 0
+    for message in written["messages"]:
+        found = store.offset_at("VecBatchCq", 0, message["storeTimestamp"])
+        assert found <= offset
+        assert store.store_ms_at("VecBatchCq", 0, found) == message["storeTimestamp"]
+        offset += int(message["properties"]["INNER_NUM"])
+    assert store.offset_at("VecBatchCq", 0, 0) == store.min_offset("VecBatchCq", 0) == 0
