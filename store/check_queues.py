@@ -16,10 +16,10 @@ from ..protocol.record import INNER_BATCH
 from .batch_queue import UNIT_BYTES, UNIT_TYPE
 from .consume_queue import ENTRY_BYTES, ENTRY_TYPE, EXT_ADDRESS_MAX, FILLER, SCHEDULE_TOPIC
 from .derive import LMQ_PREFIX
+from .derive_runs import by_queue, queued_rows
 from .files import Row, queue_folders
 from .findings import Report
 from .queue_ext import ADDRESS_BASE, UNIT, UNIT_BYTES_MIN
-from .rebuild import by_queue, queued_rows
 from .records import Positions
 from .run import Run
 

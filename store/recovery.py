@@ -12,9 +12,9 @@ from .checkpoint import Checkpoint
 from .commit_log import CommitLog
 from .consume_queue import FILLER
 from .derive import LMQ_PREFIX, QueueGap
+from .derive_runs import RunDerive
 from .index import Index
 from .parts import Parts
-from .rebuild import RunDerive
 from .run import Passed, Run
 from .walk import Progress, Walk, whole_record
 
