@@ -1,9 +1,8 @@
 """One slot of the timer wheel on its way out: its units in order, and what takes some of them back.
 
 The timer log leads from the newest unit of a slot to the oldest; they are delivered the other way
-round. A slot may hold a million units, so going through it is done in parts, and a unit is kept as
-its position only: 8 bytes. The order is the same each time, so a number says how far a slot has
-been delivered.
+round. A slot may hold a million units, so going through it is done in parts, and a unit is kept in
+21 bytes. The order is the same each time, so a number says how far a slot has been delivered.
 """
 
 import logging
@@ -32,8 +31,12 @@ class DueSlot:
         self.recalls: Counter[str] = Counter()
         self._used: set[str] = set()
         self._position = last
-        self._units = array("q")  # newest first
         self._recall_places = array("q")  # commit log offsets
+        # Of each unit, newest first:
+        self._places = array("q")  # commit log offset
+        self._lengths = array("i")  # of its record, bytes
+        self._written = array("q")  # ms
+        self._magics = array("b")
 
     def prepare(self, timer_log: TimerLog, store: MessageStore) -> bool:
         """One part of getting ready; False once the slot can be delivered."""
@@ -45,10 +48,14 @@ class DueSlot:
             return True
         return False
 
-    def unit_at(self, number: int) -> int | None:
-        """The position of a unit, counted from the oldest; None behind the newest."""
-        at = len(self._units) - 1 - number
-        return self._units[at] if at >= 0 else None
+    def __len__(self) -> int:
+        """How many units are to be delivered."""
+        return len(self._places)
+
+    def unit(self, number: int) -> tuple[int, int, int, int]:
+        """Place, length, time of writing and magic of a unit, counted from the oldest."""
+        at = -1 - number
+        return self._places[at], self._lengths[at], self._written[at], self._magics[at]
 
     def is_recalled(self, key: str) -> bool:
         """Whether the message with this key is taken back."""
@@ -80,7 +87,10 @@ class DueSlot:
             if unit.magic & IS_RECALL and not unit.magic & IS_ROLLED:
                 self._recall_places.append(unit.log_offset)
             else:
-                self._units.append(position)
+                self._places.append(unit.log_offset)
+                self._lengths.append(unit.record_bytes)
+                self._written.append(unit.written_ms)
+                self._magics.append(unit.magic)
             position = unit.previous
         self._position = position
 

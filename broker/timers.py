@@ -10,27 +10,29 @@ import logging
 from collections.abc import Callable
 
 from ..protocol import properties
-from ..protocol.errors import Refusal
-from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_record
-from ..protocol.tags import string_hash, tag_hash
-from ..store.errors import MessageTooLarge
+from ..protocol.tags import string_hash
 from ..store.store import MessageStore
 from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
 from .due_slot import DueSlot
+from .timer_delivery import (
+    NEVER_IN_WHEEL,
+    RECALL_KEY,
+    TimerDelivery,
+    number_of,
+    real_place,
+    recall_key,
+)
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
-from .topics import QUEUES_MAX, TOPICS_MAX
 
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-MESSAGES_PER_STEP = 32  # of each kind of work: what a sender may have to wait for
+MESSAGES_PER_STEP = 16  # of each kind of work: what a sender may have to wait for
 BYTES_PER_STEP = 256 << 10  # the same, for large messages
-NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it could be put there
-MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
@@ -39,9 +41,6 @@ NO_FIGURES: dict[str, object] = {
     "timerEnqueueTps": 0.0,
     "timerDequeueTps": 0.0,
 }
-RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
-DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
-DIGITS_MAX = 18  # of a number in a property
 
 
 def open_timers(
@@ -79,7 +78,6 @@ class Timers:
         self.enqueued = 0  # messages since the start
         self.dequeued = 0
         self._store = store
-        self._mark = mark
         # A message must go around before the file of the log that it lies in is deleted.
         kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
         slots = min(config.timer_roll_window_slot, kept_ms // state.precision_ms)
@@ -87,8 +85,10 @@ class Timers:
         self._due: DueSlot | None = None
         self._queue_target = -1  # what was in the queue when the next slot became due
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
+        self._placed = False  # units of them are staged only
         self._touched = False
-        self._legal_topics: set[str] = set()
+        self._counts: dict[str, int] = {}  # of topics, changed by the step at hand
+        self._delivery = TimerDelivery(store, mark)
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)
 
@@ -110,6 +110,9 @@ class Timers:
                 self._store.write_staged()
                 state.note()
                 self._touched = False
+                for topic, number in self._counts.items():
+                    self.metrics.add(topic, number)
+                self._counts.clear()
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
@@ -157,13 +160,26 @@ class Timers:
                 elif record is not None and out_ms is not None:
                     if out_ms < min(self._first_slot_ms, write_ms):
                         self._pass(offset)
-                        self._deliver(record, now_ms, NEVER_IN_WHEEL, rolled=False)
-                    elif not self._place(record, length, state.floor(out_ms), write_ms):
-                        break  # the wheel is a round behind: first what is in it
+                        self._deliver_late(record, now_ms)
+                        self._pass(offset + 1)
+                    else:
+                        if not state.log.has_room:
+                            self._pass(offset)
+                            state.log.roll()
+                        if not self._place(record, length, state.floor(out_ms), write_ms):
+                            break  # the wheel is a round behind: first what is in it
                 offset += 1
-        finally:
             self._pass(offset)
+        except BaseException:
+            self._forget_placed()
+            raise
         return first < offset < end
+
+    def _deliver_late(self, record: Record, now_ms: int) -> None:
+        """Deliver a message that comes out of the queue after its slot."""
+        topic, queue_id = real_place(record.raw_properties)
+        if self._delivery.deliver(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False):
+            self.dequeued += 1
 
     @property
     def _first_slot_ms(self) -> int:
@@ -195,8 +211,9 @@ class Timers:
         number = _number_of(magic)
         first = position if slot.first == NO_UNIT else slot.first
         self._slots[slot_ms] = Slot(first, position, slot.number + number)
+        self._placed = True
         state.waiting += number
-        self.metrics.add(topic, number)
+        self._count(topic, number)
         return True
 
     def _pass(self, offset: int) -> None:
@@ -204,17 +221,22 @@ class Timers:
         state = self.state
         if offset == state.queue_offset:
             return
-        try:
-            state.log.write()
-        except BaseException:
-            for slot_ms, slot in self._slots.items():
-                state.waiting -= slot.number - state.wheel.get(slot_ms).number
-            self._slots.clear()
-            raise
+        state.log.write()
+        self._placed = False
         self.enqueued += offset - state.queue_offset
         state.queue_offset = offset
         self._touched = True
         self._put_slots()
+
+    def _forget_placed(self) -> None:
+        """Take back what was placed since the queue was last passed; it is placed again later."""
+        state = self.state
+        state.log.drop_staged()
+        if self._placed:
+            self._placed = False
+            for slot_ms, slot in self._slots.items():
+                state.waiting -= slot.number - state.wheel.get(slot_ms).number
+            self._slots.clear()
 
     def _put_slots(self) -> None:
         slots = self._slots
@@ -246,28 +268,35 @@ class Timers:
             return True
         size = 0
         for _ in range(MESSAGES_PER_STEP):
-            position = due.unit_at(state.delivered)
-            if position is None:
+            if state.delivered >= len(due):
                 self._finish(due)
                 break
             if size >= BYTES_PER_STEP:
                 break
-            size += self._dequeue_one(due, position, now_ms)
+            size += self._dequeue_one(due, now_ms)
             state.delivered += 1
             self._touched = True
         return True
 
-    def _dequeue_one(self, due: DueSlot, position: int, now_ms: int) -> int:
-        """Deliver the message of one unit, unless it was taken back; its size in bytes."""
-        unit = self.state.log.unit(position)
-        record = None if unit is None else self._read(unit.log_offset, unit.record_bytes)
-        if unit is None or record is None:
+    def _dequeue_one(self, due: DueSlot, now_ms: int) -> int:
+        """Deliver the message of the next unit, unless it was taken back; its size in bytes."""
+        place, length, written_ms, magic = due.unit(self.state.delivered)
+        record = self._read(place, length)
+        if record is None:
             return 0
-        if due.recalls and due.is_recalled(_recall_key(record)):
-            return record.size
-        self._deliver(record, now_ms, unit.written_ms, rolled=bool(unit.magic & IS_ROLLED))
-        self.metrics.add(real_place(record.raw_properties)[0], -_number_of(unit.magic))
-        return record.size
+        if due.recalls and due.is_recalled(recall_key(record)):
+            return length
+        topic, queue_id = real_place(record.raw_properties)
+        rolled = bool(magic & IS_ROLLED)
+        if self._delivery.deliver(record, topic, queue_id, now_ms, written_ms, rolled=rolled):
+            self.dequeued += 1
+        self._count(topic, -_number_of(magic))
+        return length
+
+    def _count(self, topic: str, number: int) -> None:
+        """Note a change of a topic's count, for the figures to take over at the end of the step."""
+        counts = self._counts
+        counts[topic] = counts.get(topic, 0) + number
 
     def _finish(self, due: DueSlot) -> None:
         state = self.state
@@ -276,67 +305,10 @@ class Timers:
         state.waiting -= number
         state.log.forget()
         for key, count in due.unused_recalls():
-            self.metrics.add(key.partition("+")[0], count)
+            self._count(key.partition("+")[0], count)
         state.read_ms, state.delivered = due.slot_ms + state.precision_ms, 0
         self._due, self._queue_target = None, -1
         self._touched = True
-
-    def _deliver(self, record: Record, now_ms: int, written_ms: int, *, rolled: bool) -> None:
-        """Store a message in its own topic, or once more in the wheel's."""
-        raw = record.raw_properties
-        if rolled:
-            topic, queue_id = WHEEL_TOPIC, QUEUE
-        elif RECALL_KEY in raw and properties.find(raw, RECALL_KEY) is not None:
-            return  # there is nothing left that it could take back
-        else:
-            topic, queue_id = real_place(raw)
-            if not self._is_place(topic, queue_id):
-                log.error(
-                    "the timer message at %d names topic %.200r and queue %d, which can't be; it "
-                    "is left alone", record.log_offset, topic, queue_id,
-                )  # fmt: skip
-                return
-        marks = f"{properties.TIMER_ENQUEUE_MS}\x01{written_ms}\x02"
-        marks += f"{properties.TIMER_DEQUEUE_MS}\x01{now_ms}\x02"
-        marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
-        if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
-            pairs = properties.decode(raw)
-            times = _count(pairs.get(properties.TIMER_ROLL_TIMES), 0) + rolled
-            for name in MARKS:
-                pairs.pop(name, None)
-            marked = properties.encode(pairs)
-            marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
-        tags = tag_hash(properties.find(raw, b"TAGS"))
-        try:
-            self._put(topic, queue_id, record, marked + marks.encode(), tags)
-        except MessageTooLarge:  # by these marks; as it came in it is not
-            self._put(topic, queue_id, record, raw, tags)
-        self.dequeued += 1
-
-    def _is_place(self, topic: str, queue_id: int) -> bool:
-        """Whether a message may go there: anybody can write properties into the wheel's topic."""
-        if topic not in self._legal_topics:
-            try:
-                check_topic(topic)
-            except Refusal:
-                return False
-            if len(self._legal_topics) >= TOPICS_MAX:
-                self._legal_topics.clear()
-            self._legal_topics.add(topic)
-        return queue_id < QUEUES_MAX
-
-    def _put(self, topic: str, queue_id: int, record: Record, raw: bytes, tags: int) -> None:
-        try:
-            self._store.put(
-                topic, queue_id, record.flag, record.sys_flag, record.born_ms, record.born_host,
-                record.body, raw, tags, record.reconsume_times,
-            )  # fmt: skip
-        except MessageTooLarge as wrong:
-            if raw is not record.raw_properties:
-                raise
-            log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
-            return
-        self._mark((topic, queue_id))
 
     def _read(self, place: int, length: int) -> Record | None:
         """The message of the wheel's topic at this place; None, logged, when there is none."""
@@ -352,27 +324,10 @@ class Timers:
 def timer_ms(record: Record) -> int | None:
     """TIMER_OUT_MS, the slot that a message of the wheel's topic is for; None without one."""
     text = properties.find(record.raw_properties, properties.TIMER_OUT_MS.encode())
-    found = _count(text.decode(errors="replace") if text else None, -1)
+    found = number_of(text, -1)
     return None if found < 0 else found
-
-
-def real_place(raw: bytes) -> tuple[str, int]:
-    """Topic and queue that a message with these properties belongs to; no legal ones if none."""
-    topic, queue = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
-    number = _count(queue.decode(errors="replace") if queue else None, QUEUES_MAX)
-    return (topic or b"").decode(errors="replace"), number
 
 
 def _number_of(magic: int) -> int:
     """What a unit adds to the number of its slot."""
     return -1 if magic & IS_RECALL else 1
-
-
-def _recall_key(record: Record) -> str:
-    pairs = properties.decode(record.raw_properties)
-    return f"{pairs.get(properties.REAL_TOPIC)}+{pairs.get(properties.UNIQ_KEY)}"
-
-
-def _count(text: str | None, otherwise: int) -> int:
-    is_number = text and len(text) <= DIGITS_MAX and text.isascii() and text.isdigit()
-    return int(text) if text and is_number else otherwise

@@ -104,6 +104,12 @@ class TimerLog:
         items = self.segments.items
         return items[0].base <= end <= items[-1].end if items else end == 0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unit fits into the file at hand."""
+        items = self.segments.items
+        return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
+
     def append(
         self,
         previous: int,
@@ -114,10 +120,8 @@ class TimerLog:
         record_bytes: int,
         topic_hash: int,
     ) -> int:
-        """Stage a unit and return its position. StoreError when there is no room for a file."""
-        segments = self.segments
-        if not segments.items or self.end + UNIT_BYTES + BLANK_BYTES > segments.last.end:
-            self._roll()
+        """Stage a unit and return its position. There must be room."""
+        assert self.has_room
         position = self.end
         self._staged.append(
             UNIT.pack(
@@ -129,20 +133,41 @@ class TimerLog:
         return position
 
     def write(self) -> None:
-        """Write what is staged. StoreError when the disk fails: then none of it is kept."""
+        """Write what is staged. StoreError when the disk fails: then all of it is dropped."""
         staged = self._staged
         if not staged:
             return
-        data = b"".join(staged)
-        staged.clear()
         segment = self.segments.last
         try:
             with plain_errors(segment.path, "write"):
-                segment.write(self._written - segment.base, data)
+                segment.write(self._written - segment.base, b"".join(staged))
         except BaseException:
-            self.end = self._written
+            self.drop_staged()
             raise
+        staged.clear()
         self._written = self.end
+
+    def drop_staged(self) -> None:
+        """Forget the units that are not written."""
+        self._staged.clear()
+        self.end = self._written
+
+    def roll(self) -> None:
+        """Go on in another file, with a blank unit at the end of this one.
+
+        Nothing may be staged. StoreError when there is no room for a file.
+        """
+        assert not self._staged
+        segments = self.segments
+        base = segments.last.end if segments.items else self.end
+        if base > self.end:
+            closed = segments.last
+            blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
+            with plain_errors(closed.path, "write"):
+                closed.write(self.end - closed.base, blank)
+        segments.add(base, reserve=segments.size)
+        self._new_files = True
+        self.end = self._written = base
 
     def unit(self, position: int) -> Unit | None:
         """The unit at this position, of those that are written; None when none is there."""
@@ -215,20 +240,6 @@ class TimerLog:
     def release(self) -> None:
         """Let go of all files."""
         self.segments.release()
-
-    def _roll(self) -> None:
-        """Go on in another file, with a blank unit at the end of this one."""
-        self.write()
-        segments = self.segments
-        base = segments.last.end if segments.items else self.end
-        if base > self.end:
-            closed = segments.last
-            blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
-            with plain_errors(closed.path, "write"):
-                closed.write(self.end - closed.base, blank)
-        segments.add(base, reserve=segments.size)
-        self._new_files = True
-        self.end = self._written = base
 
 
 def _last_position(segment: Segment) -> int:

@@ -23,15 +23,18 @@ SETTINGS: dict[str, str | int] = {
 LATE_MS_MAX = 10_000  # on a busy machine; the promise itself is measured elsewhere
 
 
+def make(folder: Path, *, real: bool) -> Cluster:
+    """A name server and a broker on the store in this folder, not started."""
+    if real:
+        return JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
+    return AerobeeCluster(folder, SETTINGS)
+
+
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that allows recalls: ours, unless AEROBEE_INTEROP_SERVER says java."""
     folder = tmp_path_factory.mktemp("waiting")
-    cluster: Cluster
-    if os.environ.get("AEROBEE_INTEROP_SERVER") == "java":
-        cluster = JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
-    else:
-        cluster = AerobeeCluster(folder, SETTINGS)
+    cluster = make(folder, real=os.environ.get("AEROBEE_INTEROP_SERVER") == "java")
     try:
         cluster.start()
         yield cluster
@@ -182,11 +185,8 @@ def test_each_broker_takes_the_others_timers_over(
     java: Java, tmp_path: Path, *, java_first: bool, kill: bool
 ) -> None:
     topic = "TakenOver"
-    real = JavaCluster(tmp_path / "both", SETTINGS, apart=True, flags=("-Xmx1g",))
-    ours = AerobeeCluster(tmp_path / "both", SETTINGS)
-    first: Cluster = real if java_first else ours
-    second: Cluster = ours if java_first else real
     waits = WAITS_JAVA_FIRST if java_first else WAITS_OURS_FIRST
+    first = second = make(tmp_path / "both", real=java_first)
     try:
         first.start()
         program = start(java, first, topic, "TakenOver")
@@ -200,6 +200,7 @@ def test_each_broker_takes_the_others_timers_over(
         first.stop_broker(kill=kill)
         program.say("stop")
         first.stop()
+        second = make(tmp_path / "both", real=not java_first)
         second.start()
         reader = start(java, second, topic, "TakenOver")
         wait_until(lambda: keys(reader) >= set(waits), lambda: keys(reader))
@@ -213,8 +214,8 @@ def test_each_broker_takes_the_others_timers_over(
         again = keys(reader) - set(waits)
         assert again <= ({"early", "before"} if kill else set())
     finally:
-        real.stop()
-        ours.stop()
+        first.stop()
+        second.stop()
 
 
 def keys(program: Reporter) -> set[str]:

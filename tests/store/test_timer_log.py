@@ -55,6 +55,9 @@ def add(log: TimerLog, number: int, **more: Any) -> int:
         "record_bytes": 100,
         "topic_hash": 7,
     }
+    if not log.has_room:
+        log.write()
+        log.roll()
     return log.append(**(values | more))
 
 
@@ -63,6 +66,7 @@ def test_units_are_javas_byte_for_byte(tmp_path: Path, unpack: Unpack) -> None:
     java = reopened(root / "timerlog", JAVA_FILE_BYTES)
     ours = opened(tmp_path / "ours", JAVA_FILE_BYTES)
     units = list(units_of(java).values())
+    ours.roll()
     for unit in units:
         ours.append(
             unit.previous, unit.magic, unit.written_ms, unit.slot_ms, unit.log_offset,
