@@ -22,7 +22,7 @@ from . import java_side, loadgen, measures
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 
-PARTS = ("rates", "start", "memory", "calls", "growth")
+PARTS = ("rates", "delayed", "start", "memory", "calls", "growth")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
@@ -82,6 +82,17 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
             java.start()
             ours.start()
             compared += measures.rates(java, ours, program, rounds, scale, _say)
+        finally:
+            java.stop()
+            ours.stop()
+        _clear(folder)
+    if "delayed" in options.only:
+        programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
+        java, ours = JavaCluster(folder / "java", flags=flags), AerobeeCluster(folder / "ours")
+        try:
+            java.start()
+            ours.start()
+            compared += measures.delayed(java, ours, programs, rounds, scale, _say)
         finally:
             java.stop()
             ours.stop()

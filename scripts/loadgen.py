@@ -20,6 +20,7 @@ RUN_SECONDS_MAX = 600
 UPDATE_AND_CREATE_TOPIC = 17
 GET_MAX_OFFSET = 30
 SYSTEM_BUSY = "2"
+EXTRA_AT = r"WAIT\\u0001true"  # in the generator's source, as it writes the properties of a send
 REFUSED_SHARE_MAX = 0.01
 
 
@@ -55,11 +56,24 @@ class Load:
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 
-def build(source: Path, folder: Path) -> Path:
-    """Compiles the generator into a folder; the path of the program."""
+def build(source: Path, folder: Path, extra: tuple[str, str] | None = None) -> Path:
+    """Compiles the generator into a folder; the path of the program.
+
+    `extra` is one more property, name and value, that each message of a single send has.
+    """
     if not source.is_file():
         raise LoadFailed(f"{source} does not exist: name the load generator with --loadgen PATH")
-    program = folder / "loadgen"
+    name = "loadgen"
+    if extra is not None:
+        name = f"loadgen-{extra[0]}"
+        text = source.read_text()
+        if text.count(EXTRA_AT) != 1:
+            raise LoadFailed(f"{source} has no {EXTRA_AT} to put {extra[0]} behind")
+        source = folder / f"{name}.c"
+        source.write_text(
+            text.replace(EXTRA_AT, f"{EXTRA_AT}\\\\u0002{extra[0]}\\\\u0001{extra[1]}")
+        )
+    program = folder / name
     argv = ["gcc", "-O2", "-o", str(program), str(source)]
     done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode != 0:

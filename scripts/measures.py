@@ -43,6 +43,16 @@ CASES = (
 )
 
 
+# Sends of messages that wait, with the property that makes them do so: none is due in the run.
+DELAYED = (
+    (Case(Load("SEND 64 x 1, delay level 18", "send", 120_000, conns=64), 2.0), ("DELAY", "18")),
+    (
+        Case(Load("SEND 64 x 1, timer in an hour", "send", 120_000, conns=64), 2.0),
+        ("TIMER_DELAY_SEC", "3600"),
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A row of the table. `ratio` is ours by Java's; `wanted` says what it is held against."""
@@ -65,7 +75,13 @@ Say = Callable[[str], None]
 
 
 def rates(
-    java: Cluster, ours: Cluster, program: Path, rounds: int, scale: float, say: Say
+    java: Cluster,
+    ours: Cluster,
+    program: Path,
+    rounds: int,
+    scale: float,
+    say: Say,
+    cases: tuple[Case, ...] = CASES,
 ) -> list[Compared]:
     """Messages a second in each case, both sides warmed up by the same case before.
 
@@ -76,8 +92,8 @@ def rates(
         loadgen.create_topic(side.broker, "Warm")
         for case in (CASES[2], CASES[0]):
             loadgen.run(program, side.broker, "Warm", case.load)
-    for number, case in enumerate(CASES):
-        topic = f"Rate{number}"
+    for number, case in enumerate(cases):
+        topic = f"Rate{number}{program.name}"
         load = replace(case.load, count=int(case.load.count * scale))
         for side in (java, ours):
             loadgen.create_topic(side.broker, topic)
@@ -108,6 +124,16 @@ def rates(
                 f" CPU {costs['java']:.1f} / {costs['aerobee']:.1f} us a message",
             )
         )
+    return rows
+
+
+def delayed(
+    java: Cluster, ours: Cluster, programs: Sequence[Path], rounds: int, scale: float, say: Say
+) -> list[Compared]:
+    """Sends of messages that wait, each case with its own generator (`DELAYED` says which)."""
+    rows = []
+    for (case, _), program in zip(DELAYED, programs, strict=True):
+        rows += rates(java, ours, program, rounds, scale, say, (case,))
     return rows
 
 
