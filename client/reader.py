@@ -10,12 +10,12 @@ from typing import Self
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
-from ..protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
 from ..protocol.headers.pull import SUBSCRIPTION, PullMessage, PullMessageAnswer
-from ..protocol.wire import Header
+from . import queue_bounds
 from .answers import header_of
 from .cluster import Cluster
-from .errors import BrokerError, ClientError, NoRouteError
+from .errors import BrokerError, ClientError
+from .security import OPEN, Security
 
 PULL_SECONDS = 30.0
 MESSAGES_MAX = 1024  # asked for in one pull; brokers give 32 unless set otherwise
@@ -50,10 +50,15 @@ class Reader:
     """Reads queues of any topic on asyncio; `async with`, or `start` and `close`."""
 
     def __init__(
-        self, name_server: str | Iterable[str] | None = None, *, group: str = "TOOLS_CONSUMER"
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str = "TOOLS_CONSUMER",
+        security: Security = OPEN,
     ) -> None:
         self.group = group
         self._name_server = name_server
+        self._security = security
         self._cluster: Cluster | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,7 +71,7 @@ class Reader:
     async def start(self) -> None:
         """Make the client; connections are made when they are needed."""
         if self._cluster is None:
-            self._cluster = Cluster(self._name_server)
+            self._cluster = Cluster(self._name_server, security=self._security)
             self._cluster.start()
 
     async def close(self) -> None:
@@ -81,19 +86,15 @@ class Reader:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
-        header = QueueAddress(queue.topic, queue.queue_id)
-        # A broker may say -1 for a queue that was never written.
-        return max(0, await self._offset(queue, codes.GET_MIN_OFFSET, header))
+        return await queue_bounds.min_offset(self._open(), queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        header = QueueAddress(queue.topic, queue.queue_id)
-        return await self._offset(queue, codes.GET_MAX_OFFSET, header)
+        return await queue_bounds.max_offset(self._open(), queue)
 
     async def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The offset of the first message stored at `ms` or later."""
-        header = SearchOffset(queue.topic, queue.queue_id, ms)
-        return await self._offset(queue, codes.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return await queue_bounds.offset_at(self._open(), queue, ms)
 
     async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
         """The messages from `offset` on, at once also when there are none.
@@ -115,7 +116,7 @@ class Reader:
             subscription="*",
             expression_type="TAG",
         )
-        address = await self._address(queue)
+        address = await queue_bounds.broker_of(self._open(), queue)
         answer = await self._open().request(
             address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS
         )
@@ -126,19 +127,6 @@ class Reader:
         return Pulled(
             answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""
         )
-
-    async def _offset(self, queue: MessageQueue, code: int, header: Header) -> int:
-        address = await self._address(queue)
-        answer = await self._open().ask(address, code, header)
-        return header_of(answer, OffsetAnswer, code).offset
-
-    async def _address(self, queue: MessageQueue) -> str:
-        cluster = self._open()
-        try:
-            return cluster.address_of(queue.broker_name, only=False)
-        except NoRouteError:
-            await cluster.route(queue.topic, fresh=True)
-            return cluster.address_of(queue.broker_name, only=False)
 
     def _open(self) -> Cluster:
         if self._cluster is None:

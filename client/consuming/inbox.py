@@ -28,6 +28,9 @@ class Inbox(Generic[Item]):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.is_closed = False
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def put(self, items: Iterable[Item]) -> None:
         """More to take, in this order."""
         before = len(self._items)

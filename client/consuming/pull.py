@@ -26,7 +26,8 @@ from ...protocol.headers.pull import (
 from ...protocol.record import Record, decode_all
 from ..answers import header_of
 from ..cluster import Cluster
-from ..errors import BrokerError, ClientError, NoRouteError
+from ..errors import BrokerError, ClientError
+from ..queue_bounds import broker_of
 from .offsets import OffsetStore
 from .process_queue import ProcessQueue
 
@@ -230,11 +231,7 @@ async def pull_by_hand(
         subscription=subscription.sub_string,
         expression_type=subscription.expression_type,
     )
-    try:
-        address = cluster.address_of(queue.broker_name, only=False)
-    except NoRouteError:
-        await cluster.route(queue.topic, fresh=True)
-        address = cluster.address_of(queue.broker_name, only=False)
+    address = await broker_of(cluster, queue)
     code = codes.LITE_PULL_MESSAGE if lite else codes.PULL_MESSAGE
     answer = await cluster.request(address, code, header, timeout_s=settings.timeout_s)
     if answer.code not in ANSWERS:

@@ -1,0 +1,52 @@
+"""The parts of a running lite pull consumer, wired: offsets, assigned queues, their pull tasks."""
+
+import asyncio
+from collections.abc import Callable
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.subscription import SubscriptionData
+from ..cluster import Cluster
+from .assigned import AssignedQueues
+from .consume_stats import ConsumeStats
+from .first_offset import FirstOffset
+from .inbox import Inbox
+from .lite_pulling import LitePullSettings, Pulled, PullTasks
+from .membership import Membership
+from .offsets import OffsetStore, ReadFrom, persist_surely
+from .process_queue import ProcessQueue
+from .rebalance import Rebalance
+
+
+class LiteParts:
+    """One running lite pull consumer; `subscription` tells what is wanted of a topic."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        settings: LitePullSettings,
+        subscription: Callable[[str], SubscriptionData],
+        cache: Inbox[Pulled],
+    ) -> None:
+        group = membership.group
+        self.cluster: Cluster = membership.open_cluster()
+        self.store: OffsetStore = membership.store(self.cluster)
+        self.stats = ConsumeStats()
+        strategy = membership.strategy if membership.is_clustering else None
+        self.rebalance = Rebalance(self.cluster, group, strategy)
+        first = FirstOffset(self.cluster, self.store, membership.start, ReadFrom.MEMORY_THEN_STORE)
+        self.tasks = PullTasks(self.cluster, group, first, settings, subscription, cache)
+        self.queues = AssignedQueues(self._make, self.tasks.begin)
+        self._limits = settings.limits
+        self._namespace = membership.namespace
+
+    async def close(self) -> None:
+        """Stop pulling and make what was committed last."""
+        queues, states = self.queues.queues, self.queues.states
+        self.queues.become(())
+        tasks = [state.task for state in states if state.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await persist_surely(self.store, queues)
+
+    def _make(self, queue: MessageQueue) -> ProcessQueue:
+        stats = self.stats.of(queue.topic)
+        return ProcessQueue(queue, 0, self._limits, stats, self._namespace)

@@ -1,0 +1,135 @@
+"""One pop: the request, and what it brought as messages with handles.
+
+A handle (POP_CK) says where a popped message stands and until when it is ours. Brokers put it into
+messages that come again; for all others it is made here from the infos in the answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...protocol import codes, pop_handles
+from ...protocol import properties as props
+from ...protocol.batch import unwrap
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.errors import Malformed
+from ...protocol.headers.pop import PopMessage, PopMessageAnswer
+from ...protocol.record import Record, decode_all
+from ..answers import header_of
+from ..cluster import Cluster
+from ..errors import BrokerError, ClientError
+from ..identity import now_ms
+from .process_queue import Limits, ProcessQueue
+
+ALL_QUEUES = -1
+ANSWER_SECONDS = 10.0  # beyond the time that the broker may wait
+NOTHING = (codes.POLLING_FULL, codes.POLLING_TIMEOUT, codes.PULL_NOT_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """One message of a pop: its record, the queue it was in, its handle, earlier deliveries."""
+
+    record: Record
+    held: ProcessQueue
+    handle: str
+    times: int
+
+
+async def pop(
+    cluster: Cluster,
+    group: str,
+    topic: str,
+    broker_name: str,
+    wanted: SubscriptionData,
+    *,
+    max_messages: int,
+    invisible_ms: int,
+    poll_ms: int,
+    from_start: bool,
+    namespace: str = "",
+) -> list[Popped]:
+    """Messages of all queues of a topic on one broker, none after `poll_ms`.
+
+    BrokerError for any answer but "found" and "nothing".
+    """
+    header = PopMessage(
+        group,
+        topic,
+        ALL_QUEUES,
+        max_messages,
+        invisible_ms,
+        poll_ms,
+        0 if from_start else 1,
+        now_ms(),
+        wanted.expression_type,
+        wanted.sub_string,
+    )
+    address = cluster.address_of(broker_name)
+    code, timeout_s = codes.POP_MESSAGE, poll_ms / 1000 + ANSWER_SECONDS
+    answer = await cluster.request(address, code, header, timeout_s=timeout_s)
+    if answer.code in NOTHING:
+        return []
+    if answer.code != codes.SUCCESS:
+        raise BrokerError(answer.code, answer.remark, address, f"pop topic {topic}")
+    infos = header_of(answer, PopMessageAnswer, code)
+    try:
+        records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
+        handle_of = _handles(infos, broker_name)
+        tags = {tag.encode() for tag in wanted.tags_set}
+        helds: dict[int, ProcessQueue] = {}
+        found = []
+        for record in records:
+            # Brokers compare hashes of tags, and two tags may have the same.
+            if tags and props.find(record.raw_properties, b"TAGS") not in tags:
+                continue
+            held = helds.get(record.queue_id)
+            if held is None:
+                queue = MessageQueue(topic, broker_name, record.queue_id)
+                held = ProcessQueue(queue, record.queue_offset, Limits(), namespace=namespace)
+                helds[record.queue_id] = held
+            times = max(record.reconsume_times, _count(infos, record))
+            found.append(Popped(record, held, handle_of(record), times))
+        return found
+    except (Malformed, ValueError) as wrong:
+        raise ClientError(f"the messages that {address} gave can't be read: {wrong}") from wrong
+
+
+def _handles(infos: PopMessageAnswer, broker_name: str) -> Callable[[Record], str]:
+    starts = _entries(infos.start_offset_info)
+
+    def handle_of(record: Record) -> str:
+        inside = props.find(record.raw_properties, b"POP_CK")
+        if inside is not None:
+            return inside.decode(errors="replace")
+        retry = pop_handles.retry_flag(record.topic)
+        start = starts.get((retry, str(record.queue_id)))
+        return pop_handles.handle(
+            record.queue_offset if start is None else int(start),
+            infos.pop_ms,
+            infos.invisible_ms,
+            infos.revive_queue_id,
+            retry,
+            broker_name,
+            record.queue_id,
+            record.queue_offset,
+        )
+
+    return handle_of
+
+
+def _count(infos: PopMessageAnswer, record: Record) -> int:
+    """How often a message in order was popped before."""
+    counts = _entries(infos.order_count_info)
+    retry = pop_handles.retry_flag(record.topic)
+    found = counts.get((retry, f"qo{record.queue_id}%{record.queue_offset}"))
+    return int(found or counts.get((retry, str(record.queue_id))) or 0)
+
+
+def _entries(info: str | None) -> dict[tuple[str, str], str]:
+    found = {}
+    for entry in (info or "").split(";"):
+        if entry:
+            retry, key, value = entry.split(" ")
+            found[retry, key] = value
+    return found

@@ -1,0 +1,480 @@
+"""The lite pull consumer: the application asks for messages with poll(), and commits offsets.
+
+Either it subscribes topics and shares their queues with its group, or it assigns itself queues;
+never both. What poll() gave is committed with a later poll (or by `commit`), so a crash in between
+gives it again.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
+
+from ..protocol import codes
+from ..protocol.assign import Strategy
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.bodies.heartbeat import ConsumerData
+from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from ..protocol.bodies.subscription import SubscriptionData
+from ..protocol.command import Command
+from ..protocol.errors import Refusal
+from ..protocol.names import with_namespace
+from . import queue_bounds, rebalance_service
+from .cluster import every
+from .consuming.assigned import UNKNOWN
+from .consuming.inbox import Inbox
+from .consuming.lite_parts import LiteParts
+from .consuming.lite_pulling import LitePullSettings, Pulled
+from .consuming.local_offsets import FOLDER
+from .consuming.membership import Membership, NameServer
+from .consuming.offsets import ReadFrom, persist_surely
+from .consuming.process_queue import name_of
+from .consuming.running import running_info
+from .consuming.subscriptions import Expression, check_with_broker, subscription_of
+from .errors import ClientError, ClosedError, NoRouteError
+from .identity import now_ms
+from .received import MessageView
+from .start_from import Start
+
+log = logging.getLogger(__name__)
+
+AUTO_COMMIT_SECONDS = 5.0
+POLL_SECONDS = 5.0
+TOPIC_CHECK_SECONDS, FIRST_TOPIC_CHECK_SECONDS = 30.0, 10.0  # topicMetadataCheckIntervalMillis
+MISSING_TOPIC_SECONDS = 5.0
+
+# Called with a topic, all of its queues, and those that are ours from now on.
+QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
+TopicListener = Callable[[str, list[MessageQueue]], None]
+
+
+class LitePullConsumer:
+    """Polls topics or queues.
+
+        async with LitePullConsumer("127.0.0.1:9876", group="billing") as consumer:
+            await consumer.subscribe("orders", "paid || refunded")
+            while True:
+                for message in await consumer.poll():
+                    ...
+
+    The arguments are those of `Consumer`, where they have a meaning here. With `auto_commit` what
+    was polled is committed every `auto_commit_s` seconds, by poll itself; else `commit` does it.
+    """
+
+    def __init__(
+        self,
+        name_server: NameServer = None,
+        *,
+        group: str,
+        start: Start = "latest",
+        model: str = "clustering",
+        strategy: str | Strategy = "AVG",
+        auto_commit: bool = True,
+        auto_commit_s: float = AUTO_COMMIT_SECONDS,
+        pull: LitePullSettings | None = None,
+        client_id: str | None = None,
+        instance: str | None = None,
+        namespace: str = "",
+        offsets_folder: str | os.PathLike[str] = FOLDER,
+    ) -> None:
+        self._membership = Membership.read(
+            name_server,
+            group,
+            model=model,
+            start=start,
+            strategy=strategy,
+            client_id=client_id,
+            instance=instance,
+            namespace=namespace,
+            offsets_folder=offsets_folder,
+        )
+        self.group = self._membership.group
+        self.auto_commit = auto_commit
+        self._auto_commit_s = auto_commit_s
+        self._next_commit = 0.0
+        self._settings = pull or LitePullSettings()
+        self._mode = ""
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._expressions: dict[str, SubscriptionData] = {}  # of assigned topics
+        self._assigned: list[MessageQueue] = []
+        self._listeners: dict[str, QueuesListener] = {}
+        self._topic_listeners: dict[str, TopicListener] = {}
+        self._topic_queues: dict[str, list[MessageQueue]] = {}
+        self._cache: Inbox[Pulled] = Inbox()
+        self._changing = asyncio.Lock()
+        self._balancing: set[asyncio.Task[float]] = set()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._started_ms = 0
+        self._closed = False
+        self._parts: LiteParts | None = None
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._parts is not None and not self._closed
+
+    async def start(self) -> None:
+        """Join the group; what was subscribed or assigned before is pulled from now on."""
+        if self._closed:
+            raise ClosedError("this consumer is closed; make a new one")
+        if self._parts is not None:
+            return
+        parts = LiteParts(self._membership, self._settings, self._subscription, self._cache)
+        self._parts = parts
+        self._started_ms = now_ms()
+        await parts.store.load()
+        parts.cluster.join_consumer(self)
+        await self._resubscribed()
+        parts.cluster.start()
+        if self._assigned:
+            await self._look_up(queue.topic for queue in self._assigned)
+            parts.queues.become(self._assigned)
+        for topic in self._topic_listeners:
+            self._topic_queues[topic] = await self.fetch_queues(topic)
+        watching = every(
+            TOPIC_CHECK_SECONDS, self._check_topics, "checking topics", FIRST_TOPIC_CHECK_SECONDS
+        )
+        self._upkeep = asyncio.create_task(watching, name=f"topics-{self.group}")
+
+    async def close(self) -> None:
+        """Stop pulling, make what was committed last, leave the group. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        tasks = [*self._balancing, *([self._upkeep] if self._upkeep else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._cache.close()
+        if self._parts is None:
+            return
+        await self._parts.close()
+        cluster = self._parts.cluster
+        if self._membership.owns_cluster:
+            await cluster.close()
+        elif cluster.members.consumers.get(self.group) is self:
+            await cluster.leave(consumer=self.group)
+
+    # --- topics and queues ----------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        topic: str,
+        expression: str | Expression = "*",
+        on_queues: QueuesListener | None = None,
+    ) -> None:
+        """Share a topic's queues with the group; `on_queues` is told when our part changes.
+
+        ClientError when this consumer assigns its queues itself.
+        """
+        self._set_mode("subscribe")
+        name = with_namespace(topic, self._membership.namespace)
+        self._subscriptions[name] = subscription_of(name, expression)
+        if on_queues is not None:
+            self._listeners[name] = on_queues
+        await self._resubscribed()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Let go of a topic's queues, committed."""
+        name = with_namespace(topic, self._membership.namespace)
+        self._subscriptions.pop(name, None)
+        if self._parts is not None:
+            await self._let_go(self._parts.queues.become((), name))
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull exactly these queues, whoever else does; ClientError after a subscribe."""
+        wanted = list(queues)
+        if not wanted:
+            raise ClientError("no queues are given to be assigned; give at least one")
+        self._set_mode("assign")
+        self._assigned = wanted
+        if self._parts is not None:
+            await self._look_up(queue.topic for queue in wanted)
+            self._parts.queues.become(wanted)
+
+    def set_expression_for_assign(self, topic: str, expression: str | Expression) -> None:
+        """Which messages of an assigned topic are wanted; before the start."""
+        if self._parts is not None:
+            raise ClientError("the expression of an assigned topic is set before the start")
+        self._set_mode("assign")
+        name = with_namespace(topic, self._membership.namespace)
+        self._expressions[name] = subscription_of(name, expression)
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are pulled here now, sorted."""
+        return sorted(self._open().queues.queues)
+
+    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic as they are now; NoRouteError when it is unknown."""
+        name = with_namespace(topic, self._membership.namespace)
+        return sorted((await self._open().cluster.route(name, fresh=True)).subscribe)
+
+    async def on_topic_change(self, topic: str, listener: TopicListener) -> None:
+        """Have `listener` called with a topic's queues when those change; looked at each 30 s."""
+        self._topic_listeners[topic] = listener
+        if self._parts is not None:
+            self._topic_queues[topic] = await self.fetch_queues(topic)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these no more until `resume`; what is here already is still polled."""
+        self._open().queues.pause(queues, True)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these again."""
+        self._open().queues.pause(queues, False)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = POLL_SECONDS) -> list[MessageView]:  # noqa: ASYNC109
+        """Messages of one queue, in order; an empty list after `timeout` seconds without any.
+
+        What earlier polls gave is committed now and then, if `auto_commit` is set.
+        """
+        self._open()
+        if timeout < 0:
+            raise ClientError(f"timeout is {timeout:g}; give seconds of 0 or more")
+        now = asyncio.get_running_loop().time()
+        if self.auto_commit and now >= self._next_commit:
+            self._note_consumed(self._open().queues.queues)
+            self._next_commit = now + self._auto_commit_s
+        pulled = self._cache.take_now()
+        if pulled is None and timeout:
+            try:
+                async with asyncio.timeout(timeout):
+                    pulled = await self._cache.take()
+            except TimeoutError:
+                return []
+        if pulled is None:
+            return []
+        held = pulled.process_queue
+        offset = UNKNOWN
+        for message in pulled.messages:
+            offset = held.settle(message.offset)
+        held.last_settle_ms = now_ms()
+        held.stats.ok += len(pulled.messages)
+        pulled.state.consume_offset = offset
+        return pulled.messages
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[MessageQueue, int] | Iterable[MessageQueue] | None = None,
+        *,
+        persist: bool = True,
+    ) -> None:
+        """Commit what was polled, of all queues or of some, or these very offsets.
+
+        With `persist` the brokers know when this returns, else within 5 s. Queues that are not
+        assigned here are left out.
+        """
+        parts = self._open()
+        if isinstance(offsets, Mapping):
+            for queue, offset in offsets.items():
+                if offset < 0:
+                    raise ClientError(f"the offset of {name_of(queue)} is {offset}; give 0 or more")
+                if parts.queues.state(queue) is not None:
+                    parts.store.update(queue, offset, increase_only=False)
+            queues = list(offsets)
+        else:
+            queues = parts.queues.queues if offsets is None else list(offsets)
+            self._note_consumed(queues)
+        if persist:
+            mine = [queue for queue in queues if parts.queues.state(queue) is not None]
+            await persist_surely(parts.store, mine)
+
+    async def committed(self, queue: MessageQueue) -> int:
+        """The group's offset in a queue, -1 when there is none."""
+        return await self._open().store.read(queue, ReadFrom.MEMORY_THEN_STORE)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at `offset` of a queue; ClientError when that is not in it, or it is not ours."""
+        parts = self._open()
+        state = parts.queues.state(queue)
+        if state is None:
+            raise ClientError(
+                f"{name_of(queue)} is not assigned here, perhaps not yet or no more; assigned are "
+                f"{len(parts.queues.queues)} queues, see `assignment`"
+            )
+        least = await queue_bounds.min_offset(parts.cluster, queue)
+        most = await queue_bounds.max_offset(parts.cluster, queue)
+        if not least <= offset <= most:
+            raise ClientError(
+                f"Seek offset illegal: {offset} is not in {name_of(queue)}, which has {least} to "
+                f"{most}"
+            )
+        state.seek_offset = offset
+        parts.queues.renew(state)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of a queue."""
+        await self.seek(queue, await queue_bounds.min_offset(self._open().cluster, queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on at the next message that a queue gets."""
+        await self.seek(queue, await queue_bounds.max_offset(self._open().cluster, queue))
+
+    async def seek_to_time(self, queue: MessageQueue, ms: int) -> None:
+        """Go on at the first message that was stored at `ms` (since the epoch) or later."""
+        await self.seek(queue, await self.offset_for_time(queue, ms))
+
+    async def offset_for_time(self, queue: MessageQueue, ms: int) -> int:
+        """The offset of the first message stored at `ms` (since the epoch) or later."""
+        return await queue_bounds.offset_at(self._open().cluster, queue, ms)
+
+    def _note_consumed(self, queues: Iterable[MessageQueue]) -> None:
+        parts = self._open()
+        for queue in queues:
+            state = parts.queues.state(queue)
+            if state is not None and state.consume_offset != UNKNOWN:
+                parts.store.update(queue, state.consume_offset, increase_only=False)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _open(self) -> LiteParts:
+        if self._parts is None or self._closed:
+            raise ClosedError("this consumer is not running; use `async with` or start()")
+        return self._parts
+
+    def _set_mode(self, mode: str) -> None:
+        if self._mode not in ("", mode):
+            raise ClientError(
+                f"this consumer has used {self._mode}; subscribe and assign exclude each other, "
+                "make a second consumer"
+            )
+        self._mode = mode
+
+    def _subscription(self, topic: str) -> SubscriptionData:
+        known = self._subscriptions if self._mode == "subscribe" else self._expressions
+        return known.get(topic) or subscription_of(topic, "*")
+
+    async def _look_up(self, topics: Iterable[str]) -> None:
+        for topic in set(topics):
+            try:
+                await self._open().cluster.route(topic)
+            except NoRouteError as unknown:
+                log.warning("group %s waits for topic %s: %s", self.group, topic, unknown)
+
+    async def _resubscribed(self) -> None:
+        if self._parts is None:
+            return
+        cluster = self._parts.cluster
+        await self._look_up(self._subscriptions)
+        await check_with_broker(cluster, self.group, self._subscriptions)
+        await cluster.beat()
+        cluster.rebalance_soon()
+
+    async def _check_topics(self) -> None:
+        for topic, listener in self._topic_listeners.items():
+            found = await self.fetch_queues(topic)
+            if found != self._topic_queues.get(topic):
+                self._topic_queues[topic] = found
+                listener(topic, found)
+
+    async def _let_go(self, lost: list[MessageQueue]) -> None:
+        store = self._open().store
+        await persist_surely(store, lost)
+        for queue in lost:
+            store.remove(queue)
+
+    # --- for brokers and the client: ConsumerMember ---------------------------------------------
+
+    async def rebalance(self) -> float:
+        """Take and release queues as the members are now; seconds until the next look."""
+        task = asyncio.create_task(self._rebalance(), name=f"rebalance-{self.group}")
+        self._balancing.add(task)
+        task.add_done_callback(self._balancing.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._closed and task.cancelled():
+                return rebalance_service.SECONDS
+            raise
+
+    async def _rebalance(self) -> float:
+        topics = list(self._subscriptions)
+        if self._closed or self._mode != "subscribe":
+            return rebalance_service.SECONDS
+        async with self._changing:
+            parts = self._open()
+            shares = await parts.rebalance.shares(topics)
+            for topic, share in shares.items():
+                before = {queue for queue in parts.queues.queues if queue.topic == topic}
+                if topic not in self._subscriptions or before == set(share.mine):
+                    continue
+                await self._let_go(parts.queues.become(share.mine, topic))
+                listener = self._listeners.get(topic)
+                if listener is not None:
+                    try:
+                        listener(topic, share.every, share.mine)
+                    except Exception:
+                        log.exception("telling that the queues of %s have changed failed", topic)
+        return rebalance_service.SECONDS if len(shares) == len(topics) else MISSING_TOPIC_SECONDS
+
+    def consumer_data(self) -> ConsumerData:
+        """What the heartbeat says about this consumer."""
+        return ConsumerData(
+            self.group,
+            "CONSUME_ACTIVELY",
+            self._membership.model,
+            "CONSUME_FROM_LAST_OFFSET",  # whatever the start is: Java's answer
+            list(self._subscriptions.values()),
+        )
+
+    async def persist(self) -> None:
+        """Carry what is committed to where it lasts; done every 5 s by itself."""
+        parts = self._open()
+        parts.stats.sample(asyncio.get_running_loop().time())
+        await parts.store.persist_all(parts.queues.queues)
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on from these offsets in the queues that are assigned here."""
+        parts = self._open()
+        for queue, offset in offsets.items():
+            state = parts.queues.state(queue)
+            if state is not None and offset >= 0:
+                parts.store.update(queue, offset, increase_only=False)
+                state.seek_offset = offset
+                parts.queues.renew(state)
+                await parts.store.persist(queue)
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """The committed offsets, of one topic or of all ("")."""
+        return self._open().store.clone(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What this consumer holds and does."""
+        parts = self._open()
+        infos = {
+            state.message_queue: state.process_queue.info(
+                parts.store.in_memory(state.message_queue)
+            )
+            for state in parts.queues.states
+        }
+        data = self.consumer_data()
+        return running_info(
+            parts.cluster, data, infos, parts.stats, ordered=False, started_ms=self._started_ms
+        )
+
+    async def consume_directly(
+        self, request: Command, broker_name: str | None
+    ) -> ConsumeMessageDirectlyResult:
+        """Refused: nobody here waits to be given a message."""
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            f"The Consumer Group <{self.group}> pulls by itself; a message can't be given to it",
+        )
