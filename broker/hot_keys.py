@@ -34,6 +34,16 @@ STORE_LIMITS = frozenset(
         "maxTransferCountOnMessageInDisk",
         "maxTransferBytesOnMessageInDisk",
         "maxFilterMessageSize",
+        "cleanFileForciblyEnable",
+        "deleteCommitLogFilesInterval",
+        "deleteConsumeQueueFilesInterval",
+        "deleteFileBatchMax",
+        "destroyMapedFileIntervalForcibly",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "fileReservedTime",
+        "redeleteHangedFileInterval",
     }
 )
 HOT = STORE_LIMITS | {

@@ -165,3 +165,17 @@ async def test_the_timer_begins_rounds_that_end_with_the_broker(
     await broker.stop()
     threads = [thread.name for thread in threading.enumerate()]
     assert not [name for name in threads if name.startswith("aerobee-cleaner")]
+
+
+async def test_a_shorter_time_set_while_it_runs_holds_from_the_next_round_on(
+    running: tuple[Broker, Caller], clock: Clock
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 20, clock, old=0)
+    clock.ms += 2 * 3_600_000
+    await broker.cleaner.run()
+    assert broker.store.log_start == 0
+    answer = await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"fileReservedTime=1")
+    assert answer.code == codes.SUCCESS, answer.remark
+    await broker.cleaner.run()
+    assert broker.store.log_start == 4 * FILE_BYTES
