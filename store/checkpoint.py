@@ -35,6 +35,8 @@ OWN = Struct(
     "q"  # consume queues with a file, and
     "q"  # their entries in all, of messages before
     "q"  # this end of the log; -1 where nothing is known
+    "q"  # entries that went with the first files of the queues, in all
+    "q"  # where the log began
     "q"  # size of a file of the commit log,
     "q"  # … of a consume queue,
     "q"  # … of a batch consume queue,
@@ -59,6 +61,8 @@ class Checkpoint:
     queues: int = -1
     entries: int = -1
     queues_end: int = -1
+    first_entries: int = 0
+    log_start: int = -1
     segment_bytes: int = 0
     queue_file_bytes: int = 0
     batch_queue_file_bytes: int = 0

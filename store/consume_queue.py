@@ -34,6 +34,7 @@ Entry = tuple[int, int, int]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 FILLER: Entry = (0, 0x7FFFFFFF, 0)  # stands before the first entry of a queue not begun at 0
 RESERVE_BYTES = 16 << 10
+FILL_CHUNK = 100_000  # fillers written at once
 SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
 EXT_ADDRESS_MAX = -(1 << 31) - 1  # a tag hash up to here is an address in consumequeue_ext
 
@@ -161,8 +162,9 @@ class ConsumeQueue:
 
     def fill(self, offset: int) -> None:
         """Write fillers until the next entry is the one at `offset`."""
+        filler = np.array([FILLER] * min(FILL_CHUNK, max(0, offset - self.next)), ENTRY_TYPE)
         while self.next < offset:
-            self.append(*FILLER)
+            self.append_all(filler[: offset - self.next])
 
     def cut(self, offset: int) -> None:
         """Drop the entries from `offset` on and leave zeros in their place."""

@@ -4,18 +4,22 @@ Dispatching a message that its queue has already changes nothing, so a range can
 at any time. Queue offsets stand in the records; the log has the last word on them.
 """
 
+import logging
 from collections.abc import Mapping
 
 from ..protocol.properties import find
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue
 from .index import Index, is_indexed
-from .queues import Queues
+from .queues import Queues, is_legal
 from .run import Passed
 from .settings import StoreSettings
 from .writing import due_ms, raw_tags_code
 
+log = logging.getLogger(__name__)
+
 LMQ_PREFIX = "%LMQ%"
+FILLERS_MAX = 20_000_000  # entries that may be missing in a queue, such as of a lost log file
 LMQ_QUEUES_MAX = 20_000  # maxLmqConsumeQueueNum
 PENDING_KEYS_MAX = 50_000  # messages whose keys are gathered before they go into the index
 
@@ -56,6 +60,15 @@ class Derive:
         if record.sys_flag & INNER_BATCH:
             self._batch_entry(record, tags_code)
             return
+        if not is_legal(record.topic, record.queue_id):
+            log.error(
+                "the record at %d of the log is damaged: it names queue %d of topic %r, which "
+                "can't be; it is passed over",
+                record.log_offset,
+                record.queue_id,
+                record.topic,
+            )
+            return
         queue = self._queues.make(record.topic, record.queue_id)
         if queue.is_schedule:
             tags_code = due_ms(raw, record.store_ms, self._settings.delay_levels_ms, tags_code)
@@ -77,16 +90,32 @@ class Derive:
     ) -> None:
         if offset < queue.next:
             if offset < queue.first_offset:
+                if not self._is_whole:
+                    return
+                # Files at its beginning are missing, or another record led us astray.
+                queue.cut(0)
+                queue.begin_at(offset)
+            elif queue.entry(offset) == (place, size, tags_code) or _is_ext(queue, offset, place):
                 return
-            if queue.entry(offset) == (place, size, tags_code) or _is_ext(queue, offset, place):
-                return
-            # The topic was deleted and made again, or the entry did not survive a power cut.
-            queue.cut(offset)
+            else:
+                # The topic was deleted and made again, or the entry did not survive a power cut.
+                queue.cut(offset)
         if offset > queue.next:
             if not self._is_whole:
                 raise QueueGap(f"{queue.topic} {queue.queue_id}")
             if queue.next == 0:
                 queue.begin_at(offset)
+            elif offset - queue.next > FILLERS_MAX:
+                log.error(
+                    "the record at %d of the log is damaged: it says that it is message %d of "
+                    "queue %d of topic %s, which has %d; it is passed over",
+                    place,
+                    offset,
+                    queue.queue_id,
+                    queue.topic,
+                    queue.next,
+                )
+                return
             else:
                 queue.fill(offset)
         queue.append(place, size, tags_code)

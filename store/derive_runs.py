@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from .consume_queue import ENTRY_TYPE, SCHEDULE_TOPIC, ConsumeQueue
 from .derive import Derive
+from .queues import QUEUE_ID_MAX, is_legal
 from .records import Positions
 from .run import Run
 
@@ -32,7 +33,12 @@ class RunDerive(Derive):
             if topic in self._deleted:
                 gone = run.log_offsets < self._deleted[topic]
                 wanted &= ~(gone & (run.topic_of == number))
-        special = (run.records.sys_flags & INNER_BATCH) != 0
+        ids = run.queue_ids
+        odd = (ids < 0) | (ids > QUEUE_ID_MAX)
+        for number, topic in enumerate(run.topics):
+            if not is_legal(topic, 0):
+                odd |= run.topic_of == number
+        special = odd | ((run.records.sys_flags & INNER_BATCH) != 0)
         if self._settings.lmq_enable:
             special[:] = True
         if SCHEDULE_TOPIC in run.topics:

@@ -66,7 +66,13 @@ class Index:
                         "(maxIndexNum); set these as they were, or delete the file: it is rebuilt"
                     )
                 segment = Segment(path, 0, size, writable=True)
-                self.files.append(IndexFile(segment, self._slots, self._capacity))
+                file = IndexFile(segment, self._slots, self._capacity)
+                if not file.is_sound:
+                    log.error("the header of %s is damaged; the file is made again", path)
+                    for late in entries[number:]:
+                        disk.current.unlink(self._folder / late.name)
+                    return
+                self.files.append(file)
 
     @property
     def file_bytes(self) -> int:

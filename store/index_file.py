@@ -111,6 +111,15 @@ class IndexFile:
         return made
 
     @property
+    def is_sound(self) -> bool:
+        """Whether the numbers of the header can be."""
+        return (
+            self.count <= self.capacity
+            and 0 <= self.used_slots <= self.slot_count
+            and 0 <= self.begin_offset <= self.end_offset
+        )
+
+    @property
     def is_full(self) -> bool:
         return self.count >= self.capacity
 

@@ -148,6 +148,15 @@ class Queues:
         return folder / topic / str(queue_id)
 
 
+def is_legal(topic: str, queue_id: int) -> bool:
+    """Whether a queue can have this name; a record that says otherwise is damaged."""
+    return (
+        0 <= queue_id <= QUEUE_ID_MAX
+        and len(topic) <= TOPIC_CHARS_MAX
+        and _LEGAL.fullmatch(topic) is not None
+    )
+
+
 def _folders(root: Path) -> list[tuple[str, int, Path]]:
     """Topic, queue id and folder of each queue below a folder."""
     found = []

@@ -227,7 +227,7 @@ class Reading(Parts):
             done += 1
             record = commit_log.record(place, limit)
             if number < queue.opened and place >= commit_log.start:
-                record = self._checked(queue, number, place, record)
+                record = self._checked(queue, number, place, length, record)
             if record is None or len(record) != length:
                 continue
             found.records.append(record)
@@ -242,10 +242,10 @@ class Reading(Parts):
         return done
 
     def _checked(
-        self, queue: ConsumeQueue, number: int, place: int, record: memoryview | None
+        self, queue: ConsumeQueue, number: int, place: int, size: int, record: memoryview | None
     ) -> memoryview | None:
         """The record, if it is whole and the one that belongs to this offset of the queue."""
-        if record is not None:
+        if record is not None and len(record) == size:
             segment = self._log.segments.find(place)
             passed = None if segment is None else whole_record(segment, place)
             if passed is not None and (

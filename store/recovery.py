@@ -57,6 +57,12 @@ def recover(
         commit_log.set_end(0)
         parts._deleted.cut_at_log(0)
         return 0
+    if 0 <= checkpoint.log_start < commit_log.start:
+        log.error(
+            "the log begins at %d, it began at %d when that was noted last: files are missing",
+            commit_log.start,
+            checkpoint.log_start,
+        )
     start = _start(parts, checkpoint, is_clean=is_clean)
     trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
     indexed = _indexed_end(parts, checkpoint)
@@ -71,6 +77,9 @@ def recover(
         if index.mark != mark:
             indexed = index.end_offset + 1  # not again what was indexed on the way
         end, last_ms = _derive(parts, walk, commit_log.start, indexed, is_whole=True)
+    for segment in commit_log.segments.items:
+        if segment.base >= end and not segment.is_blank:
+            log.warning("%s lies behind the end of the log at %d; it goes", segment.path, end)
     commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
     # A clean stop of ours has left nothing behind the end.
     last = None if is_clean and end == checkpoint.synced_end else commit_log.segments.find(end)
@@ -206,6 +215,7 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
     if first <= own <= segments.last.end:
         if is_clean:
             holds = (checkpoint.queues, checkpoint.entries) == queues.counts()
+            holds &= checkpoint.first_entries == queues.first_entries
         else:
             _, entries = queues.counts(checkpoint.queues_end)
             holds = checkpoint.entries in (-1, entries)

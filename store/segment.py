@@ -18,6 +18,7 @@ from . import disk
 from .errors import StoreError, plain_error, plain_errors
 
 ZERO_CHUNK_BYTES = 1 << 20
+START_BYTES = 512
 _ZEROS = bytes(ZERO_CHUNK_BYTES)
 
 
@@ -168,6 +169,12 @@ class Segment:
                 if not was_open:
                     self._close()
         return changed
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the first bytes are zeros: nothing was ever written there."""
+        with self.reader() as read:
+            return not any(read(0, min(self.size, START_BYTES)))
 
     def lengthen(self) -> None:
         """Give a file that was cut off its size again, with zeros at the end."""

@@ -157,6 +157,7 @@ class MessageStore(Writing, Reading, Cleaning):
     def save_checkpoint(self) -> None:
         """Write the file `checkpoint`, if it has changed."""
         checkpoint = self._checkpoint
+        checkpoint.log_start = self._log.start
         if checkpoint != self._saved:
             checkpoints.save(self.root / "checkpoint", checkpoint)
             self._saved = Checkpoint(**{name: getattr(checkpoint, name) for name in _FIELDS})
@@ -201,6 +202,8 @@ class MessageStore(Writing, Reading, Cleaning):
         checkpoint = self._checkpoint
         checkpoint.queues, checkpoint.entries = counts
         checkpoint.queues_end = log_end
+        checkpoint.first_entries = self._queues.first_entries
+        checkpoint.log_start = self._log.start
 
     def _note_sizes(self) -> None:
         checkpoint, settings = self._checkpoint, self.settings
