@@ -89,6 +89,11 @@ class Queues:
             return len(used), sum(queue.next for queue in used)
         return len(used), sum(queue.readable_end(log_end) for queue in used)
 
+    @property
+    def first_entries(self) -> int:
+        """The first places that the queues have in files, added up: what went with old files."""
+        return sum(queue.segments.start for queue in self.all())
+
     def find(self, topic: str, queue_id: int) -> Queue | None:
         """The queue, of whichever kind, or None."""
         key = (topic, queue_id)
