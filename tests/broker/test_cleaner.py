@@ -60,6 +60,7 @@ async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old:
     """So many messages in queue 0 of a topic; the first `old` files are of four days ago."""
     for _ in range(count):
         assert (await caller.send("T", BODY)).code == codes.SUCCESS
+    clock.ms += 1_000  # queues are synced every second only
     await broker.syncer._sync()
     for number, path in enumerate(sorted((broker.root / "commitlog").iterdir())):
         when = clock.ms / 1000 - (4 * 86_400 if number < old else 0)
