@@ -2,8 +2,8 @@
 
 Level n has queue n-1. Its consume queue holds the time of delivery in the place of the tag hash, in
 order, so one cursor per level is enough: look at the next entry, deliver while it is due. The
-cursors are delayOffset.json. A crash repeats the deliveries since it was written last, which
-at-least-once allows.
+cursors are delayOffset.json, which never passes what the log has on disk. A crash repeats the
+deliveries since it was written last, which at-least-once allows.
 """
 
 import logging
@@ -68,8 +68,11 @@ class Delays(Saved):
         self._mark = mark
         self.levels_ms = levels_ms
         self.offsets: dict[int, int] = {}
+        self._certain: dict[int, int] = {}  # offsets before which all is delivered, and on disk
+        self._pending: tuple[int, dict[int, int]] | None = None  # the same once the log is so far
         self._next_level = 0  # each has its turn
         self._warned_ms = 0
+        self._queues = 0  # of SCHEDULE_TOPIC_XXXX, at the start
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
@@ -77,6 +80,8 @@ class Delays(Saved):
         if found is not None:
             self.offsets = dict(found.offset_table)
             self.version = found.data_version or DataVersion()
+        self._certain = dict(self.offsets)
+        self._queues = max(self._store.queues(SCHEDULE_TOPIC), default=-1) + 1
 
     def cut_at_log(self) -> None:
         """Nothing beyond the end of a level's queue has been delivered: it is not there."""
@@ -92,12 +97,30 @@ class Delays(Saved):
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
         return DelayOffsets(dict(self.offsets), self.version)
 
+    def unsaved(self) -> bytes | None:
+        """The text for delayOffset.json, of what a power cut can't take back any more."""
+        if not self.changed:
+            return None
+        self._note_certain()
+        self._note_certain()
+        self.changed = self._certain != self.offsets
+        self.version = self.version.following(self._now_ms())
+        return DelayOffsets(dict(self._certain), self.version).encode(standard=True)
+
+    def _note_certain(self) -> None:
+        if self._pending is not None and self._pending[0] <= self._store.durable_end:
+            self._certain, self._pending = self._pending[1], None
+        if self._pending is None and self._certain != self.offsets:
+            self._pending = (self._store.log_end, dict(self.offsets))
+
     def deliver(self, now_ms: int) -> bool:
         """Move messages that are due to their topics: a few, between which requests get their turn.
 
         True when more are due.
         """
-        levels = len(self.levels_ms)
+        self._note_certain()
+        # Levels that were taken out of messageDelayLevel may still have messages.
+        levels = max(len(self.levels_ms), self._queues)
         for _ in range(levels):
             level = self._next_level + 1
             try:
@@ -120,7 +143,9 @@ class Delays(Saved):
             SCHEDULE_TOPIC, queue_id, offset, MESSAGES_PER_STEP
         ):
             # A clock that was set back must not keep a message longer than its level says.
-            if min(due_ms, now_ms + self.levels_ms[queue_id]) > now_ms or size >= BYTES_PER_STEP:
+            if queue_id < len(self.levels_ms):
+                due_ms = min(due_ms, now_ms + self.levels_ms[queue_id])
+            if due_ms > now_ms or size >= BYTES_PER_STEP:
                 break
             self._deliver(log_offset)
             size += length
@@ -128,7 +153,7 @@ class Delays(Saved):
             self.offsets[level] = offset
             self.changed = True
         if size:
-            self._next_level = level % len(self.levels_ms)
+            self._next_level = level % max(len(self.levels_ms), self._queues)
         return size > 0
 
     def _warn(self, level: int, wrong: StoreError, now_ms: int) -> None:

@@ -58,14 +58,14 @@ class Rig:
             raise
         assert timers is not None
         self.timers: Timers = timers
-        delays = Delays(
+        self.delays = Delays(
             root / "config" / "delayOffset.json",
             self.store,
             parse_levels(self.config.message_delay_level),
             self.clock,
             self.woken.append,
         )
-        self.due = Due(self.config, delays, timers, self.clock)
+        self.due = Due(self.config, self.delays, timers, self.clock)
 
     def clock(self) -> int:
         return self.now_ms
@@ -426,6 +426,42 @@ def test_with_sync_flush_only_what_is_on_the_disk_goes_on(rig: OpenRig) -> None:
     one.work()
     one.sync()
     assert one.bodies() == [b"a"]
+
+
+def test_the_offsets_of_delay_levels_do_not_pass_what_the_log_has_on_disk(rig: OpenRig) -> None:
+    one = rig()
+    for _ in range(3):
+        place = one.due.place("DELAY\x011\x02", "T", 0)
+        one.put(place.topic, place.queue_id, b"body", place.text.encode())
+    one.now_ms += 1_000
+    while one.delays.deliver(one.now_ms):
+        pass
+    assert len(one.bodies()) == 3
+    one.delays.save()
+    assert noted(one) == {}
+    one.sync()
+    one.delays.save()
+    assert noted(one) == {1: 3}
+
+
+def noted(rig: Rig) -> dict[int, int]:
+    """delayOffset.json as a start reads it."""
+    found = Delays(rig.delays.path, rig.store, [1_000], rig.clock, rig.woken.append)
+    found.load()
+    return found.offsets
+
+
+def test_levels_that_were_taken_out_still_deliver_what_they_have(rig: OpenRig) -> None:
+    one = rig()
+    place = one.due.place("DELAY\x014\x02", "T", 0)
+    one.put(place.topic, place.queue_id, b"body", place.text.encode())
+    one.close()
+    two = rig(message_delay_level="1s 2s")
+    two.delays.load()
+    for now_ms, expected in ((START_MS + 29_999, 0), (START_MS + 30_000, 1)):
+        while two.delays.deliver(now_ms):
+            pass
+        assert len(two.bodies()) == expected
 
 
 # ---- Java's stores
