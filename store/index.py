@@ -69,8 +69,8 @@ class Index:
                 file = IndexFile(segment, self._slots, self._capacity)
                 if not file.is_sound:
                     log.error("the header of %s is damaged; the file is made again", path)
-                    for late in entries[number:]:
-                        disk.current.unlink(self._folder / late.name)
+                    for late, _, _ in entries[number:]:
+                        disk.current.unlink(self._folder / late)
                     return
                 self.files.append(file)
 
