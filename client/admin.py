@@ -31,6 +31,7 @@ from .answers import body_of, header_of
 from .cluster import Cluster
 from .errors import BrokerError, ClientError, ClosedError, NoRouteError
 from .identity import host_text
+from .security import OPEN, Security
 
 READ_WRITE = PERM_READ | PERM_WRITE
 QUEUES_MAX = 65_536  # of one topic on one broker
@@ -45,8 +46,11 @@ class Admin:
         print(await admin.topics())
     """
 
-    def __init__(self, name_server: str | Iterable[str] | None = None) -> None:
+    def __init__(
+        self, name_server: str | Iterable[str] | None = None, *, security: Security = OPEN
+    ) -> None:
         self._name_server = name_server
+        self._security = security
         self._cluster: Cluster | None = None
 
     async def __aenter__(self) -> Self:
@@ -59,7 +63,7 @@ class Admin:
     async def start(self) -> None:
         """Make the client; connections are made when they are needed."""
         if self._cluster is None:
-            self._cluster = Cluster(self._name_server)
+            self._cluster = Cluster(self._name_server, security=self._security)
 
     async def close(self) -> None:
         """Close the connections."""

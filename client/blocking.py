@@ -8,23 +8,27 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from . import consumer as _consumer
 from . import producer as _producer
 from . import reader as _reader
+from . import transactions as _transactions
 from .consuming.subscriptions import Topics
 from .errors import ClosedError
 from .loop_thread import LoopThread
 from .message import Message
 from .producer import DEFAULT_GROUP, SEND_SECONDS
+from .producer_calls import TransactionState
 from .reader import Pulled
 from .receipts import BatchReceipt, SendReceipt, SendStatus
 from .received import MessageView
 from .received import ReceivedMessage as _ReceivedMessage
 from .route import MessageQueue
 from .select_queue import Selector
+from .transactions import Checker, Local
 
 __all__ = [
     "BatchReceipt",
@@ -37,6 +41,8 @@ __all__ = [
     "ReceivedMessage",
     "SendReceipt",
     "SendStatus",
+    "TransactionProducer",
+    "TransactionState",
 ]
 
 log = logging.getLogger(__name__)
@@ -163,9 +169,75 @@ class Producer(_Blocking[_producer.Producer]):
         """Send many messages of one topic in few requests; see `client.Producer.send_batch`."""
         return self._run(self._twin.send_batch(list(messages), queue=queue, timeout=timeout))
 
+    def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float = SEND_SECONDS,
+    ) -> MessageView:
+        """Send, and wait for the reply of whoever consumes it; see `client.Producer.request`."""
+        return self._run(self._twin.request(message, queue=queue, timeout=timeout))
+
+    def reply(
+        self, request: MessageView, body: bytes, *, timeout: float = SEND_SECONDS
+    ) -> SendReceipt:
+        """Answer a request that was received."""
+        return self._run(self._twin.reply(request, body, timeout=timeout))
+
+    def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:
+        """Take a message back that waits for its time; see `client.Producer.recall`."""
+        return self._run(self._twin.recall(topic, handle, timeout))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that `topic` can be sent to, in their order."""
         return self._run(self._twin.queues(topic))
+
+
+class TransactionProducer(Producer):
+    """Sends messages as parts of local transactions.
+
+        with TransactionProducer("127.0.0.1:9876", group="shop", check=check) as producer:
+            with producer.transaction(Message("orders", b"...", keys=["o-1"])):
+                database.insert(...)       # leaving commits, raising rolls back
+
+    The arguments are those of `client.TransactionProducer`; a plain `check` runs in a thread.
+    """
+
+    _twin: _transactions.TransactionProducer
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        check: Checker,
+        **options: Any,
+    ) -> None:
+        _Blocking.__init__(
+            self,
+            "aerobee-producer",
+            lambda: _transactions.TransactionProducer(
+                name_server, group=group, check=check, **options
+            ),
+        )
+
+    @contextmanager
+    def transaction(self, message: Message, timeout: float = SEND_SECONDS) -> Iterator[SendReceipt]:
+        """The block as local transaction: leaving it commits the message, raising rolls it back."""
+        receipt = self._run(self._twin.begin(message, timeout))
+        try:
+            yield receipt
+        except BaseException:
+            self._run(self._twin.end(receipt, TransactionState.ROLLBACK))
+            raise
+        self._run(self._twin.end(receipt, TransactionState.COMMIT))
+
+    def send_in_transaction(
+        self, message: Message, local: Local, timeout: float = SEND_SECONDS
+    ) -> tuple[SendReceipt, TransactionState]:
+        """Send a half message, run `local` in a thread, tell the broker what it gave."""
+        return self._run(self._twin.send_in_transaction(message, local, timeout))
 
 
 class Consumer(_Blocking[_consumer.Consumer]):

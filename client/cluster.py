@@ -36,6 +36,7 @@ from .name_servers import NameServers, read_addresses
 from .producer_calls import ProducerCalls
 from .rebalance_service import RebalanceService
 from .route import Route, read_route
+from .security import OPEN, Security
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Cluster:
         name_server: str | Iterable[str] | None = None,
         *,
         client_id: str | None = None,
+        security: Security = OPEN,
         route_seconds: float = ROUTE_SECONDS,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
@@ -73,7 +75,11 @@ class Cluster:
         self._rebalancing = RebalanceService(self._rebalance)
         self.producer_calls = ProducerCalls()
         calls = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
-        self._peers = Peers(calls | table(self.producer_calls.rows()))
+        self._peers = Peers(
+            calls | table(self.producer_calls.rows()),
+            tls=security.context,
+            sign=security.sign if security.signs else None,
+        )
         self.name_servers = NameServers(addresses, self._peers)
         self._route_seconds = route_seconds
         self._heartbeat_seconds = heartbeat_seconds

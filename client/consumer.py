@@ -38,6 +38,7 @@ from .consuming.subscriptions import (
 from .errors import ClientError, ClosedError, NoRouteError
 from .identity import now_ms
 from .received import ReceivedMessage
+from .security import OPEN, Security
 from .start_from import Start
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Consumer:
         namespace: str = "",
         offsets_folder: str | os.PathLike[str] = FOLDER,
         on_queues: QueuesListener | None = None,
+        security: Security = OPEN,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -112,6 +114,7 @@ class Consumer:
             instance=instance,
             namespace=namespace,
             offsets_folder=offsets_folder,
+            security=security,
         )
         self.group = self._membership.group
         self._subscriptions = subscriptions_of(

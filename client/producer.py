@@ -39,6 +39,7 @@ from .outgoing import COMPRESS_BYTES_MIN, Outgoing, Packer
 from .receipts import STATUS_OF_CODE, BatchReceipt, SendReceipt, SendStatus
 from .received import MessageView
 from .route import Route
+from .security import OPEN, Security
 from .select_queue import RoundRobin, Selector, by_hash
 from .window import Window
 
@@ -84,6 +85,7 @@ class Producer:
         latency_faults: bool = False,
         retry_not_stored: bool = False,
         client_id: str | None = None,
+        security: Security = OPEN,
     ) -> None:
         try:
             check_group(group)
@@ -94,6 +96,7 @@ class Producer:
         self.group = group
         self._name_server = name_server
         self._client_id = client_id
+        self._security = security
         self._tries = tries
         self._packer = Packer(
             message_bytes_max=message_bytes_max,
@@ -122,7 +125,9 @@ class Producer:
         if self._closed:
             raise ClosedError("this producer is closed; make a new one")
         if self._cluster is None:
-            self._cluster = Cluster(self._name_server, client_id=self._client_id)
+            self._cluster = Cluster(
+                self._name_server, client_id=self._client_id, security=self._security
+            )
             self._cluster.join_producer(self.group)
             self._cluster.start()
 

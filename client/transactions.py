@@ -74,14 +74,14 @@ class TransactionProducer(Producer):
         """
         receipt = await self._send_half(message, timeout)
         if receipt.status is not SendStatus.OK:
-            await self._end(receipt, TransactionState.ROLLBACK)
+            await self.end(receipt, TransactionState.ROLLBACK)
             return receipt, TransactionState.ROLLBACK
         try:
             state = TransactionState(await _result(local, message))
         except BaseException:
-            await self._end(receipt, TransactionState.UNKNOWN)
+            await self.end(receipt, TransactionState.UNKNOWN)
             raise
-        await self._end(receipt, state)
+        await self.end(receipt, state)
         return receipt, state
 
     @asynccontextmanager
@@ -94,19 +94,31 @@ class TransactionProducer(Producer):
 
         ClientError, before the block, when the half message is stored but not safe.
         """
-        receipt = await self._send_half(message, timeout)
-        if receipt.status is not SendStatus.OK:
-            await self._end(receipt, TransactionState.ROLLBACK)
-            raise ClientError(
-                f"the half message {receipt.msg_id} is not safe ({receipt.status}) and was rolled "
-                "back; try again, or see why the broker's disk or slave is slow"
-            )
+        receipt = await self.begin(message, timeout)
         try:
             yield receipt
         except BaseException:
-            await self._end(receipt, TransactionState.ROLLBACK)
+            await self.end(receipt, TransactionState.ROLLBACK)
             raise
-        await self._end(receipt, TransactionState.COMMIT)
+        await self.end(receipt, TransactionState.COMMIT)
+
+    async def begin(
+        self,
+        message: Message,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> SendReceipt:
+        """Send a half message, to be ended with `end`; for where no block can stand around it.
+
+        ClientError when it is stored but not safe: then it was rolled back.
+        """
+        receipt = await self._send_half(message, timeout)
+        if receipt.status is SendStatus.OK:
+            return receipt
+        await self.end(receipt, TransactionState.ROLLBACK)
+        raise ClientError(
+            f"the half message {receipt.msg_id} is not safe ({receipt.status}) and was rolled "
+            "back; try again, or see why the broker's disk or slave is slow"
+        )
 
     async def _send_half(self, message: Message, timeout: float) -> SendReceipt:  # noqa: ASYNC109
         if message.is_delayed:
@@ -118,7 +130,7 @@ class TransactionProducer(Producer):
         outgoing = self._packer.pack(message, more, sys_flag=TRANSACTION_PREPARED)
         return await self._deliver(outgoing, None, timeout)
 
-    async def _end(self, receipt: SendReceipt, state: TransactionState) -> None:
+    async def end(self, receipt: SendReceipt, state: TransactionState) -> None:
         """Tell the broker. It is told once, and asks when that is lost."""
         _, log_offset = parse_offset_message_id(receipt.offset_msg_id)
         header = EndTransaction(

@@ -16,6 +16,7 @@ from ...protocol.names import check_group, with_namespace
 from ..cluster import Cluster
 from ..errors import ClientError
 from ..identity import DEFAULT_INSTANCE, new_client_id
+from ..security import OPEN, Security
 from ..start_from import Start, StartFrom
 from .local_offsets import FOLDER, LocalOffsetStore
 from .offsets import OffsetStore, RemoteOffsetStore
@@ -40,6 +41,7 @@ class Membership:
     client_id: str | None
     namespace: str
     offsets_folder: str | os.PathLike[str]
+    security: Security
 
     @classmethod
     def read(
@@ -54,6 +56,7 @@ class Membership:
         instance: str | None = None,
         namespace: str = "",
         offsets_folder: str | os.PathLike[str] = FOLDER,
+        security: Security = OPEN,
     ) -> "Membership":
         """The same from what a caller gives; ClientError names what can't be."""
         group = with_namespace(group, namespace)
@@ -77,6 +80,7 @@ class Membership:
             client_id,
             namespace,
             offsets_folder,
+            security,
         )
 
     @property
@@ -92,7 +96,7 @@ class Membership:
         """The client: a new one, or the one that was given."""
         if isinstance(self.name_server, Cluster):
             return self.name_server
-        return Cluster(self.name_server, client_id=self.client_id)
+        return Cluster(self.name_server, client_id=self.client_id, security=self.security)
 
     def store(self, cluster: Cluster) -> OffsetStore:
         """Where the group's offsets are kept."""

@@ -28,6 +28,7 @@ OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
 
 Answer = Reply | bytes | None
+Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
 Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
 
 
@@ -52,7 +53,8 @@ class Connection(asyncio.Protocol):
     `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
     and the port as int32), `local_address` our end. `codec` is the header codec for requests we
     send; with `upgrade` it becomes msgpack after the first answer of another aerobee. The end that
-    connected has `asks`: it reads on while its own requests wait to be written.
+    connected has `asks`: it reads on while its own requests wait to be written. `sign` makes the
+    custom header of a request from header and body.
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Connection(asyncio.Protocol):
         "_on_lost",
         "_out",
         "_queued",
+        "_sign",
         "_tasks",
         "_transport",
         "_turn",
@@ -89,6 +92,7 @@ class Connection(asyncio.Protocol):
         upgrade: bool = False,
         asks: bool = False,
         expected: Expected = NOTHING_EXPECTED,
+        sign: Sign | None = None,
     ) -> None:
         self.rows = rows
         self.codec = codec
@@ -100,6 +104,7 @@ class Connection(asyncio.Protocol):
         self._turn = turn
         self._on_lost = on_lost
         self._upgrade = upgrade
+        self._sign = sign
         self._writes_first = not asks
         self._drained: asyncio.Event | None = None
         self._decoder = FrameDecoder(expected)
@@ -236,6 +241,8 @@ class Connection(asyncio.Protocol):
                 )
             )
             return future
+        if self._sign is not None:
+            fields = self._sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         self._waiting[opaque] = (future, loop.time() + timeout_s)
@@ -256,6 +263,8 @@ class Connection(asyncio.Protocol):
         """Send a request that gets no answer; lost silently when the connection is."""
         if self.is_lost:
             return
+        if self._sign is not None:
+            fields = self._sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         self._write(encode_request(code, opaque, fields, body, oneway=True, codec=self.codec))

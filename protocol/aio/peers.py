@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ..command import Command
 from ..wire import Header
-from .connection import Connection, Row
+from .connection import Connection, Row, Sign
 from .turn import Turn
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Peers:
     """Connections by address ("host:port"). Make it inside a running loop.
 
     `rows` is what we serve to the other end (a broker asks its clients). With `upgrade` requests
-    switch to the msgpack header once the peer turns out to be aerobee.
+    switch to the msgpack header once the peer turns out to be aerobee. `sign` signs them.
     """
 
     def __init__(
@@ -35,12 +35,14 @@ class Peers:
         upgrade: bool = True,
         connect_seconds: float = CONNECT_SECONDS,
         tls: ssl.SSLContext | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._rows = rows or {}
         self._on_lost = on_lost
         self._upgrade = upgrade
         self._connect_seconds = connect_seconds
         self._tls = tls
+        self._sign = sign
         self._turn = Turn()
         self._open: dict[str, Connection] = {}
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
@@ -122,9 +124,10 @@ class Peers:
                 f"{PEERS_MAX}"
             )
         host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            raise ConnectionError(f"{address!r} is not an address of the form host:port")
         loop = asyncio.get_running_loop()
         try:
-            number = int(port)
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
                     lambda: Connection(
@@ -133,13 +136,12 @@ class Peers:
                         on_lost=lambda lost: self._lost(address, lost),
                         upgrade=self._upgrade,
                         asks=True,
+                        sign=self._sign,
                     ),
                     host.strip("[]"),
-                    number,
+                    int(port),
                     ssl=self._tls,
                 )
-        except ValueError:
-            raise ConnectionError(f"{address!r} is not an address of the form host:port") from None
         except TimeoutError:
             raise ConnectionError(
                 f"can't connect to {address} within {self._connect_seconds:g} s"
