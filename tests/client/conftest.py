@@ -6,9 +6,32 @@ from pathlib import Path
 import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
+from aerobee.client import rebalance_service
 from aerobee.namesrv.server import NameServer
 
+from .clock import Clock
 from .fakes import FakeCluster
+from .shelf import Shelf
+
+
+@pytest.fixture(autouse=True)
+def quick_rebalance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second between two rebalances is long; tests with a clock of their own can wait for it."""
+    if "clock" not in request.fixturenames:
+        monkeypatch.setattr(rebalance_service, "MIN_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def clock() -> Clock:
+    """The loop's clock, moved by the test."""
+    return Clock()
+
+
+@pytest.fixture
+def shelf(fake: FakeCluster) -> Shelf:
+    """The queues of the fake's broker: "orders" has one, and group g its retry topic."""
+    fake.topics = {"orders": 1, "%RETRY%g": 1}
+    return Shelf(fake.broker)
 
 
 @pytest.fixture

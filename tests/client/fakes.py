@@ -156,11 +156,12 @@ def record(
     raw_properties: bytes = b"",
     reconsume_times: int = 0,
     sys_flag: int = 0,
+    queue_id: int = 0,
 ) -> bytes:
-    """One stored message of queue 0 as a pull answers it."""
+    """One stored message as a pull answers it."""
     return encode_record(
         Record(
-            0, 0, 0, 0, 0, offset, 1000 + offset, sys_flag, 1, HOST, 2, HOST, reconsume_times, 0,
+            0, 0, 0, queue_id, 0, offset, 1000 + offset, sys_flag, 1, HOST, 2, HOST, reconsume_times, 0,
             body, topic, raw_properties,
         )
     )  # fmt: skip

@@ -1,0 +1,37 @@
+"""A clock that a test moves: what waits for a time in the loop is due when the test says so.
+
+Only the loop's clock moves. Sockets go on for real, so after each step the loop gets some turns in
+which what was sent arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+TURNS = 30  # of the loop after each step: several questions and answers
+
+
+class Clock:
+    """Moves the time of the running loop; make it inside of that."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._real = loop.time
+        self._ahead = 0.0
+        loop.time = self.time  # type: ignore[method-assign]
+
+    def time(self) -> float:
+        """What the loop takes for the time, in seconds."""
+        return self._real() + self._ahead
+
+    async def advance(self, seconds: float, step: float = 0.5) -> None:
+        """Move on, a step at a time, and let everything that is due happen."""
+        end = self._ahead + seconds
+        while self._ahead < end:
+            self._ahead = min(end, self._ahead + step)
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Let what is under way arrive, without moving."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
