@@ -43,7 +43,7 @@ HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
-OWN_KEYS = frozenset({"httpPort", "httpBindAddress"})
+OWN_KEYS = frozenset({"httpPort", "httpBindAddress", "clientMemoryBytesMax"})
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -63,6 +63,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_ip1: str = field(name="brokerIP1", default="")
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: str = "127.0.0.1"
+    client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
     register_name_server_period: PeriodMs = 30_000
     channel_expired_timeout: PeriodMs = 120_000

@@ -112,6 +112,9 @@ class Holds:
     def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
         if hold.connection.is_lost:
             return
+        if hold.connection.is_behind:
+            hold.connection.postpone(hold.command)
+            return
         reply = self._rerun(hold.header, hold.command, hold.connection, final)
         if reply is not None:
             hold.connection.answer(hold.command, reply)

@@ -63,9 +63,16 @@ def _broker(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
         ("rocketmq_consumer_group_number", "Consumer groups", len(broker.groups.all())),
         ("aerobee_connections", "Open client connections", len(broker.server.connections)),
         ("aerobee_parked_pulls", "Pulls that wait for a message", broker.holds.count),
+        (
+            *("aerobee_client_memory_bytes", "Answers not read and requests not finished, bytes"),
+            broker.server.turn.backlog.bytes,
+        ),
     ]
     for name, text, value in numbers:
         yield name, "gauge", text, NODE, [(node, value)]
+    refused = broker.server.turn.backlog.refused
+    text = "Pulls refused and clients cut off for want of memory"
+    yield "aerobee_client_memory_refusals", "counter", text, NODE, [(node, refused)]
 
 
 def _messages(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:

@@ -14,6 +14,7 @@ from functools import partial
 
 import msgspec
 
+from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..store import json_file
@@ -128,6 +129,7 @@ class Broker:
             on_lost=self._on_lost,
             before_write=self._end_of_turn,
             idle_seconds=config.server_channel_max_idle_time_seconds,
+            backlog=Backlog(config.client_memory_bytes_max),
         )
         closers.append(self.server.stop)
         # The ports come first: the port is part of each record. Nobody gets in before the end.

@@ -22,7 +22,7 @@ from ..store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 1_000_000  # answers that wait for the disk
+WAITING_MAX = 100_000  # answers that wait for the disk
 
 LateAnswer = Callable[[], Reply | bytes]
 
@@ -46,6 +46,11 @@ class Syncer:
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
         self.failure: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """So many answers wait that no message is to be taken before the disk has caught up."""
+        return len(self._waiting) >= WAITING_MAX
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="syncer")

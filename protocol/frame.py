@@ -37,25 +37,26 @@ class FrameDecoder:
     """Collects bytes and gives whole commands.
 
     `fault` is None until bytes came that are no frame; the connection then closes. Never holds more
-    than one frame (`FRAME_BYTES_MAX`) plus what one read brought. `expected` is for JSON headers.
+    than one frame (`FRAME_BYTES_MAX`) plus what one read brought; `rest` is what waits for more.
+    `expected` is for JSON headers.
     """
 
-    __slots__ = ("_expected", "_need", "_rest", "fault")
+    __slots__ = ("_expected", "_need", "fault", "rest")
 
     def __init__(self, expected: header_json.Expected = header_json.NOTHING_EXPECTED) -> None:
         self._expected = expected
-        self._rest = bytearray()
+        self.rest = bytearray()
         self._need = HEAD_BYTES
         self.fault: Malformed | None = None
 
     def feed(self, data: bytes) -> list[Command]:
         """All commands that are complete now, in order."""
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._need:
+        if self.rest:
+            self.rest += data
+            if len(self.rest) < self._need:
                 return []
-            data = bytes(self._rest)
-            self._rest.clear()
+            data = bytes(self.rest)
+            self.rest.clear()
         commands: list[Command] = []
         if self.fault is not None:
             return commands
@@ -97,7 +98,7 @@ class FrameDecoder:
             self.fault = fault
             return commands
         if at < size:
-            self._rest += data[at:]
+            self.rest += data[at:]
             self._need = need
         return commands
 

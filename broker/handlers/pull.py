@@ -28,7 +28,7 @@ from ..clients import Clients
 from ..config import BrokerConfig
 from ..filters import Filters
 from ..groups import Groups
-from ..holds import Hold, Holds
+from ..holds import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, Holds
 from ..matching import Wanted, look
 from ..offsets import Offsets
 from ..sql92 import Predicate
@@ -100,6 +100,8 @@ class PullHandlers:
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Reply | bytes | None:
+        if connection.backlog.is_full:
+            raise _busy(connection)
         wanted = self._check(header, command, connection)
         if self.offsets.resets:
             moved = self._reset(header)
@@ -114,7 +116,8 @@ class PullHandlers:
             hold = Hold(header, command, connection, deadline_ms)
             if self.holds.park((header.topic, header.queue_id), hold):
                 return None
-        return self._answer(header, command, found)
+            raise self._too_many(header)
+        return self._answer(header, command, found, connection)
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
@@ -135,7 +138,7 @@ class PullHandlers:
                 return None
             if found.status != status.FOUND and self._may_wait(header, found):
                 return None
-        return self._answer(header, command, found)
+        return self._answer(header, command, found, connection)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -302,7 +305,9 @@ class PullHandlers:
         # No such queue yet, or one without a message: right only for a reader at the start.
         return codes.PULL_NOT_FOUND if header.offset == 0 else codes.PULL_OFFSET_MOVED
 
-    def _answer(self, header: PullMessage, command: Command, found: Found) -> Reply | bytes:
+    def _answer(
+        self, header: PullMessage, command: Command, found: Found, connection: Connection
+    ) -> Reply | bytes:
         self.offsets.pulled(header.topic, header.group, header.queue_id, found.next_offset)
         topic = self.topics.get(header.topic)
         topic_flag = 0 if topic is None else topic.topic_sys_flag
@@ -315,7 +320,7 @@ class PullHandlers:
             gets = self.stats.gets(header.topic, header.group)
             gets.messages += found.count
             gets.bytes += found.size
-            return found_answer(
+            reply = found_answer(
                 command,
                 found.next_offset,
                 found.min_offset,
@@ -326,6 +331,9 @@ class PullHandlers:
                 found.size,
                 suggested,
             )
+            if type(reply) is bytes:
+                connection.owed += found.size
+            return reply
         self.stats.misses.messages += 1
         answer = PullMessageAnswer(
             suggested,
@@ -348,6 +356,15 @@ class PullHandlers:
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
+    def _too_many(self, header: PullMessage) -> Refusal:
+        """An answer at once would be asked for again at once: this one makes clients wait."""
+        return Refusal(
+            codes.SYSTEM_BUSY,
+            f"[OVERLOAD]{self.holds.count} pulls wait for messages here, and those of queue "
+            f"{header.queue_id} of topic {header.topic} or all together reach the limit of "
+            f"{HOLDS_PER_QUEUE_MAX} or {HOLDS_MAX}; try again later, or stop some consumers",
+        )
+
     @staticmethod
     def _no_class_filter(header: PullMessage) -> Refusal:
         return Refusal(
@@ -359,3 +376,14 @@ class PullHandlers:
     @staticmethod
     def _forbidden(kind: int, text: str) -> Refusal:
         return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
+
+
+def _busy(connection: Connection) -> Refusal:
+    """There is no memory for one more answer: others must read theirs first."""
+    backlog = connection.backlog
+    backlog.refused += 1
+    return Refusal(
+        codes.SYSTEM_BUSY,
+        f"[OVERLOAD]{backlog.bytes} bytes wait in memory for clients to read them, the limit is "
+        f"twice {backlog.bytes_max} (clientMemoryBytesMax); try again later",
+    )

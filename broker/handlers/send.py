@@ -34,7 +34,7 @@ from ..groups import Groups
 from ..holds import Holds
 from ..locks import QueueLocks
 from ..stats import Stats
-from ..syncer import Syncer
+from ..syncer import WAITING_MAX, Syncer
 from ..topics import Target, Topics
 from ..transaction_counts import TransactionCounts
 from ..transactions import HALF_TOPIC, half_properties
@@ -97,6 +97,8 @@ class SendHandlers:
     def on_send(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> Reply | bytes | None:
+        if self.syncer is not None and self.syncer.is_full:
+            raise self._busy()
         target = self._targets.get(header.topic)
         queue_id = header.queue_id
         if target is None or not 0 <= queue_id < target.queues or target.special:
@@ -334,6 +336,14 @@ class SendHandlers:
 
     def _refused(self, text: str) -> Refusal:
         return Refusal(codes.MESSAGE_ILLEGAL, text, self._error_fields)
+
+    def _busy(self) -> Refusal:
+        return Refusal(
+            codes.SYSTEM_BUSY,
+            f"[OVERLOAD]{WAITING_MAX} messages wait for the disk, which is the limit; try again "
+            "later, or set flushDiskType=ASYNC_FLUSH",
+            self._error_fields,
+        )
 
     def _declined(self, wrong: StoreError) -> Refusal:
         self.stats.failures.messages += 1

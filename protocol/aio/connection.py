@@ -3,11 +3,16 @@
 RocketMQ uses a connection in both directions (a broker asks its clients too), so server and client
 share this class. A handler is a plain function: it returns its reply, or None when the answer comes
 later through `answer`, or a coroutine for the few requests that must ask somebody else first.
+
+Nobody waits long for somebody else: a turn serves so many requests of a connection (`Turn.share`),
+then come the others. Nobody fills the memory: while a peer does not read, its requests are neither
+read nor served (see `backlog`).
 """
 
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,6 +23,7 @@ from ..errors import Refusal
 from ..frame import FrameDecoder, encode_answer, encode_request
 from ..header_json import NOTHING_EXPECTED, Expected
 from ..wire import Header
+from .backlog import HELD_BYTES_MIN
 from .turn import Turn
 
 log = logging.getLogger(__name__)
@@ -59,8 +65,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing",
+        "_counted",
         "_decoder",
         "_drained",
+        "_held",
+        "_is_reading",
         "_lost",
         "_next_opaque",
         "_on_lost",
@@ -70,14 +79,17 @@ class Connection(asyncio.Protocol):
         "_tasks",
         "_transport",
         "_turn",
+        "_unserved",
         "_upgrade",
         "_waiting",
         "_writes_first",
         "address",
+        "backlog",
         "codec",
         "host",
         "idle_rounds",
         "local_address",
+        "owed",
         "peer_version",
         "rows",
     )
@@ -101,6 +113,12 @@ class Connection(asyncio.Protocol):
         self.host = b"\0" * 8
         self.idle_rounds = 0
         self.peer_version = 0
+        self.owed = 0  # bytes of answers since it last had read all
+        self.backlog = turn.backlog
+        self._counted = 0  # of what is owed, in the backlog
+        self._held = 0  # of an unfinished request, in the backlog
+        self._unserved: deque[Command] = deque()
+        self._is_reading = True
         self._turn = turn
         self._on_lost = on_lost
         self._upgrade = upgrade
@@ -133,9 +151,18 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
+        decoder = self._decoder
+        found = decoder.feed(data)
+        if self._unserved or len(found) > self._turn.share:
+            found = self._this_turn(found)
         rows = self.rows
         out = self._out
-        for command in self._decoder.feed(data):
+        owed_max = self.backlog.owed_max
+        commands = iter(found)
+        for command in commands:
+            if self.owed > owed_max:
+                self._wait_for_reader([command, *commands])
+                break
             flag = command.flag
             if flag & FLAG_ANSWER:
                 self._on_answer(command)
@@ -162,17 +189,24 @@ class Connection(asyncio.Protocol):
                     out.append(reply)
             elif type(reply) is Reply:
                 if not flag & FLAG_ONEWAY:
-                    out += encode_answer(command, reply)
+                    self._append(command, reply)
             else:
                 self._later(command, reply)
         if out and not self._queued:
             self._queued = True
             self._turn.add(self)
-        if self._decoder.fault is not None:
-            log.warning("closing %s: %s", self.address, self._decoder.fault)
+        if decoder.rest or self._held:
+            self._hold(len(decoder.rest))
+        if decoder.fault is not None and not self._unserved:
+            log.warning("closing %s: %s", self.address, decoder.fault)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        while self._unserved:  # what had arrived is done, as if it had been in time
+            self.owed = 0
+            self.data_received(b"")
+        self.backlog.add(-self._counted - self._held)
+        self._counted = self._held = 0
         self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
         waiting, self._waiting = self._waiting, {}
         for future, _ in waiting.values():
@@ -187,14 +221,13 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         # A peer that doesn't read is not read from either, so its answers can't pile up here. Only
         # one end may do so: when both did, each would wait for the other to read.
-        if self._writes_first and self._transport is not None:
-            self._transport.pause_reading()
         self._drained = asyncio.Event()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
-        if self._writes_first and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
         self._release()
+        self._settle()
+        self._read_or_not()
 
     # --- for handlers and owners ----------------------------------------------------------------
 
@@ -206,6 +239,18 @@ class Connection(asyncio.Protocol):
     def is_full(self) -> bool:
         """What is to be written has reached the high-water mark: ask again after `drained()`."""
         return self._drained is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """The peer must read first: what it asked for is better done later (`postpone`)."""
+        return self._drained is not None or self.owed > self.backlog.owed_max
+
+    def postpone(self, command: Command) -> None:
+        """Handle a request once more, from its beginning, when the peer has read."""
+        self._unserved.append(command)
+        if not self.is_behind:
+            self._turn.queue(self)
+        self._read_or_not()
 
     async def drained(self) -> None:
         """Wait until what is to be written is below the low-water mark, or the connection lost."""
@@ -219,7 +264,7 @@ class Connection(asyncio.Protocol):
         if type(reply) is bytes:
             self._out.append(reply)
         else:
-            self._out += encode_answer(command, reply)  # type: ignore[arg-type]
+            self._append(command, reply)  # type: ignore[arg-type]
         if not self._queued:
             self._queued = True
             self._turn.add(self)
@@ -260,8 +305,9 @@ class Connection(asyncio.Protocol):
         return await self.request(code, fields, body, timeout_s)
 
     def oneway(self, code: int, fields: dict[str, str] | None, body: bytes = b"") -> None:
-        """Send a request that gets no answer; lost silently when the connection is."""
-        if self.is_lost:
+        """Send a request that gets no answer; lost silently when the connection is, or when the
+        client at its other end doesn't read."""
+        if self.is_lost or (self._writes_first and self._drained is not None):
             return
         if self._sign is not None:
             fields = self._sign(fields, body)
@@ -284,6 +330,8 @@ class Connection(asyncio.Protocol):
         out, self._out = self._out, []
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self.owed:
+                self._settle()
             if self._closing:
                 self._transport.close()
 
@@ -302,6 +350,80 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def serve_more(self) -> None:
+        """Serve what waits; called by `Turn` when it is this connection's turn."""
+        if self._lost is None:
+            self.data_received(b"")
+
+    def _this_turn(self, found: list[Command]) -> list[Command]:
+        """What is to be served now; the rest waits, and nothing more is read until it is served."""
+        if not found or not (self._unserved or self._turn.is_busy):
+            self._unserved += found
+            return self._next_ones()
+        self._unserved += found
+        if self.owed <= self.backlog.owed_max:
+            self._turn.queue(self)
+        self._read_or_not()
+        return []
+
+    def _next_ones(self) -> list[Command]:
+        unserved = self._unserved
+        if self.owed > self.backlog.owed_max:
+            return []  # the peer has to read first
+        now = [unserved.popleft() for _ in range(min(len(unserved), self._turn.share))]
+        if unserved:
+            self._turn.queue(self)
+        self._read_or_not()
+        return now
+
+    def _wait_for_reader(self, commands: list[Command]) -> None:
+        """These have to wait until the peer has read its answers."""
+        self._unserved.extendleft(reversed(commands))
+        self._read_or_not()
+
+    def _settle(self) -> None:
+        """What is owed is in the backlog while it can't be written, and forgotten once it is."""
+        if self._drained is None:
+            self.owed = 0
+            if self._unserved:
+                self._turn.queue(self)
+        if self.owed != self._counted:
+            self.backlog.add(self.owed - self._counted)
+            self._counted = self.owed
+
+    def _hold(self, count: int) -> None:
+        """So many bytes of an unfinished request wait for the rest of it."""
+        self.backlog.add(count - self._held)
+        self._held = count
+        if self.backlog.is_full and count > HELD_BYTES_MIN:
+            self.backlog.refused += 1
+            log.warning(
+                "closing %s in the middle of a request: %d bytes wait for clients in memory, the "
+                "limit is twice %d; fewer clients at a time, or smaller messages",
+                self.address,
+                self.backlog.bytes,
+                self.backlog.bytes_max,
+            )
+            self.abort()
+
+    def _read_or_not(self) -> None:
+        """Read when all that was read is served, and the peer reads."""
+        transport = self._transport
+        wanted = not self._unserved and not (self._writes_first and self._drained is not None)
+        if wanted is self._is_reading or transport is None or transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    def _append(self, command: Command, reply: Reply) -> None:
+        pieces = encode_answer(command, reply)
+        self._out += pieces
+        if reply.body:
+            self.owed += sum(map(len, pieces))
 
     def _release(self) -> None:
         if self._drained is not None:

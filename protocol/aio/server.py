@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from .. import header_json
+from .backlog import Backlog
 from .connection import Connection, Row
 from .turn import Turn
 
@@ -40,9 +41,10 @@ class Server:
         before_write: Callable[[], None] | None = None,
         connections_max: int = CONNECTIONS_MAX,
         idle_seconds: float = IDLE_SECONDS,
+        backlog: Backlog | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
-        self.turn = Turn(before_write=before_write)
+        self.turn = Turn(before_write=before_write, backlog=backlog)
         self._on_lost = on_lost
         self._connections_max = connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))

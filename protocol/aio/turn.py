@@ -12,27 +12,51 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .backlog import Backlog
+
 if TYPE_CHECKING:
     from .connection import Connection
 
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.05  # how late a request's timeout may be noticed
+COMMANDS_ALONE = 256  # of one connection in a turn, when nobody else wants anything
+COMMANDS_SHARED = 8  # when somebody else did
+SHARED_SECONDS = 0.1  # for how long after that
 
 
 class Turn:
-    """The writes of one loop turn, and the one timer behind all waiting requests."""
+    """The writes of one loop turn, the one timer behind all waiting requests, and the `backlog` of
+    all its connections."""
 
-    __slots__ = ("_dirty", "_loop", "_scheduled", "_ticking", "_waiting", "before_write")
+    __slots__ = (
+        "_dirty",
+        "_greedy",
+        "_loop",
+        "_queue",
+        "_scheduled",
+        "_shared_until",
+        "_ticking",
+        "_waiting",
+        "backlog",
+        "before_write",
+        "share",
+    )
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop | None = None,
         before_write: Callable[[], None] | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self._loop = loop or asyncio.get_running_loop()
+        self.backlog = backlog or Backlog()
         self.before_write = before_write
         self._dirty: list[Connection] = []
+        self._queue: dict[Connection, None] = {}
+        self._greedy: dict[Connection, float] = {}  # when they last were in the queue
+        self._shared_until = 0.0
+        self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
         self._scheduled = False
         self._waiting: set[Connection] = set()
         self._ticking = False
@@ -50,12 +74,36 @@ class Turn:
             self._scheduled = True
             self._loop.call_soon(self._end)
 
+    @property
+    def is_busy(self) -> bool:
+        """Some connection has more to be served than one turn allows."""
+        return bool(self._queue)
+
+    def queue(self, connection: "Connection") -> None:
+        """The connection has requests that wait: it is served again, after those that came before.
+
+        One such connection is served a turn, so that whoever asks for little waits for no more.
+        """
+        if not self._queue:
+            self._loop.call_soon(self._serve_one)
+        self._queue[connection] = None
+        self._greedy[connection] = self._loop.time()
+
     def watch(self, connection: "Connection") -> None:
         """The connection waits for answers: look for overdue ones from now on."""
         self._waiting.add(connection)
         if not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def _serve_one(self) -> None:
+        connection = next(iter(self._queue))
+        now = self._loop.time()
+        self.share = COMMANDS_SHARED if now < self._shared_until else COMMANDS_ALONE
+        if len(self._queue) > 1:
+            self._loop.call_soon(self._serve_one)
+        del self._queue[connection]
+        connection.serve_more()
 
     def _end(self) -> None:
         self._scheduled = False
@@ -69,8 +117,19 @@ class Turn:
                     connection.abort()
                 return
         dirty, self._dirty = self._dirty, []
+        if self._greedy:
+            self._look_for_others(dirty)
         for connection in dirty:
             connection.flush()
+
+    def _look_for_others(self, served: list["Connection"]) -> None:
+        """Whether somebody was served who asks for little: then the others get smaller shares."""
+        now = self._loop.time()
+        greedy = self._greedy = {
+            connection: at for connection, at in self._greedy.items() if now - at < SHARED_SECONDS
+        }
+        if greedy and any(connection not in greedy for connection in served):
+            self._shared_until = now + SHARED_SECONDS
 
     def _tick(self) -> None:
         now = self._loop.time()

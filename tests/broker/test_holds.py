@@ -17,10 +17,15 @@ class Wire:
     """Stands in for a connection: remembers what it was told to answer."""
 
     is_lost: bool = False
+    is_behind: bool = False
+    postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 
     def answer(self, command: Command, reply: Reply) -> None:
         self.sent.append((command.opaque, reply.code))
+
+    def postpone(self, command: Command) -> None:
+        self.postponed.append(command.opaque)
 
 
 class Messages:
@@ -155,3 +160,17 @@ def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(holds: Holds
     holds.park(QUEUE, hold(Wire(), 1))
     holds.unwatch(QUEUE, print)
     assert holds.count == len(holds.parked[QUEUE]) == 1
+
+
+def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
+    holds: Holds, messages: Messages
+) -> None:
+    slow, quick = Wire(is_behind=True), Wire()
+    holds.park(QUEUE, hold(slow, 1))
+    holds.park(QUEUE, hold(quick, 2))
+    messages.there.add(0)
+    holds.mark(QUEUE)
+    holds.serve()
+    assert (slow.sent, slow.postponed) == ([], [1])
+    assert quick.sent == [(2, 0)]
+    assert holds.count == 0

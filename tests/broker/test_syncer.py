@@ -104,6 +104,25 @@ async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-unt
     await caller.peers.close()
 
 
+async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
+    synced: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.broker.syncer.WAITING_MAX", 3)
+    caller = Caller(synced)
+    await caller.send("T")
+    disk.open.clear()
+    sends = [asyncio.ensure_future(caller.send("T")) for _ in range(3)]
+    await max_offset(caller)
+    refused = await caller.send("T")
+    assert refused.code == codes.SYSTEM_BUSY
+    assert (refused.remark or "").startswith("[OVERLOAD]")
+    assert refused.fields()["MSG_REGION"] == "DefaultRegion"
+    disk.open.set()
+    assert [answer.code for answer in await asyncio.gather(*sends)] == [0] * 3
+    assert (await caller.send("T")).code == 0
+    await caller.peers.close()
+
+
 async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Disk) -> None:
     caller = Caller(synced)
     assert (await caller.send("T", b"good")).code == 0

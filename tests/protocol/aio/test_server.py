@@ -1,19 +1,24 @@
 """Connections and servers over real sockets: both directions, bad bytes, limits, lost peers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aerobee.protocol import codes
+from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, Backlog
 from aerobee.protocol.aio.connection import Connection, Row, host_bytes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
+from aerobee.protocol.aio.turn import COMMANDS_ALONE, COMMANDS_SHARED
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.frame import HEAD, FrameDecoder, encode_request
 from aerobee.protocol.wire import Header
 
-ECHO, REFUSE, BREAK, SLOW, LATER, HIDE = 9001, 9002, 9003, 9004, 9005, 9006
+ECHO, REFUSE, BREAK, SLOW, LATER, HIDE, BIG = range(9001, 9008)
+BIG_BYTES = 1 << 20
 
 
 class Name(Header):
@@ -36,12 +41,17 @@ class Desk:
                 Row(BREAK, None, self.break_),
                 Row(SLOW, None, self.slow),
                 Row(LATER, None, self.later),
+                Row(BIG, Name, self.big),
             ]
         )
 
     def echo(self, header: Name, command: Command, connection: Connection) -> Reply:
         self.seen.append(header.name)
         return Reply(0, {"name": header.name}, body=command.body)
+
+    def big(self, header: Name, command: Command, connection: Connection) -> Reply:
+        self.seen.append(header.name)
+        return Reply(0, body=b"x" * BIG_BYTES)
 
     def refuse(self, header: None, command: Command, connection: Connection) -> Reply:
         raise Refusal(codes.TOPIC_NOT_EXIST, "no", {"why": "because"})
@@ -272,6 +282,151 @@ async def test_a_peer_that_does_not_read_is_not_read_from(desk: Desk, server: Se
         answers += len(decoder.feed(await reader.read(1 << 20)))
     writer.close()
     await writer.wait_closed()
+
+
+def big_requests(count: int, name: str = "big") -> bytes:
+    return b"".join(encode_request(BIG, number, {"name": name}) for number in range(count))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - the server has no event for tests
+            await asyncio.sleep(0.01)
+
+
+async def read_answers(reader: asyncio.StreamReader, count: int) -> list[Command]:
+    decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found += decoder.feed(await reader.read(1 << 20))
+    return found
+
+
+async def test_small_requests_for_large_answers_wait_until_their_answers_are_read(
+    desk: Desk, server: Server
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
+    writer.write(big_requests(64))  # all of them arrive at once
+    await until(lambda: len(desk.seen) > 1)
+    await asyncio.sleep(0)
+    assert len(desk.seen) <= OWED_BYTES_MAX // BIG_BYTES + 1
+    assert server.turn.backlog.bytes > BIG_BYTES
+    answers = await read_answers(reader, 64)
+    assert sorted(answer.opaque for answer in answers) == list(range(64))
+    await until(lambda: server.turn.backlog.bytes == 0)
+    # What comes after that is served as ever.
+    writer.write(big_requests(1))
+    assert len(await read_answers(reader, 1)) == 1
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_client_that_left_is_owed_nothing(desk: Desk, server: Server) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
+    writer.write(big_requests(20))
+    await until(lambda: server.turn.backlog.bytes > 0)
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    await until(lambda: not server.connections)
+    assert server.turn.backlog.bytes == 0
+
+
+async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: Desk) -> None:
+    server = Server(backlog=Backlog(BIG_BYTES // 4))
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    pairs, seen = [], set()  # type: ignore[var-annotated]
+    for name in ("first", "second"):
+        pairs.append(await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10))  # type: ignore[attr-defined]
+        pairs[-1][1].write(big_requests(10, name))
+        await until(lambda: len(server.connections - seen) == 1)
+        (one,) = server.connections - seen
+        seen.add(one)
+        # What the system's own buffers take is sent at once; then there is no more room.
+        await until(lambda: one.is_full)  # noqa: B023
+    # The first was owed as much as one may be; the second no more than its next answer.
+    assert server.turn.backlog.owed_max == 0
+    assert BIG_BYTES < one.owed < 2 * BIG_BYTES
+    assert len(desk.seen) < 20
+    for reader, writer in pairs:
+        assert len(await read_answers(reader, 10)) == 10
+        writer.close()
+        await writer.wait_closed()
+    await server.stop()
+
+
+async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(backlog=Backlog(100_000))
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    whole = encode_request(ECHO, 1, {"name": "large"}, b"x" * 300_000)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    writer.write(whole[:150_000])
+    await until(lambda: server.turn.backlog.bytes == 150_000)
+    writer.write(whole[150_000:250_000])
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    assert "bytes wait for clients in memory, the limit is twice 100000" in caplog.text
+    assert (server.turn.backlog.bytes, server.turn.backlog.refused) == (0, 1)
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    await server.stop()
+
+
+async def test_many_requests_of_one_client_do_not_hold_up_another(
+    desk: Desk, server: Server
+) -> None:
+    where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    one, other = socket.create_connection(where), socket.create_connection(where)
+    await until(lambda: len(server.connections) == 2)
+    # Both are there before the server looks; the first has a thousand requests for each other one.
+    burst = [encode_request(ECHO, n, {"name": "burst"}) for n in range(1_000)]
+    one.sendall(b"".join(burst))
+    other.sendall(encode_request(ECHO, 1, {"name": "single"}))
+    await until(lambda: len(desk.seen) == 1_001)
+    assert desk.seen.index("single") <= COMMANDS_ALONE
+    # From now on the server knows that somebody asks for little, and keeps the shares small.
+    desk.seen.clear()
+    one.sendall(b"".join(burst))
+    other.sendall(encode_request(ECHO, 2, {"name": "single"}))
+    await until(lambda: len(desk.seen) == 1_001)
+    assert desk.seen.index("single") <= COMMANDS_SHARED
+    # When nobody does for a while, shares are large again.
+    server.turn._shared_until = 0.0
+    one.sendall(b"".join(burst))
+    await until(lambda: len(desk.seen) == 2_001)
+    assert server.turn.share == COMMANDS_ALONE
+    one.close()
+    other.close()
+
+
+async def test_what_a_client_sent_before_it_left_is_done(desk: Desk, server: Server) -> None:
+    sock = socket.create_connection(("127.0.0.1", server.port))  # type: ignore[attr-defined]
+    await until(lambda: len(server.connections) == 1)
+    frames = [encode_request(ECHO, n, {"name": "last"}, oneway=True) for n in range(500)]
+    sock.sendall(b"".join(frames))
+    sock.close()
+    await until(lambda: not server.connections)
+    assert len(desk.seen) == 500
+
+
+async def test_news_are_not_kept_for_a_client_that_does_not_read(
+    desk: Desk, server: Server
+) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
+    writer.write(big_requests(20))
+    (connection,) = server.connections
+    await until(lambda: connection.is_full)
+    before = connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
+    for _ in range(1_000):
+        connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"})
+    await asyncio.sleep(0)
+    assert connection._transport.get_write_buffer_size() <= before  # type: ignore[union-attr]
+    writer.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @pytest.mark.parametrize(

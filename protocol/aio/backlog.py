@@ -1,0 +1,30 @@
+"""What a server holds in memory for its peers, in bytes: answers that they have not read yet, and
+requests that they have not finished.
+
+One for all connections of a server. A peer that is owed much is not served until it has read. When
+all together reach the limit, each may be owed one answer at a time; at twice that, answers of many
+bytes are refused, and peers in the middle of a large request are cut off.
+"""
+
+BYTES_MAX = 512 << 20
+OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
+HELD_BYTES_MIN = 64 << 10  # of an unfinished request: for a smaller one nobody is cut off
+
+
+class Backlog:
+    """The sum over all connections. `owed_max` is how much one peer may be owed now, `is_full` says
+    that nothing large may be added, `refused` counts what was turned away for that."""
+
+    __slots__ = ("bytes", "bytes_max", "is_full", "owed_max", "refused")
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+        self.refused = 0
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        """So many bytes more, or fewer."""
+        self.bytes += count
+        self.owed_max = OWED_BYTES_MAX if self.bytes < self.bytes_max else 0
+        self.is_full = self.bytes >= 2 * self.bytes_max

@@ -1,0 +1,99 @@
+"""More than the broker can hold: what waits is bounded, what is refused says why."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.aio.backlog import OWED_BYTES_MAX
+from aerobee.protocol.command import Command
+from aerobee.protocol.frame import FrameDecoder, encode_request
+from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
+
+from .conftest import Caller, Config, parked
+
+BODY_BYTES = 200 << 10
+
+
+def pulls(count: int, suspend_ms: int = 0) -> bytes:
+    """So many requests for the first message of topic T."""
+    flags = SUBSCRIPTION | (SUSPEND if suspend_ms else 0)
+    header = PullMessage("cg", "T", 0, 0, 1, flags, 0, suspend_ms, 0, "*").to_fields()
+    frames = (encode_request(codes.PULL_MESSAGE, number, header) for number in range(count))
+    return b"".join(frames)
+
+
+async def read(reader: asyncio.StreamReader, count: int) -> list[Command]:
+    decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found += decoder.feed(await reader.read(1 << 20))
+    return found
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
+    broker: Broker, caller: Caller, wait: bool
+) -> None:
+    """Whether its pulls find the message at once or wait for it."""
+    await caller.send("T", b"x", queue_id=1)  # makes the topic
+    if not wait:
+        await caller.send("T", b"x" * BODY_BYTES)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1 << 10)
+    writer.write(pulls(200, 15_000 if wait else 0))
+    if wait:
+        await parked(broker, 200)
+        await caller.send("T", b"x" * BODY_BYTES)
+    backlog = broker.server.turn.backlog
+    await until(lambda: backlog.bytes > 0)
+    await caller.send("T", b"others are served", queue_id=1)
+    assert backlog.bytes < OWED_BYTES_MAX + 2 * BODY_BYTES
+    answers = await read(reader, 200)
+    assert {answer.code for answer in answers} == {codes.SUCCESS}
+    assert sorted(answer.opaque for answer in answers) == list(range(200))
+    await until(lambda: backlog.bytes == 0)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_their_answers(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")
+    backlog = broker.server.turn.backlog
+    backlog.add(2 * backlog.bytes_max)  # as if readers that don't read had filled it
+    answer = await caller.pull("T")
+    assert answer.code == codes.SYSTEM_BUSY
+    assert (answer.remark or "").startswith(f"[OVERLOAD]{2 * backlog.bytes_max} bytes wait")
+    assert "clientMemoryBytesMax" in (answer.remark or "")
+    assert backlog.refused == 1
+    assert (await caller.send("T")).code == codes.SUCCESS
+    backlog.add(-2 * backlog.bytes_max)
+    assert (await caller.pull("T")).code == codes.SUCCESS
+
+
+async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Config) -> None:
+    broker = await start(config(client_memory_bytes_max=16 << 20))
+    assert broker.server.turn.backlog.bytes_max == 16 << 20
+
+
+async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.broker.holds.HOLDS_PER_QUEUE_MAX", 2)
+    await caller.send("T", queue_id=1)
+    waiting = [asyncio.ensure_future(caller.pull("T", suspend_ms=15_000)) for _ in range(2)]
+    await parked(broker, 2)
+    refused = await caller.pull("T", suspend_ms=15_000)
+    # At once and "nothing found" would make the client ask again at once.
+    assert refused.code == codes.SYSTEM_BUSY
+    assert (refused.remark or "").startswith("[OVERLOAD]2 pulls wait for messages here")
+    await caller.send("T")
+    assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
