@@ -240,12 +240,24 @@ class ConsumeQueue:
             high = low  # nothing has gone since the last time
         while low < high:
             middle = (low + high) // 2
-            log_offset, size, _ = self.entry(middle)
-            if log_offset < log_start or (log_offset, size) == FILLER[:2]:
-                low = middle + 1
+            real = self._real(middle, high)
+            if real == high or self.entry(real)[0] < log_start:
+                low = min(real + 1, high)
             else:
                 high = middle
-        self.min_offset = low
+        self.min_offset = self._real(low, self.next)
+
+    def _real(self, offset: int, end: int) -> int:
+        """The offset of the first entry from `offset` on that is no filler; `end` without one.
+
+        Fillers stand at the beginning, and where messages were lost with a file of the log.
+        """
+        while offset < end and self.entry(offset)[:2] == FILLER[:2]:
+            segment, at, room = self.locate(offset)
+            entries = read_array(segment, at, min(room, end - offset))
+            others = np.flatnonzero((entries["size"] != FILLER[1]) | (entries["offset"] != 0))
+            offset += int(others[0]) if others.size else len(entries)
+        return offset
 
     def first_file_before(self, log_start: int) -> Segment | None:
         """The first file, if no message of its entries is left in the log; never the last one."""

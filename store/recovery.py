@@ -216,7 +216,13 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
         if is_clean:
             holds = (checkpoint.queues, checkpoint.entries) == queues.counts()
             holds &= checkpoint.first_entries == queues.first_entries
+            holds &= _queues_end(parts) <= own
         else:
+            if first == checkpoint.log_start and queues.first_entries > checkpoint.first_entries:
+                log.warning(
+                    "old files of queues went just before the crash, or files are missing at their "
+                    "beginning: `aerobee store check` tells"
+                )
             _, entries = queues.counts(checkpoint.queues_end)
             holds = checkpoint.entries in (-1, entries)
         if holds:
