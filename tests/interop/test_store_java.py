@@ -218,3 +218,14 @@ def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_pa
     assert len(files_of(tmp_path / "store" / "consumequeue")) < before - 2
     check_same(judge(tmp_path / "store", settings), ours)
     check_same(seen_by_ours(tmp_path / "store", settings), ours)
+    # Queues made anew begin behind 0, with fillers up to their first message.
+    made: list[dict[str, bytes]] = []
+    for name in ("by-ours", "by-java"):
+        copy = tmp_path / name
+        shutil.copytree(tmp_path / "store", copy)
+        shutil.rmtree(copy / "consumequeue")
+        report = seen_by_ours(copy, settings) if name == "by-ours" else judge(copy, settings)
+        assert report["queues"]["C@0"] == ours["queues"]["C@0"]
+        made.append(files_of(copy / "consumequeue"))
+    assert made[0] == made[1]
+    assert any(data.startswith(bytes(8) + b"\x7f\xff\xff\xff") for data in made[0].values())
