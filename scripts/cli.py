@@ -24,6 +24,7 @@ COMMANDS = {
     "groups": ("show", "list consumer groups, or delete one"),
     "cluster": ("show", "list the brokers and what they do"),
     "lag": ("show", "show how far consumer groups are behind"),
+    "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
 INTERRUPTED = 130  # what a shell expects after Ctrl-C

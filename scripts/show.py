@@ -17,12 +17,10 @@ from ..protocol.bodies.route import MASTER_ID
 from ..protocol.bodies.stats import OffsetWrapper
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, is_system_topic
 from .failed import Failed
+from .table import Columns, Row, table_lines
 
 ASKED_AT_ONCE = 16
 
-Cell = str | int | float
-Row = Sequence[Cell]
-Columns = tuple[str, ...]
 One = TypeVar("One")
 Answer = TypeVar("Answer")
 
@@ -204,17 +202,6 @@ def _print(columns: Columns, rows: Sequence[Row], options: argparse.Namespace) -
         for row in rows:
             print(json.dumps(dict(zip(names, row, strict=True))))
         return 0
-    table = [columns, *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    numeric = [bool(rows) and not isinstance(cell, str) for cell in (rows or [columns])[0]]
-    for line in table:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
+    for line in table_lines(columns, rows):
+        print(line)
     return 0
-
-
-def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else f"{cell:,}"

@@ -51,7 +51,7 @@ class IndexCheck:
                 report.damage(INDEX, path, None, f"has {entry.size} bytes, too few for an index")
                 continue
             segment = Segment(path, 0, entry.size, writable=False)
-            layout = _layout(segment, slots, capacity)
+            layout = layout_of(segment, slots, capacity)
             if layout is None:
                 text = (
                     f"has {entry.size} bytes, which {slots or DEFAULT_SLOTS} slots and "
@@ -194,6 +194,7 @@ class FileCheck:
                 number = int(back[0]) + 2
                 text = f"entry {number} leads further back than the one before it"
                 self._damage(self.entry_at(number), text)
+            segment.forget()
 
     def entry_at(self, number: int) -> int:
         """The byte at which an entry begins."""
@@ -246,7 +247,7 @@ class FileCheck:
         self._report.damage(INDEX, self.segment.path, at, text)
 
 
-def _layout(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | None:
+def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | None:
     """Slots and entries of a file; None when nothing fits its size.
 
     They are not recorded. RocketMQ's defaults, else what makes the first entry the first message.

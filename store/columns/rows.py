@@ -5,7 +5,6 @@ compressed ones and batches are made plain first (`unwrap`). A column is made wh
 """
 
 from functools import cached_property
-from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from ...protocol import properties as props
 from ...protocol.errors import Malformed
 from ...protocol.message_id import offset_message_id
 from ...protocol.record import BORN_HOST_AT, LOG_OFFSET_AT
-from ..records import STORE_HOST_AT, Records, locate
+from ..records import STORE_HOST_AT, Records, host_text, locate
 from .properties import Properties, as_text
 from .slices import slices
 from .unwrap import needs_unwrap, unwrapped
@@ -136,14 +135,5 @@ class Rows:
         records = self.records
         at = records.starts + BORN_HOST_AT
         hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()
-        texts = pa.array([_host(host) for host in hosts.dictionary.to_pylist()], pa.string())
+        texts = pa.array([host_text(host) for host in hosts.dictionary.to_pylist()], pa.string())
         return texts.take(hosts.indices)
-
-
-def _host(address: bytes) -> str:
-    port = int.from_bytes(address[-4:], "big")
-    if len(address) == 8:
-        return f"{IPv4Address(address[:4])}:{port}"
-    ip = IPv6Address(address[:16])
-    # As the system writes it, and so all others do.
-    return f"[{f'::ffff:{ip.ipv4_mapped}' if ip.ipv4_mapped else ip}]:{port}"
