@@ -19,7 +19,8 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
  * "queues", the queues it holds; on "stop" or the end of standard input it leaves its group.
  *
  * --namesrv A --topic T --group G --tags EXPR --from first|last --model clustering|broadcasting
- * --orderly --fail N (the first N deliveries ask for a later try)
+ * --orderly --fail N (the first N deliveries ask for a later try) --trace, --traceTopic T
+ * --pop (the broker decides who reads what, and how) --invisible MS
  */
 public final class Consume {
     public static void main(String[] args) throws Exception {
@@ -34,7 +35,13 @@ public final class Consume {
             : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         consumer.setMessageModel(orders.text("model", "clustering").equals("clustering")
             ? MessageModel.CLUSTERING : MessageModel.BROADCASTING);
+        consumer.setEnableTrace(orders.flag("trace"));
+        consumer.setTraceTopic(orders.text("traceTopic", null));
         consumer.subscribe(topic, orders.text("tags", "*"));
+        if (orders.flag("pop")) {
+            consumer.setClientRebalance(false);
+            consumer.setPopInvisibleTime(orders.number("invisible", 60_000));
+        }
         AtomicInteger toFail = new AtomicInteger(orders.number("fail", 0));
         if (orders.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -60,7 +67,15 @@ public final class Consume {
         Report.line("started", "client", consumer.buildMQClientId());
         String order;
         while ((order = Report.order()) != null && !order.equals("stop")) {
-            if (order.equals("queues")) {
+            if (order.equals("popping")) {
+                List<String> popped = new ArrayList<>();
+                for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()
+                    .getRebalanceImpl().getPopProcessQueueTable().keySet()) {
+                    popped.add(queue.getTopic() + ":" + queue.getQueueId());
+                }
+                popped.sort(null);
+                Report.line("popping", "queues", popped);
+            } else if (order.equals("queues")) {
                 List<String> held = new ArrayList<>();
                 for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()
                     .getRebalanceImpl().getProcessQueueTable().keySet()) {
@@ -71,7 +86,8 @@ public final class Consume {
                 held.sort(null);
                 Report.line("queues", "queues", held);
             } else {
-                Report.line("unknown", "order", order, "known", Arrays.asList("queues", "stop"));
+                Report.line("unknown", "order", order,
+                    "known", Arrays.asList("queues", "popping", "stop"));
             }
         }
         consumer.shutdown();
@@ -85,6 +101,7 @@ public final class Consume {
             "topic", message.getTopic(), "queue", message.getQueueId(),
             "offset", message.getQueueOffset(), "msgId", message.getMsgId(),
             "broker", message.getBrokerName(), "times", message.getReconsumeTimes(),
-            "number", message.getUserProperty("number"));
+            "number", message.getUserProperty("number"),
+            "order", message.getUserProperty("order"));
     }
 }
