@@ -9,15 +9,13 @@ after the last note of it.
 import logging
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
 from ..protocol.record import decode_record
 from ..store import timer_check
 from ..store.errors import StoreError
 from ..store.store import MessageStore
 from ..store.timer_check import Progress, TimerCheck, TimerCheckFile
-from ..store.timer_log import UNIT_BYTES, TimerLog
+from ..store.timer_log import TimerLog
+from ..store.timer_recovery import KnownPlaces, recover
 from ..store.timer_wheel import SLOTS, TimerWheel
 from .config import BrokerConfig
 
@@ -49,22 +47,21 @@ class TimerState:
         self._noted = False  # since the last sync
         self._synced_ms = 0
         self._pending: Progress | None = None  # synced, but rests on a log that is not
-        self._known: npt.NDArray[np.int64] | None = None  # log offsets of units already there
+        self._known: KnownPlaces | None = None  # messages of the queue with a unit
 
     def floor(self, time_ms: int) -> int:
         """The tick that a time is in."""
         return time_ms // self.precision_ms * self.precision_ms
 
-    def is_known(self, log_offset: int) -> bool:
+    def is_known(self, place: int) -> bool:
         """Whether a message of the queue has its unit already, from before a crash."""
         known = self._known
         if known is None:
             return False
-        at = int(np.searchsorted(known, log_offset))
-        if at == len(known):
+        if known.ends_before(place):
             self._known = None
             return False
-        return bool(known[at] == log_offset)
+        return place in known
 
     # ---- starting and stopping
 
@@ -124,46 +121,25 @@ class TimerState:
 
     def _rebuild(self, *, has_numbers: bool, is_new: bool) -> None:
         """Make the wheel again from the timer log, and find where the queue goes on."""
-        store, timer_log = self._store, self.log
+        store, check = self._store, self.check
         if not has_numbers:
-            self.read_ms = self.check.read_ms
-        end, last_offset, earliest = timer_log.end, -1, 0
-        self.wheel.make_anew()
-        for position, units in timer_log.walk(store.log_end):
-            end = position + len(units) * UNIT_BYTES
-            last_offset = int(units["log_offset"][-1])
-            times = units["written_ms"] + units["delay_ms"]
-            waiting = times >= self.read_ms
-            if waiting.any():
-                places = position + np.flatnonzero(waiting) * UNIT_BYTES
-                self.waiting += self.wheel.add(places, units[waiting])
-                first = int(times[waiting].min())
-                earliest = min(first, earliest) if earliest else first
-        timer_log.cut(end)
+            self.read_ms = check.read_ms
+        found = recover(self.log, self.wheel, self.read_ms, store.log_end)
+        self.waiting = found.waiting
         if self.read_ms == 0:  # never noted: better twice than not at all
-            self.read_ms = self.floor(earliest or self._now_ms())
+            self.read_ms = self.floor(found.earliest_ms or self._now_ms())
         if not has_numbers:
-            offset = self.check.queue_offset
-            data = store.message_at(last_offset) if last_offset >= 0 else None
+            offset = check.queue_offset
+            data = store.message_at(found.last_place) if found.last_place >= 0 else None
             if data is not None:
                 offset = decode_record(data).queue_offset + 1
             # Messages may have been due at once, after the last unit: only what is noted is sure.
-            self.queue_offset = offset if is_new else min(offset, self.check.master_queue_offset)
-        self._find_known()
-        if last_offset >= 0:
+            self.queue_offset = offset if is_new else min(offset, check.master_queue_offset)
+        entries = store.entries(WHEEL_TOPIC, QUEUE, max(self.queue_offset, 0), 1)
+        if entries:
+            self._known = KnownPlaces(self.log, store.log_end, entries[0][0])
+        if found.last_place >= 0:
             log.info("the timer wheel is made again: %d messages wait in it", self.waiting)
-
-    def _find_known(self) -> None:
-        """Remember which messages of the rest of the queue are in the timer log already."""
-        entries = self._store.entries(WHEEL_TOPIC, QUEUE, max(self.queue_offset, 0), 1)
-        if not entries:
-            return
-        found = [
-            units["log_offset"][units["log_offset"] >= entries[0][0]].astype(np.int64)
-            for _, units in self.log.walk(self._store.log_end)
-        ]
-        if found:
-            self._known = np.unique(np.concatenate(found))
 
     # ---- noting
 

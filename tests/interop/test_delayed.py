@@ -197,8 +197,13 @@ def test_each_broker_takes_the_others_timers_over(
         gone = send(program, f"seconds {waits['three']} gone")
         program.ask(f"recall {gone['handle']}", "recalled", SECONDS)
         time.sleep(2.0)  # Java brings its timer's files to the disk once a second
-        first.stop_broker(kill=kill)
-        program.say("stop")
+        if kill:
+            first.stop_broker(kill=True)
+            program.say("stop")
+        else:  # the program commits what it has consumed
+            program.say("stop")
+            program.wait_event("stopped", SECONDS)
+            first.stop_broker(kill=False)
         first.stop()
         second = make(tmp_path / "both", real=not java_first)
         second.start()
