@@ -4,6 +4,7 @@ RocketMQ looks for the file first and then inside that file only, and its answer
 follow from that. Ours are the same, so that a consumer that resets by time lands in the same place.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from .consume_queue import ENTRY_BYTES, ConsumeQueue
@@ -64,13 +65,13 @@ def _spans(queue: ConsumeQueue, end: int) -> list[tuple[int, int]]:
 def _file(
     spans: list[tuple[int, int]], moment_ms: int, upper: bool, time_of: StoreTime
 ) -> tuple[int, int]:
-    """The file to look in, as RocketMQ chooses it."""
+    """The file to look in: that which RocketMQ comes to by looking at one after the other.
+
+    The last one that begins at the moment or earlier with `upper`, else the first that ends there
+    or later; by halving, so that a queue of a thousand files costs little more than one of ten.
+    """
     if upper:
-        for span in reversed(spans):
-            if time_of(span[0]) <= moment_ms:
-                return span
-        return spans[0]
-    for span in spans:
-        if time_of(span[1] - 1) >= moment_ms:
-            return span
-    return spans[-1]
+        number = bisect_right(spans, moment_ms, key=lambda span: time_of(span[0])) - 1
+        return spans[max(0, number)]
+    number = bisect_left(spans, moment_ms, key=lambda span: time_of(span[1] - 1))
+    return spans[min(number, len(spans) - 1)]

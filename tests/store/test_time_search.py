@@ -49,3 +49,21 @@ def test_messages_before_the_start_of_the_log_are_not_looked_for(queue: ConsumeQ
 def test_only_what_is_readable_counts(queue: ConsumeQueue) -> None:
     assert offset_at(queue, 20, 5_000, False, 0, store_ms) == 20
     assert offset_at(queue, 20, 5_000, True, 0, store_ms) == 19
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_queue_of_many_files_takes_few_looks(tmp_path: Path, upper: bool) -> None:
+    count = 16 * 256
+    queue = ConsumeQueue(tmp_path, "T", 0, 16 * 20)
+    for number in range(count):
+        queue.append(number * 100, 100, 0)
+    looks = 0
+
+    def stored(place: int) -> int:
+        nonlocal looks
+        looks += 1
+        return place // 10
+
+    for number in range(0, count, 97):
+        assert offset_at(queue, count, number * 10, upper, 0, stored) == number
+    assert looks / len(range(0, count, 97)) < 18
