@@ -45,11 +45,12 @@ class KnownPlaces:
     """The messages that have a unit: their places in the commit log, from `first` on."""
 
     def __init__(self, timer_log: TimerLog, log_end: int, first: int) -> None:
-        found = [
+        found = [np.array([], np.int64)]
+        found += [
             units["log_offset"][units["log_offset"] >= first].astype(np.int64)
             for _, units in timer_log.walk(log_end)
         ]
-        self._places: npt.NDArray[np.int64] = np.unique(np.concatenate([*found, np.array([], np.int64)]))
+        self._places: npt.NDArray[np.int64] = np.unique(np.concatenate(found))
 
     def __contains__(self, place: int) -> bool:
         at = int(np.searchsorted(self._places, place))
