@@ -160,7 +160,8 @@ def _settings(options: argparse.Namespace) -> "StoreSettings | None":
         return None
     from ..broker.config import load_broker
 
-    config, warnings = load_broker(file=options.file, options=options.settings)
+    given = [*options.settings, f"storePathRootDir={options.folder}"]
+    config, warnings = load_broker(file=options.file, options=given)
     for warning in warnings:
         print(f"aerobee store: {warning}", file=sys.stderr)
     return config.store_settings()
