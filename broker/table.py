@@ -19,6 +19,7 @@ from .handlers.admin_ha import AdminHaHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
 from .handlers.admin_stats import AdminStatsHandlers
 from .handlers.admin_store import AdminStoreHandlers
+from .handlers.admin_timers import AdminTimerHandlers
 from .handlers.admin_topics import AdminTopicHandlers
 from .handlers.clients import ClientHandlers
 from .handlers.locks import LockHandlers
@@ -73,6 +74,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     families = (
         sends,
         pulls,
+        AdminTimerHandlers(b.timers),
         RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),

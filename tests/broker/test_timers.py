@@ -482,6 +482,27 @@ async def test_runtime_info_tells_of_the_timers_under_javas_names(
     assert await info() == ["0", "0", "1", "0.0", "0.2"]
 
 
+async def test_slaves_are_told_how_far_the_timer_is_and_what_waits(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", TIMER_DELAY_SEC="5")
+    await caller.send("U", TIMER_DELAY_SEC="5")
+    work(broker)
+    answer = await caller.ask(codes.GET_TIMER_CHECK_POINT)
+    assert (answer.code, len(answer.body or b"")) == (0, 56)
+    answer = await caller.ask(codes.GET_TIMER_METRICS)
+    table = json.loads(answer.body or b"")["timingCount"]
+    expected = {"count": 1, "timeStamp": clock.ms}
+    assert table == {"T": expected, "U": expected}
+    folder = str(config().store_dir) + "2"
+    _broker, caller = await run(config(timer_wheel_enable=False, store_path_root_dir=folder))
+    for code in (codes.GET_TIMER_CHECK_POINT, codes.GET_TIMER_METRICS):
+        answer = await caller.ask(code)
+        assert answer.code == codes.SYSTEM_ERROR
+        assert "timerWheelEnable is false; switch it on" in (answer.remark or "")
+
+
 async def test_the_unique_key_of_a_timer_message_is_a_property_of_the_answer(
     run: Callable, config: Config
 ) -> None:
