@@ -1,4 +1,5 @@
-"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (316)."""
+"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (316),
+and where pop keeps its records (200056)."""
 
 import logging
 
@@ -43,6 +44,7 @@ class AdminBrokerHandlers:
             Row(codes.GET_BROKER_CONFIG, None, self.on_config),
             Row(codes.GET_BROKER_RUNTIME_INFO, None, self.on_runtime_info),
             Row(codes.CLEAN_UNUSED_TOPIC, None, self.on_clean_unused),
+            Row(codes.POP_ROLLBACK, None, self.on_pop_rollback),
         ]
 
     def on_update_config(self, header: None, command: Command, connection: Connection) -> Reply:
@@ -80,4 +82,8 @@ class AdminBrokerHandlers:
             if name not in known and not is_system_topic(name):
                 log.info("deleting the queues of topic %s, which does not exist", name)
                 self.store.delete_topic(name)
+        return OK
+
+    def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Reply:
+        """What pop keeps in a key-value store is to be moved into files, where it is already."""
         return OK

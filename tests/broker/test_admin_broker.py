@@ -161,3 +161,10 @@ def test_queues_of_topics_that_are_gone_are_cleaned_away(parts: Parts) -> None:
         parts.put(topic)
     assert parts.ask(codes.CLEAN_UNUSED_TOPIC).code == 0
     assert set(parts.store.topics()) == {"Here", "TRANS_CHECK_MAX_TIME_TOPIC"}
+
+
+# --- 200056 ---------------------------------------------------------------------------------------
+
+
+def test_the_records_of_pop_are_in_files_already(parts: Parts) -> None:
+    assert parts.ask(codes.POP_ROLLBACK).code == codes.SUCCESS
