@@ -15,7 +15,7 @@ from ..protocol.bodies.cluster import ClusterInfo, KVTable
 from ..protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
 from ..protocol.bodies.stats import ConsumeStats, TopicStatsTable
-from ..protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicList
+from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ..protocol.command import Command
 from ..protocol.errors import Malformed, Refusal
 from ..protocol.headers.clients import ConsumerGroup
@@ -28,7 +28,7 @@ from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_record
 from ..protocol.wire import Header
 from .answers import body_of, header_of
-from .cluster import Cluster
+from .cluster import Cluster, topic_names
 from .errors import BrokerError, ClientError, ClosedError, NoRouteError
 from .identity import host_text
 from .security import OPEN, Security
@@ -118,9 +118,7 @@ class Admin:
 
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        code = codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        answer = await self._open().name_servers.ask(code)
-        return sorted(body_of(answer, TopicList, code).topic_list)
+        return await topic_names(self._open())
 
     async def route(self, topic: str) -> TopicRouteData:
         """Which brokers have `topic` and with how many queues; NoRouteError when none has."""

@@ -364,13 +364,19 @@ class Reader(_Blocking[_reader.Reader]):
             for queue in reader.queues("orders"):
                 pulled = reader.pull(queue, reader.min_offset(queue))
 
-    It joins no group and commits nothing.
+    It joins no group. The arguments are those of `client.reader.Reader`.
     """
 
-    def __init__(
-        self, name_server: str | Iterable[str] | None = None, *, group: str = "TOOLS_CONSUMER"
-    ) -> None:
-        super().__init__("aerobee-reader", lambda: _reader.Reader(name_server, group=group))
+    def __init__(self, name_server: str | Iterable[str] | None = None, **options: Any) -> None:
+        super().__init__("aerobee-reader", lambda: _reader.Reader(name_server, **options))
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return self._run(self._twin.topics())
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Set the group's offset in a queue, for whoever looks at its lag."""
+        self._run(self._twin.commit(queue, offset))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""

@@ -16,6 +16,7 @@ from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import table
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
+from ..protocol.bodies.topic import TopicList
 from ..protocol.command import Command
 from ..protocol.headers.clients import UnregisterClient
 from ..protocol.headers.topics import TopicName
@@ -410,6 +411,13 @@ class Cluster:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this client is closed; make a new one")
+
+
+async def topic_names(cluster: Cluster) -> list[str]:
+    """The names of all topics, sorted."""
+    code = codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    answer = await cluster.name_servers.ask(code)
+    return sorted(body_of(answer, TopicList, code).topic_list)
 
 
 async def every(

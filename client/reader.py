@@ -1,7 +1,8 @@
 """Reading queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
 
 A reader belongs to no group's membership: it sends its subscription with every pull, so brokers
-need no heartbeat from it, and it commits nothing.
+need no heartbeat from it, and it commits only what it is told to. `expression` is tags ("a || b")
+or, with `is_sql`, a SQL92 condition; brokers compare hashes of tags, so others may come as well.
 """
 
 from collections.abc import Iterable
@@ -10,10 +11,11 @@ from typing import Self
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
+from ..protocol.headers.offsets import UpdateConsumerOffset
 from ..protocol.headers.pull import SUBSCRIPTION, PullMessage, PullMessageAnswer
 from . import queue_bounds
 from .answers import header_of
-from .cluster import Cluster
+from .cluster import Cluster, topic_names
 from .errors import BrokerError, ClientError
 from .security import OPEN, Security
 
@@ -54,10 +56,14 @@ class Reader:
         name_server: str | Iterable[str] | None = None,
         *,
         group: str = "TOOLS_CONSUMER",
+        expression: str = "*",
+        is_sql: bool = False,
         security: Security = OPEN,
     ) -> None:
         self.group = group
         self._name_server = name_server
+        self._expression = expression
+        self._expression_type = "SQL92" if is_sql else "TAG"
         self._security = security
         self._cluster: Cluster | None = None
 
@@ -78,6 +84,16 @@ class Reader:
         """Close the connections."""
         if self._cluster is not None:
             await self._cluster.close()
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return await topic_names(self._open())
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Set the group's offset in a queue, for whoever looks at its lag."""
+        header = UpdateConsumerOffset(self.group, queue.topic, queue.queue_id, offset)
+        address = await queue_bounds.broker_of(self._open(), queue)
+        await self._open().ask(address, codes.UPDATE_CONSUMER_OFFSET, header)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
@@ -113,8 +129,8 @@ class Reader:
             commit_offset=0,
             suspend_ms=0,
             sub_version=0,
-            subscription="*",
-            expression_type="TAG",
+            subscription=self._expression,
+            expression_type=self._expression_type,
         )
         address = await queue_bounds.broker_of(self._open(), queue)
         answer = await self._open().request(
