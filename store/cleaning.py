@@ -78,19 +78,17 @@ class Cleaning(Parts):
         start = self._log.start
         queues = list(self._queues.all())
         for number, queue in enumerate(queues, 1):
-            queue.correct_min(start)
+            if self._is_there(queue):
+                queue.correct_min(start)
             if number % QUEUES_PER_STEP == 0:
                 yield Step()
         pause_ms = self.settings.rules.queue_pause_ms
         is_complete = True
         for number, queue in enumerate(queues, 1):
-            while self._is_there(queue) and queue.first_file_before(start) is not None:
-                if not queue.can_spare_first_file:
-                    is_complete = False  # the next round comes back to it
-                    break
-                yield self._retire_first(queue.segments, pause_ms)
-            while (ext := self._ext_before_min(queue)) is not None:
-                yield self._retire_first(ext, pause_ms)
+            while (row := self._row_to_shorten(queue, start)) is not None:
+                yield self._retire_first(row, pause_ms)
+            # A file that has to wait for a sync goes in the next round.
+            is_complete &= queue.first_file_before(start) is None
             if number % QUEUES_PER_STEP == 0:
                 yield Step()
         while (segment := self._index.take_before(start)) is not None:
@@ -163,8 +161,12 @@ class Cleaning(Parts):
         """Whether its topic has not been deleted between two steps."""
         return self._queues.find(queue.topic, queue.queue_id) is queue
 
-    def _ext_before_min(self, queue: ConsumeQueue | BatchQueue) -> Segments | None:
-        """The extension of a queue, if its first file is of messages that are gone."""
+    def _row_to_shorten(self, queue: ConsumeQueue | BatchQueue, start: int) -> Segments | None:
+        """The files of a queue, or else of its extension, if the first of them has to go."""
+        if not self._is_there(queue):
+            return None
+        if queue.first_file_before(start) is not None and queue.can_spare_first_file:
+            return queue.segments
         ext = self._queues.ext(queue.topic, queue.queue_id)
         if ext is None or not isinstance(queue, ConsumeQueue) or queue.min_offset >= queue.next:
             return None

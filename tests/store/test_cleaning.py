@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.record import decode_all
-from aerobee.store import disk, status
+from aerobee.store import cleaning, disk, status
 from aerobee.store.errors import WritesRefused
 from aerobee.store.retention import Rules
 from aerobee.store.settings import StoreSettings
@@ -441,3 +441,24 @@ def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
     sync(store)
     clean(store)
     assert files_below(store.root / "consumequeue") == [f"{480:020d}"]
+
+
+@pytest.mark.parametrize("number", range(1, 24))
+def test_a_topic_may_be_deleted_at_any_step_of_a_round(
+    number: int, store: MessageStore, full: Disk, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "QUEUES_PER_STEP", 1)
+    for _ in range(5):
+        fill(store, 1, "A")
+        fill(store, 1, "B")
+    age(store, clock, 9)
+    at = 0
+    for at, step in enumerate(store.clean(by_hand=True), 1):
+        if step.work is not None:
+            step.work()
+        if at == number:
+            store.delete_topic("A")
+    assert at > 12
+    assert ("A" in store.topics()) is (number > at)
+    assert store.min_offset("B", 0) == 16
+    assert files_below(store.root / "consumequeue" / "B") == [f"{320:020d}"]
