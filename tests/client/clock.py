@@ -19,6 +19,7 @@ class Clock:
         self._real = loop.time
         self._ahead = 0.0
         loop.time = self.time  # type: ignore[method-assign]
+        loop.slow_callback_duration = float("inf")  # a step looks like a slow callback
 
     def time(self) -> float:
         """What the loop takes for the time, in seconds."""
