@@ -240,8 +240,8 @@ class ConsumeQueue:
             high = low  # nothing has gone since the last time
         while low < high:
             middle = (low + high) // 2
-            real = self._real(middle, high)
-            if real == high or self.entry(real)[0] < log_start:
+            real = self._real(middle, self.next)
+            if real == self.next or self.entry(real)[0] < log_start:
                 low = min(real + 1, high)
             else:
                 high = middle

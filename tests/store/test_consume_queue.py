@@ -118,6 +118,20 @@ def test_a_released_queue_goes_on(tmp_path: Path) -> None:
     assert queue.entries(0, 9, 6) == expected(0, 6)
 
 
+@pytest.mark.parametrize("log_start", [0, 1, 250, 300, 450, 10_000])
+def test_fillers_inside_a_queue_hide_nothing(tmp_path: Path, log_start: int) -> None:
+    queue = ConsumeQueue(tmp_path, "T", 0, 320)
+    queue.begin_at(3)
+    for place in range(0, 500, 100):
+        queue.append(place, 100, 0)
+    queue.fill(200)  # a file of the log was lost
+    queue.append(1_000, 100, 0)
+    queue.correct_min(log_start)
+    expected = [3 + place // 100 for place in range(0, 500, 100) if place >= log_start]
+    expected += [200] if log_start <= 1_000 else []
+    assert queue.min_offset == (expected or [201])[0]
+
+
 def test_a_full_disk_refuses_the_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = filled(tmp_path, FILE_ENTRIES)
 
