@@ -22,7 +22,7 @@ from . import java_side, loadgen, measures
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 
-PARTS = ("rates", "delayed", "start", "memory", "calls", "growth")
+PARTS = ("rates", "delayed", "pops", "start", "memory", "calls", "growth")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
@@ -93,6 +93,16 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
             java.start()
             ours.start()
             compared += measures.delayed(java, ours, programs, rounds, scale, _say)
+        finally:
+            java.stop()
+            ours.stop()
+        _clear(folder)
+    if "pops" in options.only:
+        java, ours = JavaCluster(folder / "java", flags=flags), AerobeeCluster(folder / "ours")
+        try:
+            java.start()
+            ours.start()
+            compared += measures.pops(java, ours, program, rounds, scale, _say)
         finally:
             java.stop()
             ours.stop()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import loadgen
+from . import loadgen, popgen
 from .child import Child
 from .clusters import AerobeeCluster, Cluster, JavaCluster, start_seconds
 from .loadgen import Load
@@ -50,6 +50,13 @@ DELAYED = (
         Case(Load("SEND 64 x 1, timer in an hour", "send", 120_000, conns=64), 2.0),
         ("TIMER_DELAY_SEC", "3600"),
     ),
+)
+
+
+# Pops of 32 with their acknowledgements, in messages: each alone, and all of a pop at once.
+POPS = (
+    (Case(Load("POP 32, each acknowledged alone, 4 x 1", "pop", 200_000, conns=4), 1.5), False),
+    (Case(Load("POP 32, acknowledged together, 4 x 1", "pop", 400_000, conns=4), 1.5), True),
 )
 
 
@@ -109,21 +116,7 @@ def rates(
                 result["cpu_us"] = spent / result["messages"] * 1e6
                 found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
-        speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}
-        tails = {kind: median(results, "p99_us") for kind, results in found.items()}
-        costs = {kind: median(results, "cpu_us") for kind, results in found.items()}
-        rows.append(
-            Compared(
-                load.name,
-                "messages/s",
-                speeds["java"],
-                speeds["aerobee"],
-                f">= {case.ratio_min:g}",
-                speeds["aerobee"] >= case.ratio_min * speeds["java"],
-                f"p99 {tails['java']:,.0f} / {tails['aerobee']:,.0f} us,"
-                f" CPU {costs['java']:.1f} / {costs['aerobee']:.1f} us a message",
-            )
-        )
+        rows.append(_rate_row(case, found))
     return rows
 
 
@@ -134,6 +127,32 @@ def delayed(
     rows = []
     for (case, _), program in zip(DELAYED, programs, strict=True):
         rows += rates(java, ours, program, rounds, scale, say, (case,))
+    return rows
+
+
+def pops(
+    java: Cluster, ours: Cluster, program: Path, rounds: int, scale: float, say: Say
+) -> list[Compared]:
+    """Messages a second that are popped and acknowledged, each round by a group of its own."""
+    rows = []
+    for number, (case, batched) in enumerate(POPS):
+        load = replace(case.load, count=int(case.load.count * scale))
+        found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
+        topic = f"Pops{number}"
+        for side in (java, ours):
+            loadgen.create_topic(side.broker, topic)
+            # More than is counted: the last pops must find something, too.
+            fill(program, side, topic, load.count + load.conns * BATCH * BATCH)
+        for turn in range(rounds + 1):
+            for side in (java, ours):
+                before = cpu_seconds(side.broker_pid())
+                result = popgen.start(side.broker, topic, f"Poppers{turn}", load, batched=batched)
+                spent = cpu_seconds(side.broker_pid()) - before
+                result["cpu_us"] = spent / result["messages"] * 1e6
+                if turn:  # the first one warms up
+                    found[side.kind].append(result)
+                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+        rows.append(_rate_row(case, found))
     return rows
 
 
@@ -282,6 +301,22 @@ def cpu_seconds(pid: int) -> float:
 def median(results: Sequence[dict[str, float]], field: str) -> float:
     """The median of one field."""
     return statistics.median(result[field] for result in results)
+
+
+def _rate_row(case: Case, found: dict[str, list[dict[str, float]]]) -> Compared:
+    speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}
+    tails = {kind: median(results, "p99_us") for kind, results in found.items()}
+    costs = {kind: median(results, "cpu_us") for kind, results in found.items()}
+    return Compared(
+        case.load.name,
+        "messages/s",
+        speeds["java"],
+        speeds["aerobee"],
+        f">= {case.ratio_min:g}",
+        speeds["aerobee"] >= case.ratio_min * speeds["java"],
+        f"p99 {tails['java']:,.0f} / {tails['aerobee']:,.0f} us,"
+        f" CPU {costs['java']:.1f} / {costs['aerobee']:.1f} us a message",
+    )
 
 
 def _in_turns(
