@@ -399,6 +399,43 @@ def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
     assert one.timers.state.waiting == 0
 
 
+def test_a_recall_counts_however_much_lies_in_the_queue_before_it(rig: OpenRig) -> None:
+    one = rig()
+    for _ in range(2 * MESSAGES_PER_STEP):
+        one.put(WHEEL_TOPIC, 0, b"junk", b"")
+    one.send(b"gone", 3_000)
+    one.send(b"kept", 3_000)
+    for _ in range(2 * MESSAGES_PER_STEP):
+        one.put(WHEEL_TOPIC, 0, b"junk", b"")
+    one.send(b"0", 2_001, TIMER_DEL_UNIQKEY="T+gone", UNIQ_KEY="gone")
+    one.at(START_MS + 10_000)
+    assert one.bodies() == [b"kept"]
+
+
+def test_a_message_that_can_not_be_read_takes_those_before_it_back(
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    for body in one_by_one(5):
+        one.send(body, 2_000)
+    read = one.store.message_at
+    count = iter(range(100))
+
+    def fails(place: int) -> bytes | None:
+        if next(count) == 3:
+            raise DiskFull("no room")
+        return read(place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.store, "message_at", fails)
+        with pytest.raises(DiskFull):
+            one.timers.step(one.now_ms)
+    assert one.timers.state.waiting == 0
+    one.at(START_MS + 3_000)
+    assert one.bodies() == one_by_one(5)
+    assert one.timers.state.waiting == 0
+
+
 def test_ticks_of_another_length_are_refused_while_messages_wait(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 5_000)
