@@ -20,6 +20,7 @@ from ..protocol.aio.server import Server
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from ..store.walk import Progress
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
@@ -72,8 +73,13 @@ class Broker:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         alive_ms: Callable[[], int] | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients."""
+        """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients.
+
+        `progress` is told of a long recovery, as `MessageStore.open` tells it.
+        """
+        self._progress = progress
         self.config = msgspec.structs.replace(config)  # its own: hot keys change it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
@@ -140,7 +146,7 @@ class Broker:
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
         self.hot_keys.load()
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
-        self.store.open()
+        self.store.open(self._progress)
         closers.append(self._close_store)
         self.store.make_room()
         folder = self.root / "config"

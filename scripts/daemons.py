@@ -15,6 +15,7 @@ from ..conf.load import Keys, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, NamesrvConfig
 from . import serving
+from .progress import bytes_bar
 from .serving import Stack
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ HTTP_PORT_DISTANCE = 10  # from the listen port, of both daemons
 HTTP_PORT_OFF = -1
 ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
 UP_STORE = "aerobee-data"
+RECOVERING = "recovering the store"
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +101,9 @@ def up(options: argparse.Namespace) -> int:
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
         _warn(warnings)
-        ours = Broker(final)
-        await stack.start(ours)
+        with bytes_bar(RECOVERING, lines=True) as progress:
+            ours = Broker(final, progress=progress)
+            await stack.start(ours)
         door = broker_door(ours)
         await stack.start(door)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
@@ -154,8 +157,9 @@ def broker(options: argparse.Namespace) -> int:
         from ..broker.server import Broker
         from .broker_door import broker_door
 
-        ours = Broker(config)
-        await stack.start(ours)
+        with bytes_bar(RECOVERING, lines=True) as progress:
+            ours = Broker(config, progress=progress)
+            await stack.start(ours)
         door = broker_door(ours)
         await stack.start(door)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tqdm import tqdm
-
 SHOW_AFTER_SECONDS = 1.0
 LINE_SECONDS = 5.0
 MIB = 1 << 20
@@ -26,6 +24,8 @@ def bytes_bar(what: str, *, lines: bool = False) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _Lines(what).told if lines else _nothing
         return
+    from tqdm import tqdm  # a daemon is to start at once
+
     with tqdm(
         desc=what, unit="B", unit_scale=True, unit_divisor=1024, delay=SHOW_AFTER_SECONDS
     ) as bar:
