@@ -2,8 +2,9 @@
 
 Each connection has one request for messages under way at a time; what comes is acknowledged, one
 request a message or one for all, in one write with the next pop. A plain reader of frames that
-looks at nothing but what it needs, so that broker and load can share a small machine. Prints one
-JSON line when so many messages are acknowledged.
+looks at nothing but what it needs, so that broker and load can share a small machine: the number of
+a request says how many messages it acknowledges, 0 for a pop. Prints one JSON line when so many
+messages are acknowledged.
 """
 
 from __future__ import annotations
@@ -42,8 +43,6 @@ class Popper:
         self._topic, self._group, self._broker = topic, group, broker
         self._data = b""
         self._asked = 0.0
-        self._waiting: dict[int, int] = {}  # messages by the opaque of their acknowledgement
-        self._opaque = 0
 
     def pop(self, more: bytes = b"") -> None:
         """Ask for messages; `more` goes out in the same write."""
@@ -55,7 +54,7 @@ class Popper:
             f'"expType":"TAG","exp":"*"}}'
         )
         self._asked = time.perf_counter()
-        self.socket.sendall(more + self._frame(fields))
+        self.socket.sendall(more + _frame(fields))
 
     def read(self, *, batched: bool) -> None:
         """Take what came in, acknowledge it and ask for more."""
@@ -68,12 +67,14 @@ class Popper:
                 break
             header = data[at + 8 : at + 8 + (header_bytes & 0xFFFFFF)]
             at = end
-            opaque = int(header.partition(b'"opaque":')[2].partition(b",")[0])
-            count = self._waiting.pop(opaque, 0)
-            is_done = b'"code":0' in header
+            place = header.index(b'"opaque":') + 9
+            count = int(header[place : header.index(b",", place)])
+            is_done = header.startswith(b'{"code":0,')
             if count:
-                self.acked += count if is_done else 0
-                self.refused += 0 if is_done else count
+                if is_done:
+                    self.acked += count
+                else:
+                    self.refused += count
                 continue
             self.pop_us.append((time.perf_counter() - self._asked) * 1e6)
             acks = self._acks(json.loads(header)["extFields"], batched=batched) if is_done else b""
@@ -93,8 +94,7 @@ class Popper:
                 f'{{"code":{ACK_MESSAGE},"extFields":{{"consumerGroup":"{self._group}","topic":'
                 f'"{self._topic}","queueId":"{queue}","extraInfo":"{handle}'
             )
-            for offset in each:
-                frames.append(self._frame(f'{head}{offset}","offset":"{offset}"}}', count=1))
+            frames += [_frame(f'{head}{offset}","offset":"{offset}"}}', count=1) for offset in each]
         return b"".join(frames)
 
     def _batch(
@@ -111,14 +111,12 @@ class Popper:
             )
         body = json.dumps({"brokerName": self._broker, "acks": acks}).encode()
         count = sum(map(len, offsets))
-        return self._frame(f'{{"code":{BATCH_ACK_MESSAGE}', body, count=count)
+        return _frame(f'{{"code":{BATCH_ACK_MESSAGE}', body, count=count)
 
-    def _frame(self, fields: str, body: bytes = b"", count: int = 0) -> bytes:
-        self._opaque += 1
-        if count:
-            self._waiting[self._opaque] = count
-        header = (fields + TAIL % self._opaque).encode()
-        return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
+
+def _frame(fields: str, body: bytes = b"", count: int = 0) -> bytes:
+    header = (fields + TAIL % count).encode()
+    return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
 
 
 def start(address: str, topic: str, group: str, load: Load, *, batched: bool) -> dict[str, float]:
