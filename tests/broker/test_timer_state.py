@@ -434,6 +434,7 @@ def test_a_message_that_can_not_be_read_takes_those_before_it_back(
     one.work()
     assert one.timers.state.waiting == 5
     two = killed(one)
+    assert two.timers.state.waiting == 5
     two.at(START_MS + 3_000)
     assert two.bodies() == one_by_one(5)
 
