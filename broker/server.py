@@ -18,7 +18,7 @@ from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..store import json_file
-from ..store.errors import StoreError
+from ..store.errors import StoreError, WritesRefused
 from ..store.store import MessageStore
 from ..store.walk import Progress
 from .cleaner import Cleaner
@@ -340,7 +340,14 @@ class Broker:
 
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
-        self.store.write_staged()
+        store = self.store
+        try:
+            store.write_staged()
+        finally:
+            dropped, store.dropped = store.dropped, False
+        if dropped:
+            # Earlier in this turn some did not get there, as when they filled a file.
+            raise WritesRefused(store.refusal or "messages were dropped")
         if self.holds.marked:
             self.holds.serve()
 

@@ -7,6 +7,7 @@ cut). A record never touches the last 8 bytes of a file: there is always room fo
 that closes it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
 
@@ -37,6 +38,7 @@ class CommitLog:
         "durable",
         "end",
         "new_files",
+        "on_refuse",
         "paused",
         "refusal",
         "room_end",
@@ -53,6 +55,8 @@ class CommitLog:
         self.durable = 0
         self.room_end = 0
         self.refusal: str | None = None
+        # Called with whether staged records were dropped.
+        self.on_refuse: Callable[[bool], None] = lambda dropped: None
         self.paused: dict[str, str] = {}  # by cause, what senders are told
         self.new_files = False  # made since the folder was synced
         self._read_bytes = 0
@@ -129,8 +133,10 @@ class CommitLog:
         """Take no more records until a restart. Those staged are dropped."""
         self.refusal = reason
         self.room_end = -1
+        dropped = self.end > self.written
         self.staged.clear()
         self.end = self.written
+        self.on_refuse(dropped)
 
     def _broken(self, segment: Segment, wrong: OSError) -> StoreError:
         """The disk failed: refuse all that comes, and tell why."""

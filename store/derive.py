@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ..protocol.properties import find
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
-from .consume_queue import EXT_ADDRESS_MAX, ConsumeQueue
+from .consume_queue import EXT_ADDRESS_MAX, FILLER, ConsumeQueue
 from .index import Index, is_indexed
 from .queues import Queues, is_legal
 from .run import Passed
@@ -39,13 +39,18 @@ class Derive:
         *,
         is_whole: bool,
         deleted: Mapping[str, int] | None = None,
+        sure_end: int = -1,
     ) -> None:
-        """`deleted` has topics whose messages before a place of the log get no entry."""
+        """`deleted` has topics whose messages before a place of the log get no entry.
+
+        The entries there are of messages before `sure_end` are right.
+        """
         self._queues = queues
         self._index = index
         self._settings = settings
         self._is_whole = is_whole
         self._deleted = deleted or {}
+        self._sure_end = sure_end
         self.last_ms = 0
 
     def queue(self, record: Passed) -> None:
@@ -96,6 +101,17 @@ class Derive:
                 queue.cut(0)
                 queue.begin_at(offset)
             elif queue.entry(offset) == (place, size, tags_code) or _is_ext(queue, offset, place):
+                return
+            elif queue.entry(offset)[0] < self._sure_end and queue.entry(offset)[:2] != FILLER[:2]:
+                log.error(
+                    "the record at %d of the log is damaged: it says that it is message %d of "
+                    "queue %d of topic %s, which is at %d; it is passed over",
+                    place,
+                    offset,
+                    queue.queue_id,
+                    queue.topic,
+                    queue.entry(offset)[0],
+                )
                 return
             else:
                 # The topic was deleted and made again, or the entry did not survive a power cut.

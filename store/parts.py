@@ -31,6 +31,9 @@ class Parts:
         self._now_ms = now_ms
         self._log = CommitLog(self.log_folder, settings.segment_bytes)
         self._queues = Queues(root, settings)
+        self._log.on_refuse = self._on_refuse
+        # Staged messages were: answers that say otherwise may be waiting for the end of the turn.
+        self.dropped = False
         self._deleted = Deleted(root)
         self._index = Index(root / "index", settings, now_ms)
         # The same things at hand for every message that comes in.
@@ -56,11 +59,7 @@ class Parts:
         """
         if not self._log.staged:
             return
-        try:
-            self._log.write_staged()
-        except StoreError:
-            self._forget_unwritten()
-            raise
+        self._log.write_staged()
         if len(self._index.pending) > INDEX_PENDING_MAX:
             try:
                 self.index_pending()
@@ -87,6 +86,9 @@ class Parts:
     def refuse_writes(self, reason: str) -> None:
         """Take nothing more until a restart; `reason` is what senders are told."""
         self._log.refuse(reason)
+
+    def _on_refuse(self, dropped: bool) -> None:
+        self.dropped = self.dropped or dropped
         self._forget_unwritten()
 
     def _forget_unwritten(self) -> None:

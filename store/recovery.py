@@ -70,13 +70,15 @@ def recover(
         _drop_stale(parts)
     walk = Walk(commit_log.segments, trusted, progress)
     mark = index.mark
+    sure_end = start if start == checkpoint.synced_end else -1
     try:
-        end, last_ms = _derive(parts, walk, start, indexed, is_whole=start == commit_log.start)
+        is_whole = start == commit_log.start
+        end, last_ms = _derive(parts, walk, start, indexed, sure_end, is_whole=is_whole)
     except QueueGap as gap:
         log.warning("queue %s lacks entries; all queues are made again from the log", gap)
         if index.mark != mark:
             indexed = index.end_offset + 1  # not again what was indexed on the way
-        end, last_ms = _derive(parts, walk, commit_log.start, indexed, is_whole=True)
+        end, last_ms = _derive(parts, walk, commit_log.start, indexed, sure_end, is_whole=True)
     for segment in commit_log.segments.items:
         if segment.base >= end and not segment.is_blank:
             log.warning("%s lies behind the end of the log at %d; it goes", segment.path, end)
@@ -125,12 +127,17 @@ def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
 
 
 def _derive(
-    parts: Parts, walk: Walk, start: int, indexed: int, *, is_whole: bool
+    parts: Parts, walk: Walk, start: int, indexed: int, sure_end: int, *, is_whole: bool
 ) -> tuple[int, int]:
     index = parts._index
     index.pending.clear()
     derive = RunDerive(
-        parts._queues, index, parts.settings, is_whole=is_whole, deleted=parts._deleted.ends
+        parts._queues,
+        index,
+        parts.settings,
+        is_whole=is_whole,
+        deleted=parts._deleted.ends,
+        sure_end=sure_end,
     )
 
     def on_record(passed: Passed) -> None:
