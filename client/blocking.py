@@ -5,27 +5,28 @@ Every method may raise the errors of `client.errors`.
 """
 
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
-from . import consumer as _consumer
 from . import producer as _producer
 from . import reader as _reader
 from . import transactions as _transactions
-from .consuming.subscriptions import Topics
-from .errors import ClosedError
-from .loop_thread import LoopThread
+from .blocking_consumers import (
+    Consumer,
+    LitePullConsumer,
+    Processing,
+    PullConsumer,
+    ReceivedMessage,
+    SimpleConsumer,
+)
+from .blocking_twin import Blocking
 from .message import Message
 from .producer import DEFAULT_GROUP, SEND_SECONDS
 from .producer_calls import TransactionState
 from .reader import Pulled
 from .receipts import BatchReceipt, SendReceipt, SendStatus
 from .received import MessageView
-from .received import ReceivedMessage as _ReceivedMessage
 from .route import MessageQueue
 from .select_queue import Selector
 from .transactions import Checker, Local
@@ -33,14 +34,18 @@ from .transactions import Checker, Local
 __all__ = [
     "BatchReceipt",
     "Consumer",
+    "LitePullConsumer",
     "Message",
     "MessageQueue",
+    "Processing",
     "Producer",
+    "PullConsumer",
     "Pulled",
     "Reader",
     "ReceivedMessage",
     "SendReceipt",
     "SendStatus",
+    "SimpleConsumer",
     "TransactionProducer",
     "TransactionState",
 ]
@@ -49,69 +54,8 @@ log = logging.getLogger(__name__)
 
 FETCH_MAX = 32  # messages brought over from the loop's thread at once
 
-Result = TypeVar("Result")
 
-
-class _Startable(Protocol):
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-Twin = TypeVar("Twin", bound=_Startable)
-
-
-class _Blocking(Generic[Twin]):
-    """A twin on a loop of its own, started when it is made and closed by `close` or `with`."""
-
-    def __init__(self, name: str, twin: Callable[[], Twin]) -> None:
-        self._closing = threading.Lock()
-        self._thread = LoopThread(name)
-        try:
-            self._twin = self._thread.run(_started(twin))
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections and end the thread. May be called twice, and by any thread."""
-        with self._closing:
-            try:
-                if not self._thread.is_closed:
-                    self._thread.run(self._twin.close())
-            finally:
-                self._thread.close()
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return self._thread.run(work)
-
-
-async def _value(read: Callable[[], Result]) -> Result:
-    return read()
-
-
-async def _started(make: Callable[[], Twin]) -> Twin:
-    twin = make()
-    try:
-        await twin.start()
-    except BaseException:
-        await twin.close()
-        raise
-    return twin
-
-
-class Producer(_Blocking[_producer.Producer]):
+class Producer(Blocking[_producer.Producer]):
     """Sends messages.
 
         with Producer("127.0.0.1:9876", group="shop") as producer:
@@ -214,7 +158,7 @@ class TransactionProducer(Producer):
         check: Checker,
         **options: Any,
     ) -> None:
-        _Blocking.__init__(
+        Blocking.__init__(
             self,
             "aerobee-producer",
             lambda: _transactions.TransactionProducer(
@@ -240,124 +184,7 @@ class TransactionProducer(Producer):
         return self._run(self._twin.send_in_transaction(message, local, timeout))
 
 
-class Consumer(_Blocking[_consumer.Consumer]):
-    """Consumes topics as a member of a group.
-
-        with Consumer("127.0.0.1:9876", group="billing", topics=["orders"]) as consumer:
-            for message in consumer:
-                with message.process():
-                    ...
-
-    The arguments are those of `client.Consumer`. Several threads may iterate over one consumer.
-    The work between two messages may take as long as it likes: heartbeats go on meanwhile.
-    """
-
-    def __init__(
-        self,
-        name_server: str | Iterable[str] | None = None,
-        *,
-        group: str,
-        topics: Topics,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            "aerobee-consumer",
-            lambda: _consumer.Consumer(name_server, group=group, topics=topics, **options),
-        )
-        self._fetched: deque[_ReceivedMessage] = deque()
-
-    def __iter__(self) -> Iterator["ReceivedMessage"]:
-        while not self._thread.is_closed:
-            try:
-                message = self.receive()
-            except ClosedError:
-                return  # by another thread, or by the work on the message before
-            if message is None:
-                return
-            yield message
-
-    def receive(self, timeout: float | None = None) -> "ReceivedMessage | None":
-        """The next message; None after `timeout` seconds without one, or once closed."""
-        while True:
-            try:
-                message = self._fetched.popleft()
-            except IndexError:
-                # A hop between threads costs as much as a dozen messages: fetch several at once.
-                batch = self._run(self._twin.receive_batch(FETCH_MAX, timeout))
-                if not batch:
-                    return None
-                message = batch[0]
-                self._fetched.extend(batch[1:])
-            if not message.is_void:
-                return ReceivedMessage(message, self._thread)
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """The queues this member holds now, sorted, without those of its retry topic."""
-        return self._run(_value(lambda: self._twin.queues))
-
-
-class ReceivedMessage(MessageView):
-    """A message and what may be done with it: `process()`, `ack()`, `nack()`."""
-
-    __slots__ = ("_message", "_thread")
-
-    def __init__(self, message: _ReceivedMessage, thread: LoopThread) -> None:
-        super().__init__(message.record, message.held)
-        self.reconsume_times = message.reconsume_times
-        self._message = message
-        self._thread = thread
-
-    def ack(self) -> None:
-        """It is done: the group may move past it. Nothing when it was settled before."""
-        self._thread.call(self._message.settle)
-
-    def nack(self, delay_level: int = 0) -> None:
-        """Send it back for a later try; see `client.ReceivedMessage.nack`."""
-        self._thread.run(self._message.nack(delay_level))
-
-    def release(self) -> None:
-        """Let go of it unsettled: it may be received again at once, here."""
-        self._thread.call(self._message.release)
-
-    def process(self) -> "Processing":
-        """A context for the work on it: leaving it acknowledges.
-
-        Raising an Exception inside logs it and sends the message back for a later try; the loop
-        around goes on.
-        """
-        return Processing(self)
-
-
-class Processing:
-    """The work on one message, as `with`."""
-
-    __slots__ = ("_message",)
-
-    def __init__(self, message: ReceivedMessage) -> None:
-        self._message = message
-
-    def __enter__(self) -> ReceivedMessage:
-        return self._message
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            self._message.ack()
-        elif isinstance(error, Exception):
-            log.error("processing %r failed, it comes again", self._message, exc_info=error)
-            self._message.nack()
-            return True
-        else:
-            self._message.release()
-        return False
-
-
-class Reader(_Blocking[_reader.Reader]):
+class Reader(Blocking[_reader.Reader]):
     """Reads queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
 
         with Reader("127.0.0.1:9876", group="spark") as reader:
