@@ -206,6 +206,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         if self.http_port is None:
             near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
             force_setattr(self, "http_port", near if near <= 65_535 else 0)
+        if "," in self.store_path_commit_log:
+            raise ConfigError(
+                f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "
+                "is not served; name one folder, and move all files of the log there"
+            )
         hours = self.delete_when.split(";")
         if max(map(int, hours)) > 23:
             raise ConfigError(

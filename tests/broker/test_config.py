@@ -246,6 +246,7 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_limit(option: str, sen
         ("brokerName=..", "becomes a topic's name"),
         ("brokerName=a/b", "becomes a topic's name"),
         ("deleteWhen=04;24", "hours from 00 to 23"),
+        ("storePathCommitLog=/a/log,/b/log", "in several folders is not served; name one"),
     ],
 )
 def test_what_the_broker_can_not_be_is_refused(option: str, why: str) -> None:
