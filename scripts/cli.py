@@ -24,6 +24,7 @@ COMMANDS = {
     "groups": ("show", "list consumer groups, or delete one"),
     "cluster": ("show", "list the brokers and what they do"),
     "lag": ("show", "show how far consumer groups are behind"),
+    "doctor": ("doctor", "look for what makes messages stay unread without a word"),
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }

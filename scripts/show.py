@@ -42,7 +42,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
     add("--json", action="store_true", help="one object a line instead of a table")
     work = {"topics": topics, "groups": groups, "cluster": cluster, "lag": lag}[command]
-    parser.set_defaults(run=lambda options: asyncio.run(_with_admin(work, options)))
+    parser.set_defaults(run=lambda options: asyncio.run(with_admin(work, options)))
 
 
 async def topics(admin: Admin, options: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
         ]
     return _print(
         ("TOPIC", "BROKERS", "QUEUES", "MESSAGES", "LAST MESSAGE"),
-        await _each(names, lambda name: _topic_row(admin, name)),
+        await each(names, lambda name: _topic_row(admin, name)),
         options,
     )
 
@@ -82,7 +82,7 @@ async def groups(admin: Admin, options: argparse.Namespace) -> int:
         print(f"deleted group {name} and its progress")
         return 0
     names = await _group_names(admin, everything=options.all)
-    rows = await _each(names, lambda name: _group_row(admin, name))
+    rows = await each(names, lambda name: _group_row(admin, name))
     return _print(("GROUP", "MEMBERS", "TOPICS", "BEHIND BY"), rows, options)
 
 
@@ -103,7 +103,7 @@ async def cluster(admin: Admin, options: argparse.Namespace) -> int:
         return (broker[0], broker[1], role, broker[3], version, *rates)
 
     columns = ("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "IN/S", "OUT/S")
-    return _print(columns, await _each(brokers, row), options)
+    return _print(columns, await each(brokers, row), options)
 
 
 async def lag(admin: Admin, options: argparse.Namespace) -> int:
@@ -122,7 +122,7 @@ async def lag(admin: Admin, options: argparse.Namespace) -> int:
         columns: Columns = ("TOPIC", "BROKER", "QUEUE", "CONSUMED", "END", "BEHIND BY")
         return _print(columns, rows, options)
     names = await _group_names(admin, everything=False)
-    tables = await _each(names, lambda name: _progress(admin, name))
+    tables = await each(names, lambda name: _progress(admin, name))
     sums: dict[tuple[str, str], int] = {}
     for name, found in zip(names, tables, strict=True):
         for queue, one in found.items():
@@ -132,9 +132,10 @@ async def lag(admin: Admin, options: argparse.Namespace) -> int:
     return _print(("GROUP", "TOPIC", "BEHIND BY"), rows, options)
 
 
-async def _with_admin(
+async def with_admin(
     work: Callable[[Admin, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
 ) -> int:
+    """Does the work with a client for the name servers of the options; the exit code."""
     async with Admin(options.namesrv) as admin:
         return await work(admin, options)
 
@@ -172,7 +173,7 @@ async def _progress(admin: Admin, group: str) -> dict[MessageQueue, OffsetWrappe
     return (await admin.consume_stats(group)).offset_table
 
 
-async def _each(things: Iterable[One], ask: Callable[[One], Awaitable[Answer]]) -> list[Answer]:
+async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Answer]]) -> list[Answer]:
     """The answers in the order of the things, a limited number asked at a time."""
     room = asyncio.Semaphore(ASKED_AT_ONCE)
 

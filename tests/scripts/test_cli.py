@@ -166,7 +166,7 @@ def test_cluster_lists_the_broker(daemon: Daemon) -> None:
     assert (found["role"], found["address"]) == ("master", daemon.broker)
 
 
-@pytest.mark.parametrize("command", ["topics", "groups", "cluster", "lag"])
+@pytest.mark.parametrize("command", ["topics", "groups", "cluster", "lag", "doctor"])
 def test_without_a_name_server_one_sentence_says_so(command: str) -> None:
     assert "127.0.0.1:1" in refused(command, "-n", "127.0.0.1:1")
 

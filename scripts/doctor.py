@@ -1,0 +1,96 @@
+"""`aerobee doctor`: asks a whole cluster what makes messages stay unread or unsent in silence.
+
+Brokers, topics and groups are asked side by side, with a limit on how many at a time; what they
+answer is judged by `findings`. A broker that doesn't answer is a finding, not the end.
+"""
+
+import argparse
+import asyncio
+import json
+
+from ..client.admin import Admin
+from ..client.errors import AerobeeError
+from ..protocol import java_properties
+from ..protocol.bodies.group import SubscriptionGroupConfig
+from ..protocol.bodies.route import MASTER_ID
+from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
+from .findings import Finding, of_broker, of_group, of_topic
+from .show import each, with_admin
+
+
+def declare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
+    parser.add_argument(
+        "-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)"
+    )
+    parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
+    parser.set_defaults(run=lambda options: asyncio.run(with_admin(doctor, options)))
+
+
+async def doctor(admin: Admin, options: argparse.Namespace) -> int:
+    """Prints what was found, and says so when it is nothing."""
+    found = sorted(set(await examine(admin)))
+    for finding in found:
+        if options.json:
+            print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))
+        else:
+            print(finding)
+    if not found and not options.json:
+        print("nothing found")
+    return 1 if found else 0
+
+
+async def examine(admin: Admin) -> list[Finding]:
+    """All findings of a cluster. What asks every broker is left out while one doesn't answer."""
+    info = await admin.cluster_info()
+    masters = {
+        name: data.broker_addrs.get(MASTER_ID, "")
+        for name, data in sorted(info.broker_addr_table.items())
+    }
+    parts = await each(masters.items(), lambda one: _broker(admin, *one))
+    found = [finding for findings, _ in parts for finding in findings]
+    if not all(answers for _, answers in parts):
+        return found
+    groups: dict[str, SubscriptionGroupConfig] = {}
+    for one in (await admin.groups()).values():
+        groups |= one.subscription_group_table
+    own = {*info.broker_addr_table, *info.cluster_addr_table}
+    own |= {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}
+    names = [one for one in await admin.topics() if one not in own and not is_system_topic(one)]
+    users = [one for one in groups if one not in SYSTEM_GROUPS and not is_system_group(one)]
+    stats = dict(zip(names, await each(names, admin.topic_stats), strict=True))
+    progress = dict(zip(users, await each(users, admin.consume_stats), strict=True))
+    online = dict(zip(users, await each(users, admin.consumer_connection), strict=True))
+    routes = await each(names, admin.route)
+    readers: dict[str, list[str]] = {}
+    for group in users:
+        topics = {queue.topic for queue in progress[group].offset_table}
+        members = online[group]
+        if members is not None:
+            topics |= set(members.subscription_table)
+        for topic in topics:
+            readers.setdefault(topic, []).append(group)
+    for name, route in zip(names, routes, strict=True):
+        found += of_topic(name, route.queue_datas, stats[name], readers.get(name, ()))
+    for group in users:
+        found += of_group(group, groups[group], online[group], progress[group], stats)
+    return found
+
+
+async def _broker(admin: Admin, name: str, address: str) -> tuple[list[Finding], bool]:
+    """The findings of one broker, and whether it answers."""
+    if not address:
+        lack = Finding(f"broker {name}", "it has no master, so it takes no messages", "start it")
+        return [lack], True
+    try:
+        runtime = await admin.broker_runtime(address)
+        settings = java_properties.parse(await admin.broker_config(address))
+    except AerobeeError as wrong:
+        lack = Finding(
+            f"broker {name}",
+            f"it does not answer at {address}: {wrong}",
+            "start it; topics and groups are looked at when all brokers answer",
+        )
+        return [lack], False
+    return list(of_broker(name, runtime, settings)), True

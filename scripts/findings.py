@@ -1,0 +1,168 @@
+"""What makes messages stay unread or unsent without anybody being told: the rules of the doctor.
+
+Each rule takes what a cluster has answered and yields findings; none asks anything itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..broker.runtime_info import DIFFERING_PREFIX
+from ..protocol.bodies.clients import ConsumerConnection
+from ..protocol.bodies.group import SubscriptionGroupConfig
+from ..protocol.bodies.route import QueueData
+from ..protocol.bodies.stats import ConsumeStats, TopicStatsTable
+from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX
+
+# Of the disk, where a broker's settings don't say: old messages go early above the first, sends
+# are refused above the second.
+CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
+NEAR_PERCENT = 5  # how far below a limit it is worth a word
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """`where` it is, `what` was found, and what to `do` about it."""
+
+    where: str
+    what: str
+    do: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.do}"
+
+
+def of_broker(
+    name: str, runtime: Mapping[str, str], settings: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What a broker tells about itself: differing subscriptions, permissions, its disk."""
+    for key, text in runtime.items():
+        if key.startswith(DIFFERING_PREFIX):
+            yield Finding(
+                f"group {key.removeprefix(DIFFERING_PREFIX)}",
+                f"its members subscribe differently, so that some messages reach none: {text}",
+                "give all members the same subscriptions, or each its own group",
+            )
+    where = f"broker {name}"
+    perm = int(_number(settings, "brokerPermission", PERM_READ | PERM_WRITE))
+    for bit, lacks in ((PERM_WRITE, "takes no messages"), (PERM_READ, "hands out no messages")):
+        if not perm & bit:
+            yield Finding(
+                where,
+                f"it {lacks}: brokerPermission is {perm}",
+                f"set it to {PERM_READ | PERM_WRITE} when that is over",
+            )
+    used = round(_number(runtime, "commitLogDiskRatio", 0) * 100)
+    clean = int(_number(settings, "diskMaxUsedSpaceRatio", CLEAN_PERCENT))
+    refuse = int(_number(settings, "diskSpaceWarningLevelRatio", REFUSE_PERCENT))
+    room = "make room on the disk, or lower fileReservedTime"
+    if used > refuse:
+        yield Finding(where, f"its disk is {used} % full, above {refuse} % it refuses sends", room)
+    elif used > clean:
+        yield Finding(
+            where,
+            f"its disk is {used} % full, above {clean} % messages are deleted before their time",
+            room,
+        )
+    elif used > clean - NEAR_PERCENT:
+        yield Finding(
+            where,
+            f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
+            room,
+        )
+
+
+def of_topic(
+    name: str, queues: Iterable[QueueData], stats: TopicStatsTable, readers: Iterable[str]
+) -> Iterator[Finding]:
+    """Messages of a topic that nobody can read, or nobody reads. `readers` are groups."""
+    where = f"topic {name}"
+    read = {data.broker_name: data.read_queue_nums for data in queues}
+    for data in queues:
+        if not data.perm & PERM_READ:
+            yield Finding(
+                where,
+                f"it can't be read on broker {data.broker_name}: its permission is {data.perm}",
+                f"set it to {PERM_READ | PERM_WRITE}",
+            )
+    hidden = sum(
+        one.max_offset - max(0, one.min_offset)
+        for queue, one in stats.offset_table.items()
+        if queue.queue_id >= read.get(queue.broker_name, 0) > 0
+    )
+    if hidden:
+        yield Finding(
+            where,
+            f"{hidden:,} messages are in queues that are no longer read",
+            "raise its read queues to its write queues until they are consumed",
+        )
+    stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
+    if name.startswith(DLQ_PREFIX):
+        if stored:
+            yield Finding(
+                f"group {name.removeprefix(DLQ_PREFIX)}",
+                f"{stored:,} messages failed until it gave them up",
+                f"see what is wrong with them in {name}, and send them again",
+            )
+    elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
+        yield Finding(
+            where,
+            f"it has {stored:,} messages, and no group has ever read it",
+            "start a consumer before they are deleted, unless they are for broadcasting",
+        )
+
+
+def of_group(
+    name: str,
+    config: SubscriptionGroupConfig,
+    online: ConsumerConnection | None,
+    progress: ConsumeStats,
+    topics: Mapping[str, TopicStatsTable],
+) -> Iterator[Finding]:
+    """Messages that a group doesn't get: it is switched off, away, or came too late."""
+    where = f"group {name}"
+    behind: dict[str, int] = {}
+    gone: dict[str, int] = {}
+    for queue, one in progress.offset_table.items():
+        left = one.broker_offset - one.consumer_offset
+        behind[queue.topic] = behind.get(queue.topic, 0) + max(0, left)
+        bounds = topics[queue.topic].offset_table.get(queue) if queue.topic in topics else None
+        if bounds is not None and 0 < one.consumer_offset < bounds.min_offset:
+            missed = bounds.min_offset - one.consumer_offset
+            gone[queue.topic] = gone.get(queue.topic, 0) + missed
+    for topic, missed in sorted(gone.items()):
+        yield Finding(
+            where,
+            f"{missed:,} messages of topic {topic} were deleted before it consumed them",
+            "add consumers, or raise fileReservedTime",
+        )
+    total = sum(behind.values())
+    if not config.consume_enable:
+        yield Finding(
+            where,
+            f"it may not consume (consumeEnable is false), {total:,} messages wait",
+            "switch it on when that is over",
+        )
+    if not total:
+        return
+    if online is None or not online.connection_set:
+        yield Finding(
+            where,
+            f"it has no member online, and {total:,} messages wait for it",
+            "start its consumers before they are deleted, or delete the group",
+        )
+        return
+    for topic, left in sorted(behind.items()):
+        if left and topic not in online.subscription_table:
+            yield Finding(
+                where,
+                f"{left:,} messages of topic {topic} wait, which no member subscribes to any more",
+                "subscribe to it until they are consumed, or reset the group's offset there",
+            )
+
+
+def _number(texts: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(texts[name])
+    except (KeyError, ValueError):
+        return default
