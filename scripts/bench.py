@@ -18,14 +18,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import java_side, loadgen, measures
+from . import java_side, loadgen, measures, store_measures
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
+from .store_measures import Held
 
-PARTS = ("rates", "delayed", "pops", "start", "memory", "calls", "growth")
+PARTS = ("rates", "delayed", "pops", "start", "memory", "calls", "growth", "store")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
+# The part about the store is written by itself: its runs take long.
+STORE_BEGIN, STORE_END = "<!-- store: begin -->", "<!-- store: end -->"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,17 +37,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = read_options(words)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
-        text = _measure(options, folder, words)
+        text = _measure(options, folder, words) if set(options.only) - {"store"} else ""
+        store = _measure_store(options, folder, words) if "store" in options.only else ""
     except (java_side.JavaMissing, java_side.NotCompiled, loadgen.LoadFailed) as why:
         print(f"bench: {why}", file=sys.stderr)
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(text)
+    print(text + store)
     if options.write:
         REPORT.parent.mkdir(exist_ok=True)
-        REPORT.write_text(text)
-    return 0 if MISSED not in text else 1
+        REPORT.write_text(merged(REPORT.read_text() if REPORT.exists() else "", text, store))
+    return 0 if MISSED not in text + store else 1
 
 
 def read_options(words: list[str]) -> argparse.Namespace:
@@ -61,6 +65,12 @@ def read_options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument(
         "--stored", type=int, default=0, metavar="N", help="growth: also with N stored messages"
+    )
+    parser.add_argument(
+        "--gib", type=float, default=1.0, metavar="N", help="store: the size of a log to recover"
+    )
+    parser.add_argument(
+        "--keyed", type=int, default=10_000_000, metavar="N", help="store: messages to look up in"
     )
     parser.add_argument("--messages", type=int, default=measures.MILLION, help="for the memory")
     parser.add_argument("--java-flags", default=" ".join(JAVA_BROKER_FLAGS))
@@ -121,6 +131,59 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
     return report(words, options, compared, calls, grown)
 
 
+def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) -> str:
+    program = loadgen.build(options.loadgen, folder)
+    flags = tuple(shlex.split(options.java_flags))
+    rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
+    gib, keyed = (options.gib / 10, options.keyed // 100) if options.quick else (
+        options.gib, options.keyed
+    )  # fmt: skip
+    busy = os.getloadavg()[0]
+    compared = [store_measures.sync_sends(folder, program, rounds, scale, flags, _say)]
+    _clear(folder)
+    compared += store_measures.recovery(folder, program, rounds, gib, flags, _say)
+    _clear(folder)
+    held = store_measures.key_queries(folder, program, keyed, _say)
+    _clear(folder)
+    held.append(store_measures.index_lag(folder, int(measures.MILLION * scale), _say))
+    _clear(folder)
+    return store_report(words, rounds, compared, held, busy)
+
+
+def store_report(
+    words: list[str], rounds: int, compared: list[Compared], held: list[Held], busy: float
+) -> str:
+    """The part about the store, in Markdown. `busy`: what else ran when it began, in processes."""
+    lines = [
+        STORE_BEGIN,
+        "## The store",
+        "",
+        f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}. Numbers of"
+        f" both sides are medians of {rounds}, in turns. The load average of the machine was"
+        f" {busy:.1f} when it began: that much other work ran beside it.",
+        "",
+        *_table(compared),
+        "Ours alone:",
+        "",
+        "| what | found | wanted | reached | |",
+        "| --- | ---: | --- | --- | --- |",
+        *(
+            f"| {row.name} | {row.value} | {row.wanted} | {_mark(row.holds)} | {row.note} |"
+            for row in held
+        ),
+        STORE_END,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def merged(old: str, text: str, store: str) -> str:
+    """The report: what was measured now, and from the old one what was not."""
+    before, begin, rest = old.partition(STORE_BEGIN)
+    kept = begin + rest if begin else ""
+    return (text or before).rstrip("\n") + "\n\n" + (store or kept)
+
+
 def report(
     words: list[str],
     options: argparse.Namespace,
@@ -129,15 +192,10 @@ def report(
     grown: list[Growth],
 ) -> str:
     """The report in Markdown, with MISSED at each mark that was not reached."""
-    # Which folder was used says nothing to a reader who repeats it elsewhere.
-    if "--scratch" in words:
-        at = words.index("--scratch")
-        words = words[:at] + words[at + 2 :]
-    command = shlex.join(["scripts/bench", *words])
     lines = [
         "# Performance",
         "",
-        f"Written by `{command}` on {time.strftime('%Y-%m-%d')}: {_machine()}.",
+        f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}.",
         f"RocketMQ {java_side.ROCKETMQ_VERSION} ran with `{options.java_flags}`, ours with its"
         " defaults; both flush in the background. One of them at a time was under load, in turns;"
         f" each number is the median of {1 if options.quick else options.rounds}, after a run to"
@@ -146,12 +204,7 @@ def report(
         "",
     ]
     if compared:
-        lines += [
-            "| what | RocketMQ | aerobee | ratio | wanted | reached | |",
-            "| --- | ---: | ---: | ---: | --- | --- | --- |",
-            *map(_compared, compared),
-            "",
-        ]
+        lines += _table(compared)
     if calls:
         lines += [
             "Python-level calls of the broker for each SEND, counted by the interpreter"
@@ -179,6 +232,24 @@ def report(
             "",
         ]
     return "\n".join(lines)
+
+
+def _command(words: list[str]) -> str:
+    """The command that repeats it."""
+    # Which folder was used says nothing to a reader who repeats it elsewhere.
+    if "--scratch" in words:
+        at = words.index("--scratch")
+        words = words[:at] + words[at + 2 :]
+    return shlex.join(["scripts/bench", *words])
+
+
+def _table(compared: list[Compared]) -> list[str]:
+    return [
+        "| what | RocketMQ | aerobee | ratio | wanted | reached | |",
+        "| --- | ---: | ---: | ---: | --- | --- | --- |",
+        *map(_compared, compared),
+        "",
+    ]
 
 
 def _compared(row: Compared) -> str:

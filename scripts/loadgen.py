@@ -122,7 +122,7 @@ def create_topics(connection: socket.socket, topics: list[str], queues: int) -> 
             "topicSysFlag": "0",
             "order": "false",
         }
-        answer = _ask(connection, UPDATE_AND_CREATE_TOPIC, opaque, fields)
+        answer = ask(connection, UPDATE_AND_CREATE_TOPIC, opaque, fields)
         if answer["code"] != 0:
             raise LoadFailed(f"topic {topic} was refused: {answer.get('remark')}")
 
@@ -136,7 +136,7 @@ def wait_stored(address: str, topic: str, messages: int, queues: int = 4) -> Non
             found = 0
             for queue in range(queues):
                 fields = {"topic": topic, "queueId": str(queue)}
-                answer = _ask(connection, GET_MAX_OFFSET, queue, fields)
+                answer = ask(connection, GET_MAX_OFFSET, queue, fields)
                 found += int(answer["extFields"]["offset"])
             if found >= messages:
                 return
@@ -145,9 +145,10 @@ def wait_stored(address: str, topic: str, messages: int, queues: int = 4) -> Non
             time.sleep(0.1)
 
 
-def _ask(
+def ask(
     connection: socket.socket, code: int, opaque: int, fields: dict[str, str]
 ) -> dict[str, Any]:
+    """Asks one thing on an open connection; the header of the answer."""
     header = json.dumps(
         {"code": code, "language": "JAVA", "version": 479, "opaque": opaque, "flag": 0}
         | {"serializeTypeCurrentRPC": "JSON", "extFields": fields}

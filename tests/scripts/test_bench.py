@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aerobee.scripts import bench, loadgen
+from aerobee.scripts import bench, loadgen, store_measures
 from aerobee.scripts.measures import CASES, Compared, Growth
+from aerobee.scripts.store_measures import Held
 
 
 def row(ratio: float, *, holds: bool) -> Compared:
@@ -45,3 +46,31 @@ def test_only_the_refusals_of_a_busy_broker_are_borne_and_few_of_them() -> None:
     load = CASES[0].load
     assert loadgen.refused_max(load, loadgen.SYSTEM_BUSY) == load.count / 100
     assert loadgen.refused_max(load, "14") == 0
+
+
+def test_the_part_about_the_store_says_what_was_reached_and_how_busy_the_machine_was() -> None:
+    held = [Held("Query", "2.10 ms", "<= 2 ms", False), Held("Lag", "0.2 s", "<= 1 s", True)]
+    words = ["--only", "store", "--scratch", "/somewhere"]
+    text = bench.store_report(words, 3, [row(2.6, holds=True)], held, 4.25)
+    assert text.count(bench.MISSED) == 1
+    assert "`scripts/bench --only store`" in text
+    assert "/somewhere" not in text
+    assert "was 4.2 when it began" in text
+
+
+def test_what_was_not_measured_again_stays_in_the_report() -> None:
+    store = bench.store_report([], 3, [row(2.6, holds=True)], [], 0.0)
+    whole = bench.merged("# Performance\n\nold rates\n", "", store)
+    assert whole == f"# Performance\n\nold rates\n\n{store}"
+    again = bench.merged(whole, "# Performance\n\nnew rates\n", "")
+    assert again == f"# Performance\n\nnew rates\n\n{store}"
+    newer = bench.store_report([], 1, [row(1.0, holds=False)], [], 0.0)
+    assert bench.merged(again, "", newer) == f"# Performance\n\nnew rates\n\n{newer}"
+
+
+def test_the_wait_for_the_index_is_measured_on_a_store_of_its_own(tmp_path: Path) -> None:
+    said: list[str] = []
+    found = store_measures.index_lag(tmp_path, 5_000, said.append)
+    assert found.name == "Longest wait for the index, 5,000 messages with two keys"
+    assert found.wanted == "<= 1 s"
+    assert len(said) == 1

@@ -1,0 +1,254 @@
+"""What `scripts/bench --only store` measures: how the two brokers treat the disk.
+
+Senders that wait for the disk, the start on a log after kill -9, a look-up by key in a large store,
+and how far the key index is behind a producer at full speed. Both sides in turns where both can be
+measured; a side that is not being measured stands idle.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..store.settings import StoreSettings
+from ..store.store import MessageStore
+from . import loadgen
+from .clusters import AerobeeCluster, Cluster, JavaCluster
+from .loadgen import Load
+from .measures import BATCH, Compared, Say, cpu_seconds, fill, median
+
+GIB = 1 << 30
+RECORD_BYTES = 330  # what a filling message of 128 bytes takes in the log
+SYNC_RATIO_MIN = 2.0
+RECOVERY_RATIO_MAX = 0.5
+QUERY_P99_MS_MAX = 2.0
+LAG_SECONDS_MAX = 1.0
+QUERIES = 2_000
+FEW_MESSAGES = 10_000
+QUERY_MESSAGE = 12
+INDEX_SECONDS = 0.2  # between a broker's rounds for the index
+TURN_MESSAGES = 64  # in one turn of a busy broker's loop
+SYNC = Load("SYNC_FLUSH SEND 64 x 1, 128 B", "send", 60_000, conns=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row about ours alone, held against a mark."""
+
+    name: str
+    value: str
+    wanted: str
+    holds: bool
+    note: str = ""
+
+
+def sync_sends(
+    folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
+) -> Compared:
+    """Messages a second of 64 senders of which each waits until the disk has its message."""
+    settings: dict[str, str | int] = {"flushDiskType": "SYNC_FLUSH"}
+    load = replace(SYNC, count=int(SYNC.count * scale))
+    sides: tuple[Cluster, Cluster] = (
+        JavaCluster(folder / "java", settings, flags=flags),
+        AerobeeCluster(folder / "ours", settings),
+    )
+    found: dict[str, list[dict[str, float]]] = {side.kind: [] for side in sides}
+    try:
+        for side in sides:
+            side.start()
+            loadgen.create_topic(side.broker, "Sync")
+            loadgen.run(program, side.broker, "Sync", load)
+        for _ in range(rounds):
+            for side in sides:
+                before = cpu_seconds(side.broker_pid())
+                result = loadgen.run(program, side.broker, "Sync", load)
+                spent = cpu_seconds(side.broker_pid()) - before
+                result["cpu_us"] = spent / result["messages"] * 1e6
+                found[side.kind].append(result)
+                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+    finally:
+        for side in sides:
+            side.stop()
+    speeds, tails, costs = (
+        {kind: median(results, field) for kind, results in found.items()}
+        for field in ("msgs_per_s", "p99_us", "cpu_us")
+    )
+    return Compared(
+        load.name,
+        "messages/s",
+        speeds["java"],
+        speeds["aerobee"],
+        f">= {SYNC_RATIO_MIN:g}",
+        speeds["aerobee"] >= SYNC_RATIO_MIN * speeds["java"],
+        f"p99 {tails['java']:,.0f} / {tails['aerobee']:,.0f} us,"
+        f" CPU {costs['java']:.1f} / {costs['aerobee']:.1f} us a message",
+    )
+
+
+def recovery(
+    folder: Path, program: Path, rounds: int, gib: float, flags: tuple[str, ...], say: Say
+) -> list[Compared]:
+    """Seconds from the start to serving, on a log of this size after kill -9.
+
+    First each on the store that it wrote itself; then ours on what the Java broker left.
+    """
+    messages = int(gib * GIB / RECORD_BYTES)
+    sides: dict[str, JavaCluster | AerobeeCluster] = {
+        "java": JavaCluster(folder / "java", apart=True, flags=flags),
+        "ours": AerobeeCluster(folder / "ours"),
+    }
+    empty: dict[str, float] = {}
+    left: dict[str, Path] = {}
+    try:
+        for kind, side in sides.items():
+            begin = time.monotonic()
+            side.start()
+            side.stop_broker(kill=True)
+            begin = time.monotonic()
+            side.start_broker()
+            empty[kind] = time.monotonic() - begin
+            loadgen.create_topic(side.broker, "Recovered")
+            fill(program, side, "Recovered", messages)
+            side.stop_broker(kill=True)
+            left[kind] = folder / f"left-{kind}"
+            side.store.rename(left[kind])
+        own: dict[str, list[float]] = {kind: [] for kind in sides}
+        theirs: list[float] = []
+        for _ in range(rounds):
+            for kind, side in sides.items():
+                own[kind].append(_start_on(side, left[kind]))
+                say(f"start after kill -9, {gib:g} GiB: {kind} {own[kind][-1]:.2f} s")
+            theirs.append(_start_on(sides["ours"], left["java"]))
+            say(f"start after kill -9, {gib:g} GiB: ours on Java's {theirs[-1]:.2f} s")
+    finally:
+        for side in sides.values():
+            side.stop()
+    java = statistics.median(own["java"])
+    note = f"on an empty store {empty['java']:.2f} / {empty['ours']:.2f} s"
+    rows = []
+    for what, times in (("its own log", own["ours"]), ("the log that Java left", theirs)):
+        ours = statistics.median(times)
+        rows.append(
+            Compared(
+                f"Start after kill -9 on {gib:g} GiB, {messages:,} messages, {what}",
+                "s",
+                java,
+                ours,
+                f"<= {RECOVERY_RATIO_MAX:g}",
+                ours <= RECOVERY_RATIO_MAX * java,
+                note,
+            )
+        )
+    return rows
+
+
+def key_queries(folder: Path, program: Path, stored: int, say: Say) -> list[Held]:
+    """QUERY_MESSAGE by a key, asked over a connection one after the other: a few messages stored,
+    and `stored` of them."""
+    side = AerobeeCluster(folder / "keys")
+    rows = []
+    try:
+        side.start()
+        for topic, messages in (("Few", FEW_MESSAGES), ("Many", stored)):
+            loadgen.create_topic(side.broker, topic)
+            fill(program, side, topic, messages)
+            times = _query_ms(side, topic, messages)
+            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+            say(f"key query, {messages:,} messages: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+            rows.append(
+                Held(
+                    f"Query by key, {messages:,} messages stored, p99",
+                    f"{p99:.2f} ms",
+                    f"<= {QUERY_P99_MS_MAX:g} ms",
+                    p99 <= QUERY_P99_MS_MAX,
+                    f"median {p50:.2f} ms, the client's part included",
+                )
+            )
+    finally:
+        side.stop()
+    return rows
+
+
+def index_lag(folder: Path, messages: int, say: Say) -> Held:
+    """How long a key waits for the index while messages with two keys come as fast as they can.
+
+    The queue's entry is written with the message, so only the index can be behind. Sender and
+    store are one process here: no broker takes messages that fast.
+    """
+    store = MessageStore(
+        folder / "lag", StoreSettings(), bytes(8), lambda: time.time_ns() // 1_000_000
+    )
+    store.open()
+    waited: list[float] = []
+    spent = 0.0
+    begin = last = time.monotonic()
+    try:
+        for number in range(messages):
+            raw = b"UNIQ_KEY\x01%032X\x02KEYS\x01order-%d\x02" % (number, number)
+            store.put("Lag", number & 3, 0, 0, 1, bytes(8), bytes(128), raw, 0)
+            if number % TURN_MESSAGES:
+                continue
+            store.write_staged()
+            now = time.monotonic()
+            if now - last >= INDEX_SECONDS:
+                store.index_pending()
+                done = time.monotonic()
+                waited.append(done - last)
+                spent += done - now
+                last = done
+        seconds = time.monotonic() - begin
+    finally:
+        store.close()
+    longest = max(waited, default=0.0)
+    share = spent / seconds
+    say(f"index: {messages / seconds:,.0f} messages/s, a key waits {longest:.2f} s at most")
+    return Held(
+        f"Longest wait for the index, {messages:,} messages with two keys",
+        f"{longest:.2f} s",
+        f"<= {LAG_SECONDS_MAX:g} s",
+        longest <= LAG_SECONDS_MAX,
+        f"at {messages / seconds:,.0f} messages/s; {share:.0%} of the time goes into the index",
+    )
+
+
+def _start_on(side: JavaCluster | AerobeeCluster, left: Path) -> float:
+    """Seconds until the broker serves on a copy of this store; it is killed then."""
+    shutil.rmtree(side.store, ignore_errors=True)
+    # Files of the log are mostly holes; a copy with the holes filled would measure the disk.
+    copy = ["cp", "-a", "--sparse=always", str(left), str(side.store)]
+    subprocess.run(copy, check=True)  # noqa: S603 - no shell
+    begin = time.monotonic()
+    side.start_broker()
+    seconds = time.monotonic() - begin
+    side.stop_broker(kill=True)
+    return seconds
+
+
+def _query_ms(side: Cluster, topic: str, messages: int) -> list[float]:
+    """Milliseconds of each look-up of a random message."""
+    draw = random.Random(7)  # noqa: S311 - which messages are asked for is no secret
+    host, _, port = side.broker.partition(":")
+    times = []
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        for number in range(QUERIES):
+            # The messages of a batch share their key; one answer is enough.
+            key = f"{draw.randrange(messages // BATCH):032X}"
+            fields = {
+                "topic": topic,
+                "key": key,
+                "maxNum": "1",
+                "beginTimestamp": "0",
+                "endTimestamp": str((1 << 63) - 1),
+            }
+            begin = time.perf_counter()
+            answer = loadgen.ask(connection, QUERY_MESSAGE, number, fields)
+            times.append((time.perf_counter() - begin) * 1_000)
+            if answer["code"] != 0:
+                raise loadgen.LoadFailed(f"key {key} of {topic} was not found: {answer}")
+    return times
