@@ -160,7 +160,10 @@ def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
     after = judge(folder, by_java.settings | {"plan": []}, kill=True, meanwhile=is_locked)
     check_same(after, before)
     assert (folder / "abort").exists()
-    check_same(seen_by_ours(folder, by_java.settings), before)
+    more = judge(folder, by_java.settings | {"plan": by_java.settings["plan"][:40]}, kill=True)
+    assert more["messages"][: len(before["messages"])] == before["messages"]
+    assert len(more["messages"]) > len(before["messages"]) + 39
+    check_same(seen_by_ours(folder, by_java.settings), more)
 
 
 def test_each_goes_on_in_a_store_where_the_other_has_ended(
