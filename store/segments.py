@@ -93,7 +93,8 @@ class Segments:
     def cut(self, place: int) -> None:
         """Delete the files that begin at `place` or behind it."""
         while self.items and self.items[-1].base >= place:
-            self.items.pop().delete()
+            self.items[-1].delete()
+            self.items.pop()
 
     def delete(self) -> None:
         """Delete all files and the folder."""
