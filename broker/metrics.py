@@ -163,6 +163,10 @@ def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
         ),
         # Queues are written with the log, never behind it.
         ("rocketmq_storage_dispatch_behind_bytes", "Not yet in the queues, bytes", 0),
+        (
+            *("aerobee_storage_takes_messages", "0 while sends are refused, as on a full disk"),
+            int(store.refusal is None and store.pause_reason is None),
+        ),
     ]
     first = store.message_at(store.log_start)
     if first is not None:

@@ -71,6 +71,10 @@ async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
 ) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config())
     assert values(broker, "rocketmq_storage_size")["local", "disk"] > 0
+    assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1
+    broker.store._log.pause("disk", "the disk is full")
+    assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 0
+    broker.store._log.resume("disk")
     assert not any(family[0].endswith("reserve_time") for family in families(broker))
     caller = Caller(broker)
     await caller.send("T")
