@@ -63,6 +63,11 @@ def _broker(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
         ("rocketmq_consumer_group_number", "Consumer groups", len(broker.groups.all())),
         ("aerobee_connections", "Open client connections", len(broker.server.connections)),
         ("aerobee_parked_pulls", "Pulls that wait for a message", broker.holds.count),
+        ("aerobee_parked_pops", "Pops that wait for a message", broker.pop.handlers.polls.count),
+        (
+            *("rocketmq_pop_checkpoint_buffer_size", "Check points of pop in memory alone"),
+            broker.pop.buffer.count,
+        ),
         (
             *("aerobee_client_memory_bytes", "Answers not read and requests not finished, bytes"),
             broker.server.turn.backlog.bytes,
@@ -70,6 +75,11 @@ def _broker(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
     ]
     for name, text, value in numbers:
         yield name, "gauge", text, NODE, [(node, value)]
+    text = "Entries of the revive topic that are not done"
+    behind = [
+        ((*node, str(number)), count) for number, count in enumerate(broker.pop.revive.behind())
+    ]
+    yield "rocketmq_pop_revive_lag", "gauge", text, (*NODE, "queue_id"), behind
     refused = broker.server.turn.backlog.refused
     text = "Pulls refused and clients cut off for want of memory"
     yield "aerobee_client_memory_refusals", "counter", text, NODE, [(node, refused)]

@@ -107,21 +107,16 @@ class Pops:
         self, topic: str, group: str, queue_id: int, *, order: bool, attempt_id: str | None
     ) -> bool:
         """Whether a queue, or with -1 the topic, or what comes again, has messages to pop."""
-        names = [topic, *self.retry_topics(topic, group)]
-        for name in names:
-            config = self._topics.get(name)
-            if config is None:
-                continue
-            whole = queue_id < 0 or name != topic
-            for number in range(config.read_queue_nums) if whole else [queue_id]:
-                if order and self._orders.is_blocked((topic, group, number), attempt_id):
-                    continue
-                offset = self._buffer.next_offset(name, group, number)
-                if offset < 0:
-                    offset = max(0, self._store.min_offset(name, number))
-                if self._store.max_offset(name, number) > offset:
-                    return True
-        return False
+        numbers = self._queues(topic) if queue_id < 0 else [queue_id]
+        for number in numbers:
+            is_blocked = order and self._orders.is_blocked((topic, group, number), attempt_id)
+            if not is_blocked and self._has_more(topic, group, number):
+                return True
+        return any(
+            self._has_more(name, group, number)
+            for name in self.retry_topics(topic, group)
+            for number in self._queues(name)
+        )
 
     def retry_topics(self, topic: str, group: str) -> list[str]:
         """The names that the group's retry topic may have, whether it is there or not."""
@@ -135,9 +130,30 @@ class Pops:
     # --- inside ---------------------------------------------------------------------------------
 
     def _retry_topic(self, header: PopMessage, chance: int) -> TopicConfig | None:
-        """The retry topic of this pop: with both forms in use, each in half of the pops."""
+        """The retry topic of this pop, if there is something in it.
+
+        With both forms in use each comes first in half of the pops. Only one can be in an answer,
+        because the retry flag of its infos doesn't tell them apart.
+        """
         names = self.retry_topics(header.topic, header.group)
-        return self._topics.get(names[chance % 2] if len(names) > 1 else names[0])
+        if chance % 2:
+            names.reverse()
+        for name in names:
+            for number in self._queues(name):
+                if self._has_more(name, header.group, number):
+                    return self._topics.get(name)
+        return None
+
+    def _queues(self, topic: str) -> range:
+        config = self._topics.get(topic)
+        return range(0 if config is None else config.read_queue_nums)
+
+    def _has_more(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether a queue has messages that the group did not pop yet."""
+        offset = self._buffer.next_offset(topic, group, queue_id)
+        if offset < 0:
+            offset = max(0, self._store.min_offset(topic, queue_id))
+        return self._store.max_offset(topic, queue_id) > offset
 
     def _pop_all(
         self,

@@ -85,7 +85,7 @@ class PopRevive:
             try:
                 more = self._read(queue) or more
                 more = self._revive(queue) or more
-            except (StoreError, Refusal) as wrong:
+            except (StoreError, Refusal, OverflowError) as wrong:
                 log.warning("messages of pop wait in revive queue %d: %s", queue.queue_id, wrong)
             self._commit(queue)
         return more
@@ -95,11 +95,11 @@ class PopRevive:
         for queue in self._queues:
             self._commit(queue)
 
-    def behind(self) -> int:
-        """Entries of the revive topic that are not done."""
+    def behind(self) -> list[int]:
+        """Entries of the revive topic that are not done, by queue."""
         ends = [self._store.max_offset(self._topic, queue.queue_id) for queue in self._queues]
         done = [self._done_offset(queue) + 1 for queue in self._queues]
-        return sum(max(0, end - offset) for end, offset in zip(ends, done, strict=True))
+        return [max(0, end - offset) for end, offset in zip(ends, done, strict=True)]
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -176,7 +176,7 @@ class PopHandlers:
                 ) from None
         try:
             return self.pops.pop(header, topic, wanted, now_ms)
-        except StoreError as wrong:
+        except (StoreError, OverflowError) as wrong:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
     def _check(self, header: PopMessage | Notification | PollingInfo) -> TopicConfig:

@@ -20,8 +20,8 @@ from aerobee.protocol import java_properties
 GOLDEN = Path(__file__).parent.parent / "golden" / "broker_config_keys.txt"
 SHIPPED = Path(config_module.__file__).parent.parent / "conf" / "broker.yaml"
 
-# Where ours differ from Java's: it binds to loopback, notes of pop stay in memory for a while, a null key of Java's start-up is filled, and
-# the time of a timer message has no cap.
+# Where ours differ from Java's: it binds to loopback, notes of pop stay in memory for a while, a
+# null key of Java's start-up is filled, and the time of a timer message has no cap.
 OWN_DEFAULTS = {
     "bindAddress": "127.0.0.1",
     "enablePopBufferMerge": "true",

@@ -1,11 +1,14 @@
 """A broker's metrics: RocketMQ's names and labels, and the numbers behind them."""
 
+import asyncio
+
 from aerobee.broker.metrics import families
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
-from .conftest import Caller, Config
+from .conftest import Caller, Clock, Config
+from .popping import Popper, Run
 
 NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
 Found = dict[tuple[str, ...], float]
@@ -93,3 +96,19 @@ async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     await other.heartbeat("c2", topics={"T": "b"})
     assert values(broker, "aerobee_group_subscriptions_differ") == {("cg",): 1}
     await other.peers.close()
+
+
+async def test_what_was_popped_and_is_not_acknowledged_is_counted(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = Popper(*await run(config(revive_queue_num=1)), clock)
+    await p.send(b"a", b"b")
+    await p.pop(max_messages=1)
+    await p.pop(max_messages=1, invisible_ms=1_000)
+    assert values(p.broker, "rocketmq_pop_checkpoint_buffer_size") == {(): 1}
+    assert values(p.broker, "rocketmq_pop_revive_lag") == {("0",): 1}
+    asked = asyncio.create_task(p.ask(poll_ms=1_000))
+    await p.waiting(1)
+    assert values(p.broker, "aerobee_parked_pops") == {(): 1}
+    await p.later(1_000)
+    await asked
