@@ -276,10 +276,13 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the disk knows the names in this folder. OSError as the system gives it."""
+    """Wait until the disk knows the names in this folder. OSError as the system gives it.
+
+    One that is gone, or that we may not open, is none of our business.
+    """
     try:
         fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return
     try:
         disk.current.sync(fd)

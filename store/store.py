@@ -18,7 +18,7 @@ from .errors import DiskFull, StoreError, WritesRefused, plain_errors
 from .lock import StoreLock, sync_had_failed, write_abort
 from .reading import Found, Reading
 from .recovery import recover
-from .segment import make_folder
+from .segment import make_folder, sync_folder
 from .settings import StoreSettings
 from .sync import SyncPlan
 from .walk import Progress
@@ -58,7 +58,12 @@ class MessageStore(Writing, Reading, Cleaning):
         make_folder(self.root, sync=True)
         self._lock.acquire()
         try:
-            make_folder(self.log_folder)
+            for folder in (self.log_folder, self.root / "config"):
+                make_folder(folder)
+            # Whoever made them may have been stopped before their names were on the disk.
+            with plain_errors(self.root, "sync"):
+                for folder in {self.root.parent, self.log_folder.parent}:
+                    sync_folder(folder)
             self._measure_memory()
             self._checkpoint = checkpoints.load(self.root / "checkpoint")
             is_clean = not disk.current.exists(self.root / "abort")
