@@ -136,8 +136,8 @@ class ConsumeQueue:
         if not segments.items or place >= segments.last.end:
             reserve = min(place % size + wanted, size)
             segment = segments.add(place - place % size, reserve=reserve)
-            self.limit = reserve - reserve % ENTRY_BYTES
             self.new_files = True
+            limit = reserve - reserve % ENTRY_BYTES
         else:
             segment = segments.last
             step = place - segment.base
@@ -145,9 +145,10 @@ class ConsumeQueue:
             segment.reserve(step, room)
             # Pages written since the last step would stay in memory for as long as we run.
             segment.forget()
-            self.limit = step + room - room % ENTRY_BYTES
+            limit = step + room - room % ENTRY_BYTES
+        self.view = segment.view  # may fail; nothing has changed until then
         self.at = place - segment.base
-        self.view = segment.view
+        self.limit = limit
 
     def begin_at(self, offset: int) -> None:
         """Let an empty queue begin at `offset`, because what came before is not in the log."""
