@@ -1,15 +1,20 @@
 """What a user says about a read, in the words of Spark's Kafka source.
 
 Everything is checked here, in the driver, before any task starts; a word that is unknown or doesn't
-fit raises `ValueError` with the word, its value and what would do.
+fit raises `ValueError` with the word, its value and what would do. The words of the older connector
+for RocketMQ (`ALIASES`) are understood as well.
 """
 
 import json
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
+from ..client.errors import ClientError
+from ..client.security import Security
 from ..protocol.errors import Refusal
 from ..protocol.names import check_group, check_topic
 
@@ -19,72 +24,170 @@ MESSAGES_PER_PULL = 32  # what RocketMQ's brokers give at most unless they are s
 MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
+ROWS_MAX = 1 << 50  # of one micro-batch
+RETRIES = 3  # fetchOffset.numRetries of Spark's Kafka source
+RETRY_MS = 10  # fetchOffset.retryIntervalMs
+TRIGGER_DELAY = "15m"  # maxTriggerDelay of Spark's Kafka source
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as Kafka's source numbers them in JSON
 
 OPTIONS = (
     "subscribe",
+    "subscribePattern",
+    "assign",
     "nameServer",
     "group",
+    "subExpression",
+    "filterSql",
     "startingOffsets",
     "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "maxMessagesPerPull",
     "minPartitions",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
     "includeHeaders",
     "rowSchema",
     "failOnDataLoss",
+    "commitOffsets",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "tls",
 )
+# Words of rocketmq-spark, and what they are called here.
+ALIASES = {
+    "topic": "subscribe",
+    "nameserver.addr": "nameServer",
+    "consumer.group": "group",
+    "consumer.topic": "subscribe",
+    "pull.max.batch.size": "maxMessagesPerPull",
+    "consumer.tag": "subExpression",
+}
+_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 Offsets = dict[str, dict[str, int]]
+Queues = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where reading starts or ends: `offsets` (a word or one per queue), or by time.
+
+    `times` is ms since the epoch, for all queues or one per queue; it counts where it is given.
+    """
+
+    offsets: str | Offsets
+    times: int | Offsets | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A read, checked. `starting` and `ending` hold for each topic (see `offset_of`)."""
+    """A read, checked. `starting` and `ending` hold for each topic (see `plan.offset_of`).
 
-    topics: tuple[str, ...]
+    Just one of `topics`, `pattern` and `queues` says what is read. `rows_max` and `rows_min` are of
+    a micro-batch, which waits for the latter `wait_ms` at most.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: Queues | None = None
     name_server: str = DEFAULT_NAME_SERVER
     group: str = DEFAULT_GROUP
-    starting: str | Offsets = EARLIEST
-    ending: str | Offsets = LATEST
+    tags: str | None = None
+    sql: str | None = None
+    starting: Place = Place(EARLIEST)
+    ending: Place = Place(LATEST)
     messages_per_pull: int = MESSAGES_PER_PULL
     partitions_min: int = 0
+    rows_max: int | None = None
+    rows_min: int | None = None
+    wait_ms: int = 15 * 60_000
+    retries: int = RETRIES
+    retry_ms: int = RETRY_MS
     headers: bool = False
     full: bool = False
     fail_on_data_loss: bool = True
+    commit_offsets: bool = True
+    security: Security = field(default_factory=Security)
+
+    @property
+    def reader(self) -> dict[str, Any]:
+        """The arguments of the client's readers."""
+        found: dict[str, Any] = {"group": self.group, "security": self.security}
+        if self.sql is not None:
+            found |= {"expression": self.sql, "is_sql": True}
+        elif self.tags is not None:
+            found["expression"] = self.tags
+        return found
+
+    @property
+    def is_filtered(self) -> bool:
+        """Some messages are left out, so offsets have holes."""
+        return self.sql is not None or self.tags is not None
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read; names are read without regard to case, as Spark does."""
-    known = {name.lower(): name for name in OPTIONS}
-    said: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower() not in known:
-            near = get_close_matches(name.lower(), known, n=1)
-            hint = f"did you mean {known[near[0]]}? " if near else ""
-            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(OPTIONS)}")
-        said[known[name.lower()]] = value.strip()
+def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> ReadOptions:
+    """The options of a batch read or a stream (None: not known yet), in any case of letters."""
+    said = _known(given)
+    if stream is not None:
+        _check_kind(said, stream)
     if said.get("rowSchema", "kafka").lower() not in ("kafka", "full"):
         raise ValueError(f"option rowSchema is {said['rowSchema']!r}; give kafka or full")
     group = said.get("group") or DEFAULT_GROUP
     _legal("group", group)
     environment = os.environ.get("NAMESRV_ADDR")
+    topics, pattern, queues = _what(said)
+    if "subExpression" in said and "filterSql" in said:
+        raise ValueError("options subExpression and filterSql were both given; give one of them")
     return ReadOptions(
-        topics=_topics(said.get("subscribe", "")),
+        topics=topics,
+        pattern=pattern,
+        queues=queues,
         # The environment is the driver's; executors may have another.
         name_server=said.get("nameServer") or environment or DEFAULT_NAME_SERVER,
         group=group,
-        starting=_offsets(said, "startingOffsets", EARLIEST),
-        ending=_offsets(said, "endingOffsets", LATEST),
+        tags=None if said.get("subExpression", "*") in ("", "*") else said["subExpression"],
+        sql=said.get("filterSql") or None,
+        starting=_place(said, "starting", LATEST if stream else EARLIEST),
+        ending=_place(said, "ending", LATEST),
         messages_per_pull=_number(
             said, "maxMessagesPerPull", MESSAGES_PER_PULL, 1, MESSAGES_PER_PULL_MAX
         ),
         partitions_min=_number(said, "minPartitions", 0, 1, PARTITIONS_MAX),
+        rows_max=_number(said, "maxOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
+        rows_min=_number(said, "minOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
+        wait_ms=_time_ms(said, "maxTriggerDelay", TRIGGER_DELAY),
+        retries=_number(said, "fetchOffset.numRetries", RETRIES, 0, 1_000),
+        retry_ms=_number(said, "fetchOffset.retryIntervalMs", RETRY_MS, 0, 600_000),
         headers=_flag(said, "includeHeaders", default=False),
         full=said.get("rowSchema", "").lower() == "full",
         fail_on_data_loss=_flag(said, "failOnDataLoss", default=True),
+        commit_offsets=_flag(said, "commitOffsets", default=True),
+        security=_security(said),
     )
+
+
+def _check_kind(said: Mapping[str, str], stream: bool) -> None:
+    """A stream has no end; a batch doesn't begin there."""
+    if stream:
+        for option in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if option in said:
+                raise ValueError(f"option {option} is for batch reads; a stream has no end")
+        return
+    for option, text in (("startingOffsets", LATEST), ("endingOffsets", EARLIEST)):
+        if said.get(option, "").lower() == text:
+            other = EARLIEST if text == LATEST else LATEST
+            raise ValueError(
+                f"option {option} can't be {text} in a batch read; give {other} or JSON"
+            )
 
 
 def queue_names(broker_name: str, queue_id: int) -> tuple[str, str]:
@@ -92,14 +195,57 @@ def queue_names(broker_name: str, queue_id: int) -> tuple[str, str]:
     return f"{broker_name}:{queue_id}", str(queue_id)
 
 
-def _topics(text: str) -> tuple[str, ...]:
-    topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
-    if not topics:
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    known = {name.lower(): name for name in OPTIONS} | ALIASES
+    said: dict[str, str] = {}
+    for name, value in given.items():
+        option = known.get(name.lower())
+        if option is None:
+            near = get_close_matches(name.lower(), known, n=1)
+            hint = f"did you mean {known[near[0]]}? " if near else ""
+            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(OPTIONS)}")
+        if option in said:
+            raise ValueError(f"option {option} was given twice, once as {name!r}; give it once")
+        said[option] = value.strip()
+    return said
+
+
+def _what(said: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, Queues | None]:
+    """Topics, pattern or queues: one of them."""
+    words = [word for word in ("subscribe", "subscribePattern", "assign") if said.get(word)]
+    if not words:
         raise ValueError('option subscribe is missing; give topics, as in "orders,payments"')
+    if len(words) > 1:
+        raise ValueError(f"options {' and '.join(words)} were given; give one of them")
+    if words[0] == "subscribe":
+        return _topics(said["subscribe"].split(","), "subscribe"), None, None
+    if words[0] == "subscribePattern":
+        pattern = said["subscribePattern"]
+        try:
+            re.compile(pattern)
+        except re.error as wrong:
+            raise ValueError(
+                f"option subscribePattern is {pattern!r}, which is no regular expression: {wrong}"
+            ) from None
+        return (), pattern, None
+    queues = _json(said["assign"])
+    if not isinstance(queues, dict) or not all(_is_queue_list(each) for each in queues.values()):
+        raise ValueError(
+            f"option assign is {said['assign'][:200]!r}; give JSON such as "
+            '{"orders": [0, 1], "payments": ["broker-a:0"]} with the queues of each topic'
+        )
+    found = {topic: [str(queue) for queue in each] for topic, each in queues.items()}
+    return _topics(found, "assign"), None, found
+
+
+def _topics(names: Any, option: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(name for part in names if (name := part.strip())))
+    if not topics:
+        raise ValueError(f'option {option} names no topic; give some, as in "orders,payments"')
     if len(topics) > TOPICS_MAX:
-        raise ValueError(f"option subscribe has {len(topics)} topics, the limit is {TOPICS_MAX}")
+        raise ValueError(f"option {option} has {len(topics)} topics, the limit is {TOPICS_MAX}")
     for topic in topics:
-        _legal("subscribe", topic)
+        _legal(option, topic)
     return topics
 
 
@@ -110,36 +256,83 @@ def _legal(option: str, name: str) -> None:
         raise ValueError(f"option {option}: {refusal.remark}") from None
 
 
+def _place(said: Mapping[str, str], which: str, default: str) -> Place:
+    """Where a read starts or ends, said in at most one way."""
+    words = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
+    given = [word for word in words if said.get(word)]
+    if len(given) > 1:
+        raise ValueError(f"options {' and '.join(given)} were given; give one of them")
+    if given == [words[0]]:
+        return Place(default, _number(said, words[0], 0, 0, 1 << 62))
+    if given == [words[1]]:
+        times = _json(said[words[1]])
+        if not isinstance(times, dict) or not all(
+            _is_offset_map(each, 0) for each in times.values()
+        ):
+            raise ValueError(
+                f"option {words[1]} is {said[words[1]][:200]!r}; give JSON such as "
+                '{"orders": {"0": 1700000000000}} with ms since the epoch for each queue'
+            )
+        return Place(default, times)
+    return Place(_offsets(said, words[2], default))
+
+
 def _offsets(said: Mapping[str, str], option: str, default: str) -> str | Offsets:
     text = said.get(option) or default
-    if text.lower() == default:
-        return default
     if text.lower() in (EARLIEST, LATEST):
-        raise ValueError(f"option {option} can't be {text} in a batch read; give {default} or JSON")
-    try:
-        read = json.loads(text)
-    except (ValueError, RecursionError):
-        read = None
+        return text.lower()
+    read = _json(text)
     if not isinstance(read, dict) or not all(_is_offset_map(inner) for inner in read.values()):
         raise ValueError(
-            f"option {option} is {text[:200]!r}; give {default} or JSON such as "
+            f"option {option} is {text[:200]!r}; give {EARLIEST}, {LATEST} or JSON such as "
             '{"orders": {"0": 23, "broker-b:0": -1}} with an offset, -2 (earliest) or -1 (latest) '
             "for each queue"
         )
     return read
 
 
-def _is_offset_map(value: object) -> bool:
+def _security(said: Mapping[str, str]) -> Security:
+    try:
+        return Security(
+            said.get("accessKey", ""),
+            said.get("secretKey", ""),
+            said.get("securityToken"),
+            _flag(said, "tls", default=False),
+        )
+    except ClientError as wrong:
+        raise ValueError(f"options accessKey and secretKey: {wrong}") from None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_offset_map(value: object, least: int = EARLIEST_OFFSET) -> bool:
     return isinstance(value, dict) and all(
-        type(offset) is int and offset >= EARLIEST_OFFSET for offset in value.values()
+        type(offset) is int and offset >= least for offset in value.values()
     )
+
+
+def _is_queue_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(q) in (int, str) for q in value)
+
+
+def _time_ms(said: Mapping[str, str], option: str, default: str) -> int:
+    text = said.get(option) or default
+    found = re.fullmatch(r"(\d{1,9})\s*(ms|s|m|h)", text)
+    if found is None:
+        raise ValueError(f"option {option} is {text!r}; give a time such as 500ms, 30s, 15m or 1h")
+    return int(found[1]) * _TIMES_MS[found[2]]
 
 
 def _number(said: Mapping[str, str], option: str, default: int, least: int, most: int) -> int:
     text = said.get(option)
     if not text:
         return default
-    if not text.isdecimal() or not least <= int(text) <= most:
+    if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
         raise ValueError(f"option {option} is {text!r}; give a number from {least} to {most}")
     return int(text)
 

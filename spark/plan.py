@@ -1,24 +1,41 @@
 """Which offsets of which queues a read covers, and how they are split among tasks.
 
-Planned once, in the driver, from what the brokers say then: a batch read sees the topic as it was
-at that moment. A range is never empty; ranges of one queue don't overlap and leave no gap.
+Planned in the driver, from what the brokers say then: a batch read sees the topic as it was at that
+moment. A range is never empty; ranges of one queue don't overlap and leave no gap.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from ..client.blocking import MessageQueue
-from .options import EARLIEST_OFFSET, LATEST_OFFSET, Offsets, ReadOptions, queue_names
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from .options import (
+    EARLIEST,
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    TOPICS_MAX,
+    Offsets,
+    Place,
+    ReadOptions,
+    queue_names,
+)
 
 
 class Bounds(Protocol):
     """What planning asks of `client.blocking.Reader`."""
 
+    def topics(self) -> list[str]: ...
     def queues(self, topic: str) -> list[MessageQueue]: ...
     def min_offset(self, queue: MessageQueue) -> int: ...
     def max_offset(self, queue: MessageQueue) -> int: ...
+    def offset_at(self, queue: MessageQueue, ms: int) -> int: ...
+
+
+class DataLossError(Exception):
+    """Messages that a read planned for are not in the queue any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +64,34 @@ class QueueRange:
 
 
 def plan(bounds: Bounds, options: ReadOptions) -> list[QueueRange]:
-    """The ranges to be read, one for a task, at least `minPartitions` where there are messages.
+    """The ranges of a batch read, one for a task, at least `minPartitions` if there are messages.
 
     ValueError when given offsets don't fit the topics; the client's errors when a topic is unknown
     or nobody answers.
     """
-    ranges: list[QueueRange] = []
-    for topic in options.topics:
-        queues = bounds.queues(topic)
-        _check_names(options.starting, "startingOffsets", topic, queues)
-        _check_names(options.ending, "endingOffsets", topic, queues)
-        ranges += [_queue_range(bounds, queue, options) for queue in queues]
-    for said, option in (
-        (options.starting, "startingOffsets"),
-        (options.ending, "endingOffsets"),
-    ):
-        unread = set(said) - set(options.topics) if isinstance(said, dict) else set()
-        if unread:
-            raise ValueError(f"option {option} speaks of topics not in subscribe: {sorted(unread)}")
+    queues = queues_of(bounds, options)
+    check_place(options.starting, "starting", queues)
+    check_place(options.ending, "ending", queues)
+    ranges = [_queue_range(bounds, queue, options) for each in queues.values() for queue in each]
     return split([each for each in ranges if len(each)], options.partitions_min)
+
+
+def queues_of(bounds: Bounds, options: ReadOptions) -> dict[str, list[MessageQueue]]:
+    """The queues to be read, by topic. ValueError when an assigned one is not there."""
+    if options.pattern is not None:
+        fits = re.compile(options.pattern).fullmatch
+        topics: Sequence[str] = [each for each in bounds.topics() if fits(each) and _is_own(each)]
+        if len(topics) > TOPICS_MAX:
+            raise ValueError(
+                f"option subscribePattern {options.pattern!r} fits {len(topics)} topics, the limit "
+                f"is {TOPICS_MAX}; give a narrower one"
+            )
+    else:
+        topics = options.topics
+    found = {topic: bounds.queues(topic) for topic in topics}
+    if options.queues is not None:
+        found = {topic: _assigned(options.queues[topic], each) for topic, each in found.items()}
+    return found
 
 
 def split(ranges: Sequence[QueueRange], count: int) -> list[QueueRange]:
@@ -83,10 +109,39 @@ def split(ranges: Sequence[QueueRange], count: int) -> list[QueueRange]:
     return found
 
 
+def offset_of(place: Place, bounds: Bounds, queue: MessageQueue, low: int, high: int) -> int:
+    """The offset that a place means in a queue which holds the offsets from `low` up to `high`."""
+    times = place.times
+    if times is not None:
+        ms = times if isinstance(times, int) else _named(times, queue)
+        return min(high, max(low, bounds.offset_at(queue, ms)))
+    if isinstance(place.offsets, str):
+        return low if place.offsets == EARLIEST else high
+    given = _named(place.offsets, queue)
+    return {EARLIEST_OFFSET: low, LATEST_OFFSET: high}.get(given, given)
+
+
+def check_place(place: Place, which: str, queues: dict[str, list[MessageQueue]]) -> None:
+    """Each queue has an offset (or time), and each of them a queue; as Spark's Kafka source wants.
+
+    ValueError naming those that don't.
+    """
+    by_time = isinstance(place.times, dict)
+    said = place.times if by_time else place.offsets
+    if not isinstance(said, dict):
+        return
+    option = f"{which}Offsets{'ByTimestamp' if by_time else ''}"
+    unread = set(said) - set(queues)
+    if unread:
+        raise ValueError(f"option {option} speaks of topics that are not read: {sorted(unread)}")
+    for topic, each in queues.items():
+        _check_names(said, option, topic, each)
+
+
 def _queue_range(bounds: Bounds, queue: MessageQueue, options: ReadOptions) -> QueueRange:
     low, high = bounds.min_offset(queue), bounds.max_offset(queue)
-    start = _offset(options.starting, queue, low, low, high)
-    end = _offset(options.ending, queue, high, low, high)
+    start = offset_of(options.starting, bounds, queue, low, high)
+    end = offset_of(options.ending, bounds, queue, low, high)
     whole = QueueRange(queue.topic, queue.broker_name, queue.queue_id, start, end)
     held = f"the broker holds {low} to {high}"
     if end > high or start > high:
@@ -103,20 +158,24 @@ def _queue_range(bounds: Bounds, queue: MessageQueue, options: ReadOptions) -> Q
     return replace(whole, start=max(start, low), end=max(end, low))
 
 
-def _offset(said: str | Offsets, queue: MessageQueue, default: int, low: int, high: int) -> int:
-    if isinstance(said, str):
-        return default
+def _named(said: Offsets, queue: MessageQueue) -> int:
     given = said[queue.topic]
-    name = next(n for n in queue_names(queue.broker_name, queue.queue_id) if n in given)
-    return {EARLIEST_OFFSET: low, LATEST_OFFSET: high}.get(given[name], given[name])
+    return given[next(n for n in queue_names(queue.broker_name, queue.queue_id) if n in given)]
 
 
-def _check_names(
-    said: str | Offsets, option: str, topic: str, queues: Sequence[MessageQueue]
-) -> None:
-    """Each queue has an offset, and each offset a queue; as Spark's Kafka source demands it."""
-    if isinstance(said, str):
-        return
+def _assigned(wanted: Iterable[str], queues: list[MessageQueue]) -> list[MessageQueue]:
+    names = {queue: queue_names(queue.broker_name, queue.queue_id) for queue in queues}
+    asked = set(wanted)
+    unknown = asked.difference(*names.values())
+    if unknown:
+        raise ValueError(
+            f"option assign names {sorted(unknown)}, which are not there; the topic has "
+            f"{[each[0] for each in names.values()]}"
+        )
+    return [queue for queue in queues if asked.intersection(names[queue])]
+
+
+def _check_names(said: Offsets, option: str, topic: str, queues: Sequence[MessageQueue]) -> None:
     given = set(said.get(topic, ()))
     names = {queue: queue_names(queue.broker_name, queue.queue_id) for queue in queues}
     missing = [each[0] for each in names.values() if not given.intersection(each)]
@@ -126,3 +185,8 @@ def _check_names(
             f"option {option} must name each queue of topic {topic}: it leaves out "
             f"{missing or 'none'} and names {sorted(unknown) or 'none'} that are not there"
         )
+
+
+def _is_own(topic: str) -> bool:
+    """It is a topic of applications, and not one that brokers keep for themselves."""
+    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

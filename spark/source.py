@@ -1,6 +1,6 @@
-"""The data source `rocketmq` for PySpark: `spark.read.format("rocketmq")`.
+"""The data source `rocketmq` for PySpark: `spark.read.format("rocketmq")`, and `readStream`.
 
-PySpark pickles the source and its reader and calls them in other processes: both hold options and
+PySpark pickles the source and its readers and calls them in other processes: they hold options and
 columns only, never a connection. Ranges are planned in the driver; each task reads its range with a
 connection of its own.
 """
@@ -12,13 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..client import reader
 from ..client.blocking import Reader
-from .decode import decode
 from .options import ReadOptions, read_options
-from .plan import QueueRange, plan
-from .pull import pull_pieces
+from .plan import plan
+from .read import read_range
 from .schema import Column, chosen_columns, ddl, row_columns
+from .stream import RocketmqStreamReader
 
 NAME = "rocketmq"
 
@@ -28,18 +27,21 @@ class RocketmqSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self.read_options = read_options(options)
+        self.given = dict(options)
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        return ddl(row_columns(headers=self.read_options.headers, full=self.read_options.full))
+        options = read_options(self.given, stream=None)
+        return ddl(row_columns(headers=options.headers, full=options.full))
 
     def reader(self, schema: StructType) -> "RocketmqReader":
-        fields = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema]
-        return RocketmqReader(self.read_options, chosen_columns(fields))
+        return RocketmqReader(read_options(self.given), _columns(schema))
+
+    def streamReader(self, schema: StructType) -> RocketmqStreamReader:
+        return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
 
 
 class RocketmqReader(DataSourceReader):
@@ -51,26 +53,14 @@ class RocketmqReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
-        with Reader(self.options.name_server, group=self.options.group) as bounds:
+        with Reader(self.options.name_server, **self.options.reader) as bounds:
             return [InputPartition(each) for each in plan(bounds, self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, batch by batch."""
-        wanted: QueueRange | None = partition.value
-        if wanted is None:  # PySpark makes one partition of none
-            return
-        options = self.options
-        pieces = pull_pieces(
-            reader.Reader(options.name_server, group=options.group),
-            wanted,
-            messages_per_pull=options.messages_per_pull,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
-        for piece in pieces:
-            yield decode(
-                piece.data,
-                self.columns,
-                broker_name=wanted.broker_name,
-                first=piece.start,
-                end=piece.end,
-            )
+        return read_range(self.options, self.columns, partition.value)
+
+
+def _columns(schema: StructType) -> tuple[Column, ...]:
+    fields = [(each.name, each.dataType.simpleString(), each.nullable) for each in schema]
+    return chosen_columns(fields)

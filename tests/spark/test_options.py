@@ -1,7 +1,7 @@
 """The options of a read: what they mean, and the sentence for each wrong one."""
 
 import pytest
-from aerobee.spark.options import ReadOptions, read_options
+from aerobee.spark.options import Place, ReadOptions, read_options
 
 
 def test_only_topics_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -10,8 +10,8 @@ def test_only_topics_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         topics=("orders",),
         name_server="127.0.0.1:9876",
         group="aerobee-spark",
-        starting="earliest",
-        ending="latest",
+        starting=Place("earliest"),
+        ending=Place("latest"),
         messages_per_pull=32,
         partitions_min=0,
         headers=False,
@@ -39,7 +39,7 @@ def test_names_are_read_without_regard_to_case() -> None:
         topics=("a", "b"),
         name_server="host:1;host:2",
         group="g",
-        starting={"a": {"0": 5, "broker-b:0": -2}},
+        starting=Place({"a": {"0": 5, "broker-b:0": -2}}),
         messages_per_pull=1024,
         partitions_min=7,
         headers=True,
@@ -59,7 +59,7 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
     ("given", "words"),
     [
         ({}, "subscribe is missing"),
-        ({"subscribe": " , "}, "subscribe is missing"),
+        ({"subscribe": " , "}, "subscribe names no topic"),
         ({"subscribe": "../etc"}, "illegal characters"),
         ({"subscribe": ",".join(map(str, range(1001)))}, "1001 topics, the limit is 1000"),
         ({"subscribe": "a", "group": "no such/group"}, "option group: .*illegal characters"),
@@ -72,11 +72,20 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
         ({"subscribe": "a", "rowSchema": "wide"}, "'wide'; give kafka or full"),
         ({"subscribe": "a", "startingOffsets": "latest"}, "can't be latest in a batch read"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "can't be earliest in a batch read"),
-        ({"subscribe": "a", "startingOffsets": "{"}, "give earliest or JSON"),
-        ({"subscribe": "a", "startingOffsets": "[1]"}, "give earliest or JSON"),
-        ({"subscribe": "a", "startingOffsets": '{"a": {"0": "1"}}'}, "give earliest or JSON"),
-        ({"subscribe": "a", "startingOffsets": '{"a": {"0": true}}'}, "give earliest or JSON"),
-        ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "give earliest or JSON"),
+        ({"subscribe": "a", "startingOffsets": "{"}, "give earliest, latest or JSON"),
+        ({"subscribe": "a", "startingOffsets": "[1]"}, "give earliest, latest or JSON"),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"0": "1"}}'},
+            "give earliest, latest or JSON",
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"0": true}}'},
+            "give earliest, latest or JSON",
+        ),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'},
+            "give earliest, latest or JSON",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_would_do(given: dict[str, str], words: str) -> None:

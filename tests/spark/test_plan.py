@@ -70,7 +70,7 @@ def test_ending_offsets_that_do_not_fit_are_refused(offsets: dict[str, int], wor
 
 def test_offsets_of_a_topic_that_is_not_read_are_refused() -> None:
     both = json.dumps({"a": {"0": -2, "1": -2}, "c": {"0": 1}})
-    with pytest.raises(ValueError, match=r"not in subscribe: \['c'\]"):
+    with pytest.raises(ValueError, match=r"not read: \['c'\]"):
         planned(startingOffsets=both)
 
 

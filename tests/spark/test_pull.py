@@ -7,8 +7,8 @@ from aerobee.client.blocking import MessageQueue, Pulled
 from aerobee.protocol import codes
 from aerobee.protocol.record import decode_all
 from aerobee.spark import pull
-from aerobee.spark.plan import QueueRange
-from aerobee.spark.pull import DataLossError, pull_pieces
+from aerobee.spark.plan import DataLossError, QueueRange
+from aerobee.spark.pull import Pulling, pull_pieces
 
 from .fakes import FakeReader
 
@@ -20,12 +20,8 @@ def pieces(
 ) -> list[list[int]]:
     found = []
     position = start
-    for piece in pull_pieces(
-        reader,
-        QueueRange(*QUEUE, start, end),
-        messages_per_pull=32,
-        fail_on_data_loss=fail_on_data_loss,
-    ):
+    how = Pulling(32, fail_on_data_loss)
+    for piece in pull_pieces(reader, QueueRange(*QUEUE, start, end), how):
         assert position <= piece.start < piece.end <= end
         position = piece.end
         found.append([record.queue_offset for record in decode_all(piece.data)])

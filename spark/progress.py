@@ -1,0 +1,128 @@
+"""How far a stream is: for each queue the offset to be read next, and what a micro-batch takes.
+
+A progress is what Spark keeps in its checkpoint: {"orders": {"broker-a:0": 23}}, say. It never
+forgets a queue: one whose broker is away stays as it is, and goes on when it is back.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ..client.blocking import MessageQueue
+from .options import ReadOptions
+from .plan import Bounds, DataLossError, QueueRange, check_place, offset_of, queues_of, split
+
+Progress = dict[str, dict[str, int]]
+
+
+def first(bounds: Bounds, options: ReadOptions) -> Progress:
+    """Where a new stream starts; ValueError when the options don't fit the topics."""
+    queues = queues_of(bounds, options)
+    check_place(options.starting, "starting", queues)
+    found: Progress = {topic: {} for topic in queues}
+    for queue in _all(queues):
+        low, high = bounds.min_offset(queue), bounds.max_offset(queue)
+        offset = offset_of(options.starting, bounds, queue, low, high)
+        found[queue.topic][name_of(queue)] = min(max(offset, 0), high)
+    return found
+
+
+def latest(bounds: Bounds, options: ReadOptions, start: Progress) -> Progress:
+    """The ends of all queues now, those of `start` among them that are away."""
+    found = {topic: dict(queues) for topic, queues in start.items()}
+    for queue in _all(queues_of(bounds, options)):
+        high = bounds.max_offset(queue)
+        queues = found.setdefault(queue.topic, {})
+        # A broker that lost its store would turn the stream back; that is for `ranges` to say.
+        queues[name_of(queue)] = high
+    return found
+
+
+def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Progress:
+    """An end before `end` with at most `rows_max` messages, shared out by what waits in each queue.
+
+    A queue that is new begins at `lows`. Every queue where messages wait gets at least one, as long
+    as there are rows to give.
+    """
+    waiting = {
+        (topic, name): stop - _start(start, lows, topic, name)
+        for topic, queues in end.items()
+        for name, stop in queues.items()
+    }
+    total = sum(count for count in waiting.values() if count > 0)
+    if total <= rows_max:
+        return end
+    found = {topic: dict(queues) for topic, queues in end.items()}
+    left = rows_max
+    for (topic, name), count in sorted(waiting.items(), key=lambda each: each[1]):
+        if count <= 0:
+            continue
+        share = min(count, left, max(1, count * rows_max // total))
+        found[topic][name] = _start(start, lows, topic, name) + share
+        left -= share
+    return found
+
+
+def rows_between(start: Progress, end: Progress, lows: Progress) -> int:
+    """How many messages lie between two progresses."""
+    return sum(
+        max(0, stop - _start(start, lows, topic, name))
+        for topic, queues in end.items()
+        for name, stop in queues.items()
+    )
+
+
+def lows_of(bounds: Bounds, start: Progress, end: Progress) -> Progress:
+    """Where the queues begin that are in `end` only: new ones are read from their first message."""
+    found: Progress = {}
+    for queue in queues_in(end):
+        if name_of(queue) not in start.get(queue.topic, {}):
+            found.setdefault(queue.topic, {})[name_of(queue)] = bounds.min_offset(queue)
+    return found
+
+
+def ranges(
+    bounds: Bounds, options: ReadOptions, start: Progress, end: Progress
+) -> list[QueueRange]:
+    """The tasks of a micro-batch. DataLossError when a part of it is gone and that is to fail."""
+    lows = lows_of(bounds, start, end)
+    found = []
+    for queue in queues_in(end):
+        name, stop = name_of(queue), end[queue.topic][name_of(queue)]
+        begin = _start(start, lows, queue.topic, name)
+        if begin == stop:
+            continue
+        wanted = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, max(begin, stop))
+        low, high = bounds.min_offset(queue), bounds.max_offset(queue)
+        if (begin < low or stop > high or stop < begin) and options.fail_on_data_loss:
+            raise DataLossError(
+                f"{wanted} are to be read and the broker holds {low} to {high}: messages were "
+                "deleted before they were read, or the store was replaced; set failOnDataLoss to "
+                "false to go on with what is left"
+            )
+        kept = QueueRange(
+            queue.topic, queue.broker_name, queue.queue_id, max(begin, low), min(stop, high)
+        )
+        if kept.end > kept.start:
+            found.append(kept)
+    return split(found, options.partitions_min) if found else []
+
+
+def queues_in(progress: Progress) -> Iterator[MessageQueue]:
+    """The queues of a progress, sorted."""
+    for topic in sorted(progress):
+        for name in sorted(progress[topic]):
+            broker_name, _, queue_id = name.rpartition(":")
+            yield MessageQueue(topic, broker_name, int(queue_id))
+
+
+def name_of(queue: MessageQueue) -> str:
+    """How a progress names a queue."""
+    return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def _all(queues: dict[str, list[MessageQueue]]) -> Iterable[MessageQueue]:
+    return (queue for each in queues.values() for queue in each)
+
+
+def _start(start: Progress, lows: Progress, topic: str, name: str) -> int:
+    found = start.get(topic, {}).get(name)
+    return lows[topic][name] if found is None else found

@@ -1,0 +1,141 @@
+"""The streaming reader: `spark.readStream.format("rocketmq")`.
+
+The truth about how far a query is lies in Spark's checkpoint. What the group has committed at the
+brokers is a copy for those who look at its lag, and never read. The driver's reader keeps one
+connection, made when it is needed; it is left out when Spark pickles the reader for the tasks.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from ..client.blocking import Reader
+from ..client.errors import AerobeeError
+from . import progress
+from .options import ReadOptions
+from .progress import Progress
+from .read import read_range
+from .schema import Column
+
+try:
+    from pyspark.sql.streaming import datasource as admission
+except ImportError:  # PySpark before 4.2 knows no limits: a micro-batch takes all there is
+    admission = None  # type: ignore[assignment]
+_Base: Any = object if admission is None else admission.SupportsTriggerAvailableNow
+
+log = logging.getLogger(__name__)
+
+
+class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
+    """One streaming query's reader."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self._bounds: Reader | None = None
+        self._target: Progress | None = None  # of a query that reads what is there, and ends
+        self._waiting_since: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_bounds": None}
+
+    # --- in the driver --------------------------------------------------------------------------
+
+    def initialOffset(self) -> Progress:
+        return progress.first(self._open(), self.options)
+
+    def getDefaultReadLimit(self) -> Any:
+        """Admission control: what `maxOffsetsPerTrigger` says."""
+        if self.options.rows_max is None:
+            return admission.ReadAllAvailable()
+        return admission.ReadMaxRows(self.options.rows_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = progress.latest(self._open(), self.options, {})
+
+    def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
+        """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
+        bounds, begin = self._open(), start or {}
+        end = progress.latest(bounds, self.options, begin)
+        if self._target is not None:
+            end = _no_further(end, self._target, begin)
+        if start is None:
+            return end
+        lows = progress.lows_of(bounds, begin, end)
+        if self._is_to_wait(progress.rows_between(begin, end, lows)):
+            return begin
+        rows_max = getattr(limit, "max_rows", None)
+        return end if rows_max is None else progress.limited(begin, end, lows, rows_max)
+
+    def reportLatestOffset(self) -> Progress | None:
+        """The ends of all queues, which the query's status shows."""
+        try:
+            return progress.latest(self._open(), self.options, {})
+        except AerobeeError as wrong:
+            log.warning("the latest offsets can't be had: %s", wrong)
+            return None
+
+    def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
+        """A task for each range of the micro-batch."""
+        found = progress.ranges(self._open(), self.options, start, end)
+        return [InputPartition(each) for each in found]
+
+    def commit(self, end: Progress) -> None:
+        """Tell the brokers how far the group is, for those who look at its lag."""
+        if not self.options.commit_offsets:
+            return
+        bounds = self._open()
+        for queue in progress.queues_in(end):
+            try:
+                bounds.commit(queue, end[queue.topic][progress.name_of(queue)])
+            except AerobeeError as wrong:
+                log.warning("group %s: %s", self.options.group, wrong)
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._bounds is not None:
+            self._bounds.close()
+            self._bounds = None
+
+    # --- in a task ------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range, batch by batch."""
+        return read_range(self.options, self.columns, partition.value)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _open(self) -> Reader:
+        if self._bounds is None:
+            self._bounds = Reader(self.options.name_server, **self.options.reader)
+        return self._bounds
+
+    def _is_to_wait(self, rows: int) -> bool:
+        """Fewer rows than wanted are there, and there is time left for more to come."""
+        wanted = self.options.rows_min
+        if wanted is None or rows >= wanted or self._target is not None:
+            self._waiting_since = None
+            return False
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since < self.options.wait_ms / 1000:
+            return True
+        self._waiting_since = None
+        return False
+
+
+def _no_further(end: Progress, target: Progress, start: Progress) -> Progress:
+    """What of `end` lies before `target`; a queue that the target lacks stays where it is."""
+    found: Progress = {}
+    for topic, queues in end.items():
+        for name, offset in queues.items():
+            stop = target.get(topic, {}).get(name, start.get(topic, {}).get(name))
+            if stop is not None:
+                begin = start.get(topic, {}).get(name, 0)
+                found.setdefault(topic, {})[name] = max(begin, min(offset, stop))
+    return found
