@@ -91,7 +91,7 @@ class CommitLog:
             closed = segments.items[-2]
             try:
                 closed.write(self.end - closed.base, BLANK.pack(base - self.end, MAGIC_BLANK))
-            except OSError as wrong:
+            except (OSError, StoreError) as wrong:
                 raise self._broken(closed, wrong) from wrong
         self.end = self.written = base
         self.room_end = segment.end - BLANK_BYTES_MIN
@@ -110,7 +110,7 @@ class CommitLog:
             done = disk.current.pwrite(segment.open_fd, data, at) if segment.open_fd >= 0 else 0
             if done < len(data):
                 segment.write(at + done, memoryview(data)[done:])
-        except OSError as wrong:
+        except (OSError, StoreError) as wrong:
             raise self._broken(segment, wrong) from wrong
         self.written = self.end
 
@@ -138,10 +138,11 @@ class CommitLog:
         self.end = self.written
         self.on_refuse(dropped)
 
-    def _broken(self, segment: Segment, wrong: OSError) -> StoreError:
+    def _broken(self, segment: Segment, wrong: OSError | StoreError) -> StoreError:
         """The disk failed: refuse all that comes, and tell why."""
+        reason = (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
         self.refuse(
-            f"the disk did not take a write to {segment.path} ({wrong.strerror or wrong}); no "
+            f"the disk did not take a write to {segment.path} ({reason}); no "
             "more messages are taken until the disk is in order and the broker started again"
         )
         return StoreError(self.refusal)
