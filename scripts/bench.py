@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import java_side, loadgen, measures, store_measures
+from . import filter_measures, java_side, loadgen, measures, store_measures
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
 
-PARTS = ("rates", "delayed", "pops", "start", "memory", "calls", "growth", "store")
+PARTS = ("rates", "delayed", "pops", "filters", "start", "memory", "calls", "growth", "store")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
@@ -117,6 +117,22 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
             java.stop()
             ours.stop()
         _clear(folder)
+    held: list[Held] = []
+    if "filters" in options.only:
+        settings = filter_measures.SETTINGS
+        java = JavaCluster(folder / "java", settings, flags=flags)
+        ours = AerobeeCluster(folder / "ours", settings)
+        try:
+            java.start()
+            ours.start()
+            compared += filter_measures.pulls(
+                java, ours, options.loadgen, folder, rounds, scale, _say
+            )
+        finally:
+            java.stop()
+            ours.stop()
+        held = filter_measures.evaluations(rounds, _say)
+        _clear(folder)
     if "start" in options.only:
         compared.append(measures.starts(folder, rounds, flags, _say))
         _clear(folder)
@@ -128,7 +144,7 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
         _clear(folder)
     if "growth" in options.only:
         grown = measures.growth(folder, program, rounds, scale, options.stored, _say)
-    return report(words, options, compared, calls, grown)
+    return report(words, options, compared, calls, grown, held)
 
 
 def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) -> str:
@@ -143,9 +159,7 @@ def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) 
     _clear(folder)
     compared += store_measures.recovery(folder, program, rounds, gib, flags, _say)
     _clear(folder)
-    held = store_measures.key_queries(folder, program, keyed, _say)
-    _clear(folder)
-    held.append(store_measures.index_lag(folder, int(measures.MILLION * scale), _say))
+    held = store_measures.keys(folder, keyed, _say)
     _clear(folder)
     return store_report(words, rounds, compared, held, busy)
 
@@ -165,12 +179,7 @@ def store_report(
         *_table(compared),
         "Ours alone:",
         "",
-        "| what | found | wanted | reached | |",
-        "| --- | ---: | --- | --- | --- |",
-        *(
-            f"| {row.name} | {row.value} | {row.wanted} | {_mark(row.holds)} | {row.note} |"
-            for row in held
-        ),
+        *_held(held),
         STORE_END,
         "",
     ]
@@ -190,6 +199,7 @@ def report(
     compared: list[Compared],
     calls: dict[str, float],
     grown: list[Growth],
+    held: Sequence[Held] = (),
 ) -> str:
     """The report in Markdown, with MISSED at each mark that was not reached."""
     lines = [
@@ -218,6 +228,8 @@ def report(
             ),
             "",
         ]
+    if held:
+        lines += ["SQL92 expressions over a message with nine properties:", "", *_held(held)]
     if grown:
         lines += [
             "What growing changes, messages a second, a small broker and a grown one in turns:",
@@ -241,6 +253,18 @@ def _command(words: list[str]) -> str:
         at = words.index("--scratch")
         words = words[:at] + words[at + 2 :]
     return shlex.join(["scripts/bench", *words])
+
+
+def _held(rows: Sequence[Held]) -> list[str]:
+    return [
+        "| what | found | wanted | reached | |",
+        "| --- | ---: | --- | --- | --- |",
+        *(
+            f"| {row.name} | {row.value} | {row.wanted} | {_mark(row.holds)} | {row.note} |"
+            for row in rows
+        ),
+        "",
+    ]
 
 
 def _table(compared: list[Compared]) -> list[str]:
