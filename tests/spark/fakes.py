@@ -27,6 +27,14 @@ class FakeReader:
     def max_offset(self, queue: MessageQueue) -> int:
         return self.held[queue].stop
 
+    def topics(self) -> list[str]:
+        return sorted({queue.topic for queue in self.held})
+
+    def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        """Message n was stored at 1000 + n."""
+        held = self.held[queue]
+        return min(held.stop, max(held.start, ms - 1000))
+
     async def start(self) -> None:
         self.is_open = True
 
