@@ -54,7 +54,7 @@ def crashes(names: Names, *, sync_flush: bool) -> list[Crash]:
 
 def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]]:
     """What a crash can leave, and whether it was the power that went."""
-    if most > 2 or draw.random() < 0.2:
+    if most > 2 or draw.random() < 0.1:
         yield crash.killed, False
     for image in crash.cut.images(most, draw):
         yield image, True
@@ -103,7 +103,7 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 # How many sets of survivors each crash of a workload of that many steps is looked at with.
-MOST = {1: 40, 2: 10, 3: 1}
+MOST = {1: 30, 2: 6, 3: 1}
 
 
 def job(task: tuple[tuple[str, ...], bool]) -> Outcome:

@@ -76,7 +76,8 @@ class File:
 class PowerDisk(Disk):
     """The disk. `on_step`, when set, is called before everything that changes it.
 
-    `fail(call, path)` may raise the OSError that a call is to fail with.
+    `fail(call, path)` may raise the OSError that a call is to fail with: open, make, write, grow
+    (a write that takes room), sync, rename, unlink.
     """
 
     def __init__(self, image: Image | None = None) -> None:
@@ -104,6 +105,7 @@ class PowerDisk(Disk):
         elif node == errno.ENOENT:
             if not flags & os.O_CREAT or self.nodes.get(os.path.dirname(name), 0) is not None:
                 raise _error(errno.ENOENT, name)
+            self._may_fail("make", name)
             self._step()
             node = File()
             self._rename("make", name, node)
@@ -127,10 +129,10 @@ class PowerDisk(Disk):
     def pwrite(self, fd: int, data: Any, at: int) -> int:  # type: ignore[override]
         name, file = self._open[fd]
         assert file is not None
-        self._may_fail("write", name)
-        self._step()
         data = bytes(data)
         end = at + len(data)
+        self._may_fail("grow" if end > len(file.data) else "write", name)
+        self._step()
         if end > len(file.data):
             file.resize(end)
         buffer = file.buffer()
@@ -153,7 +155,7 @@ class PowerDisk(Disk):
         self._file(fd).resize(size)
 
     def allocate(self, fd: int, at: int, size: int) -> None:  # type: ignore[override]
-        self._may_fail("write", self._open[fd][0])
+        self._may_fail("grow", self._open[fd][0])
         assert at + size <= len(self._file(fd).data)
 
     def sync_data(self, fd: int) -> None:  # type: ignore[override]
@@ -221,7 +223,7 @@ class PowerDisk(Disk):
         name = str(path)
         if name not in self.nodes:
             self.make_folders(path.parent)
-            self._may_fail("open", name)
+            self._may_fail("make", name)
             self._step()
             self._rename("make", name, None)
 

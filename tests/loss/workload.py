@@ -8,7 +8,7 @@ goes on for a moment, since some damage only shows then.
 import errno
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aerobee.protocol.record import decode_all
 from aerobee.store import disk as disks
 from aerobee.store import json_file, status
+from aerobee.store.errors import StoreError
 from aerobee.store.retention import Rules
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
@@ -111,7 +112,15 @@ class Run:
 
     def end_turn(self) -> None:
         """Write what is staged, then answer, or let the answers wait for the disk."""
-        self.store.write_staged()
+        try:
+            self.store.write_staged()
+        except StoreError:
+            self.staged = []  # the connections of this turn are closed, nobody gets an answer
+            self.store.dropped = False
+            raise
+        if self.store.dropped:
+            self.store.dropped = False
+            self.staged = []
         if self.settings.sync_flush:
             self.waiting += self.staged
         else:
@@ -205,9 +214,10 @@ class Run:
 
     def clean(self) -> None:
         """Old files go."""
-        for step in self.store.clean(by_hand=True):
-            if step.work is not None:
-                step.work()
+        with suppress(OSError):  # what is left to do comes with the next round
+            for step in self.store.clean(by_hand=True):
+                if step.work is not None:
+                    step.work()
 
     def read(self) -> None:
         """Everything that can be read is delivered to somebody."""
@@ -230,15 +240,21 @@ class Run:
             self.ledger.committed("g", _queue(name), offset)
 
     def delete(self) -> None:
-        """Topic A is deleted."""
+        """Topic A is deleted; whoever asked for it asks again when it fails."""
         self.ledger.deleting("A")
+        try:
+            self._delete()
+        except StoreError:
+            self._delete()
+        self.ledger.deleted("A")
+        self.waiting = [one for one in self.waiting if one.queue[0] != "A"]
+        self.unsafe = [one for one in self.unsafe if one.queue[0] != "A"]
+
+    def _delete(self) -> None:
         self.store.delete_topic("A")
         table = json_file.load(OFFSETS, json.loads) or {}
         left = {name: offset for name, offset in table.items() if _queue(name)[0] != "A"}
         json_file.save(OFFSETS, json.dumps(left))
-        self.ledger.deleted("A")
-        self.waiting = [one for one in self.waiting if one.queue[0] != "A"]
-        self.unsafe = [one for one in self.unsafe if one.queue[0] != "A"]
 
     def restart(self) -> None:
         """A clean stop, and a start."""

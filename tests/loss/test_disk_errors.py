@@ -1,0 +1,198 @@
+"""Errors from the disk: each call fails once, in turn; a disk that is full, and has room again."""
+
+import errno
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.store.errors import DiskFull, StoreError
+
+from .power import PowerDisk
+from .workload import A0, B0, STEPS, Point, Run, on, recovered
+
+KINDS = {
+    "open": {"open", "make"},
+    "write": {"write", "grow"},
+    "sync": {"sync"},
+    "rename": {"rename"},
+    "unlink": {"unlink"},
+}
+WORK = (
+    *("send", "send batch", "two in a turn", "timers", "commit", "send long", "fill the file"),
+    *("send while it syncs", "commit", "delete", "send", "fill the file", "sync", "timers"),
+    *("clean", "restart", "send", "two in a turn", "commit", "clean"),
+)
+
+
+def attempt(run: Run, work: Callable[[Run], None]) -> StoreError | None:
+    """A step as a broker takes it: what is refused is refused, and who fails to start is started
+
+    again. Nothing but a StoreError may come out.
+    """
+    try:
+        work(run)
+    except StoreError as wrong:
+        if run.store._is_open:
+            return wrong
+        run.kill()
+        return wrong
+    return None
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("kind", KINDS)
+def test_whichever_call_fails_nothing_acknowledged_is_lost(
+    kind: str, number: int, sync_flush: bool, quiet: None
+) -> None:
+    for nth in itertools.count(1):
+        left = nth
+        hit = ""
+
+        def fail(call: str, path: str) -> None:
+            nonlocal left, hit
+            if call in KINDS[kind]:
+                left -= 1
+                if left == 0:
+                    hit = path
+                    raise OSError(number, os.strerror(number), path)
+
+        disk = PowerDisk()
+        run = Run(disk, sync_flush=sync_flush)
+        with on(disk):
+            disk.fail = fail
+            attempt(run, Run.open)
+            for name in WORK:
+                wrong = attempt(run, STEPS[name])
+                assert wrong is None or str(wrong).strip(), name
+                if run.store.refusal is not None:
+                    attempt(run, Run.read)  # what is there can still be read
+                    run.kill()  # and somebody looks after it
+            disk.fail = None
+            refused = attempt(run, lambda run: run.send(A0))
+            assert refused is None, f"after the {nth}th {kind} had failed: {refused}"
+            run.sync()
+        run.ledger.check()
+        point = Point(run.ledger, frozenset(one.body for one in run.unsafe))
+        recovered(disk.killed(), point, sync_flush=sync_flush, power=False).ledger.check()
+        nothing_kept = [False] * len(disk.cut().units)
+        left_over = disk.cut()
+        image = left_over.image(nothing_kept, Random(1))
+        recovered(image, point, sync_flush=sync_flush, power=True).ledger.check()
+        if not hit:
+            assert left > 0
+            break
+    assert nth > {"rename": 3, "unlink": 3}.get(kind, 20)
+
+
+def test_a_full_disk_refuses_messages_until_there_is_room(quiet: None) -> None:
+    disk = PowerDisk()
+    is_full = False
+
+    def fail(call: str, path: str) -> None:
+        if is_full and call in ("grow", "make"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    run = Run(disk, sync_flush=True)
+    with on(disk):
+        run.open()
+        disk.fail = fail
+        run.send(A0)
+        run.sync()
+        for _ in range(3):
+            is_full = True
+            refused: StoreError | None = None
+            while refused is None:
+                refused = attempt(run, lambda run: run.send(B0, 800))
+            assert isinstance(refused, DiskFull)
+            assert "free some space" in str(refused)
+            assert run.store.refusal is None
+            run.read()
+            run.sync()  # what was taken reaches the disk all the same
+            assert not run.waiting
+            is_full = False
+            assert attempt(run, lambda run: run.send(B0, 800)) is None
+        run.sync()
+        assert not run.waiting
+        run.ledger.check()
+    point = Point(run.ledger, frozenset())
+    recovered(disk.killed(), point, sync_flush=True, power=False).ledger.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A tmpfs of 24 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no `mount` here; the test above simulates a full disk")
+    if done.returncode:
+        pytest.skip(
+            f"nobody may mount here ({done.stderr.strip()}); the test above simulates a full disk"
+        )
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+async def test_a_small_disk_filled_to_the_end_takes_messages_again_once_there_is_room(
+    small_disk: Path,
+) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(6 << 20))
+    config = BrokerConfig(
+        broker_name="b", broker_ip1="127.0.0.1", listen_port=0,
+        store_path_root_dir=str(small_disk / "store"), mapped_file_size_commit_log=4 << 20,
+        mapped_file_size_consume_queue=40_000, max_hash_slot_num=1_000, max_index_num=20_000,
+    )  # fmt: skip
+    broker = Broker(config)
+    await broker.start()
+    peers = Peers(upgrade=False)
+    address = f"127.0.0.1:{broker.port}"
+
+    async def send() -> tuple[int, str]:
+        header = SendMessage("pg", "T", "TBW102", 1, 0, 0, 1, 0, "", 0)
+        answer = await peers.request(address, codes.SEND_MESSAGE_V2, header, bytes(60_000), 20)
+        return answer.code, answer.remark or ""
+
+    async def commit(offset: int) -> int:
+        fields = {"topic": "T", "consumerGroup": "g", "queueId": "0", "commitOffset": str(offset)}
+        answer = await peers.request(address, codes.UPDATE_CONSUMER_OFFSET, fields, b"", 20)
+        return answer.code
+
+    taken, code, remark = 0, 0, ""
+    while code == 0:
+        code, remark = await send()
+        taken += code == 0
+    assert code == codes.SERVICE_NOT_AVAILABLE
+    assert "free some space" in remark or "disk is full" in remark
+    assert taken > 100
+    for offset in range(0, taken, 50):
+        found = broker.store.get("T", 0, offset, 1, 1 << 20)
+        assert found.count == 1
+    assert await commit(taken) == 0
+    assert broker.offsets.get("T", "g", 0) == taken
+    ballast.unlink()
+    # The look at the disk is every 10 s (cleanResourceInterval); no need to wait for it.
+    await broker.cleaner.run()
+    code, remark = await send()
+    assert (code, remark) == (0, "")
+    assert broker.store.max_offset("T", 0) == taken + 1
+    await peers.close()
+    await broker.stop()
+    again = Broker(config)
+    await again.start()
+    assert again.store.max_offset("T", 0) == taken + 1
+    assert again.offsets.get("T", "g", 0) == taken
+    await again.stop()
