@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -53,6 +54,7 @@ INDEX_SECONDS = 0.2  # how long a key may wait to be found by a query
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STEP_SECONDS = 0.05  # how late a delayed message may be
+INDEX_BACKLOG = 256  # keys that steps leave for later at most, so that no other turn gets long
 FAILED_SECONDS = 1.0  # how soon that is tried again which failed
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
@@ -316,8 +318,28 @@ class Broker:
 
     def _in_steps(self, step: Callable[[], bool]) -> None:
         """Do the work in steps, between which requests get their turn, as long as it says so."""
-        self._periodic.append(partial(_all_steps, step))
-        self._tasks.append(asyncio.create_task(_steps(step)))
+        self._periodic.append(partial(self._all_steps, step))
+        self._tasks.append(asyncio.create_task(self._steps(step)))
+
+    async def _all_steps(self, step: Callable[[], bool]) -> None:
+        while step():
+            await asyncio.sleep(0)
+            if self.store.index_backlog >= INDEX_BACKLOG:
+                with suppress(StoreError):  # the periodic one says so
+                    self.store.index_pending()
+                await asyncio.sleep(0)
+
+    async def _steps(self, step: Callable[[], bool]) -> None:
+        while True:
+            await asyncio.sleep(STEP_SECONDS)
+            try:
+                await self._all_steps(step)
+            except StoreError as wrong:
+                log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
+                await asyncio.sleep(FAILED_SECONDS)
+            except Exception:
+                log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
+                await asyncio.sleep(FAILED_SECONDS)
 
     def _time(self, timers: Timers) -> bool:
         return timers.step(self.now_ms())
@@ -384,19 +406,6 @@ class Broker:
             connection.close()
 
 
-async def _steps(step: Callable[[], bool]) -> None:
-    while True:
-        await asyncio.sleep(STEP_SECONDS)
-        try:
-            await _all_steps(step)
-        except StoreError as wrong:
-            log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
-            await asyncio.sleep(FAILED_SECONDS)
-        except Exception:
-            log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
-            await asyncio.sleep(FAILED_SECONDS)
-
-
 async def _repeat(seconds: float, work: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(seconds)
@@ -410,8 +419,3 @@ async def _once(work: Callable[[], object]) -> None:
     waits = work()
     if isinstance(waits, Coroutine):
         await waits
-
-
-async def _all_steps(step: Callable[[], bool]) -> None:
-    while step():  # noqa: ASYNC110 - it works, it doesn't wait
-        await asyncio.sleep(0)

@@ -66,6 +66,11 @@ class Parts:
             except StoreError as wrong:  # the messages are stored all the same
                 log.error("%s", wrong)
 
+    @property
+    def index_backlog(self) -> int:
+        """How many messages have keys that wait for the index."""
+        return len(self._index.pending)
+
     def index_pending(self) -> None:
         """Add the keys of new messages to the index.
 

@@ -384,6 +384,7 @@ class Reading(Parts):
             if segment is None or whole_record(segment, log_offset) is None:
                 self._report(log_offset, "a message")
                 return None
+        self._log.count_read(len(record))
         return bytes(record)
 
     def query(
