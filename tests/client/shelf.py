@@ -74,9 +74,7 @@ class Shelf:
     def pulls_of(self, topic: str, queue_id: int = 0) -> list[int]:
         """The offsets that were pulled in one queue."""
         return [
-            pull.offset
-            for pull in self.pulls
-            if (pull.topic, pull.queue_id) == (topic, queue_id)
+            pull.offset for pull in self.pulls if (pull.topic, pull.queue_id) == (topic, queue_id)
         ]
 
     def pull(self, command: Command, connection: Connection) -> Reply | None:

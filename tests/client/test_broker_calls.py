@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from aerobee.client import Consumer
+from aerobee.client import Consumer, LitePullConsumer, Outcome
+from aerobee.client.received import ReceivedMessage
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.body import MessageQueue
@@ -13,6 +14,7 @@ from aerobee.protocol.bodies.running import ConsumeMessageDirectlyResult, Consum
 from aerobee.protocol.command import Command
 
 from .fakes import FakeCluster, record, until
+from .shelf import Shelf
 from .test_consumer import SECONDS, Log, committed, take
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -105,3 +107,62 @@ async def test_a_group_that_is_not_here_is_refused_by_name(
     answer = await ask(fake, codes.GET_CONSUMER_RUNNING_INFO, consumerGroup="other", clientId="x")
     assert answer.code == codes.SYSTEM_ERROR
     assert "group other is not in this client; it has ['g']" in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "remark"),
+    [
+        (None, "CR_SUCCESS", None),
+        (Outcome.LATER, "CR_LATER", None),
+        ("nonsense", "CR_RETURN_NULL", None),
+        (RuntimeError("boom"), "CR_THROW_EXCEPTION", "RuntimeError('boom')"),
+    ],
+)
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_listener_is_given_a_message_directly(
+    fake: FakeCluster, answer: object, result: str, remark: str | None, ordered: bool
+) -> None:
+    fake.topics = {"orders": 1, "%RETRY%g": 1}
+    Shelf(fake.broker)
+    consumer = Consumer(fake.address, group="g", topics=["orders"], ordered=ordered)
+
+    @consumer.listener(concurrency=7)
+    async def listen(message: ReceivedMessage) -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with consumer:
+        told = await ask(
+            fake, codes.CONSUME_MESSAGE_DIRECTLY, record(7), consumerGroup="g", clientId="x"
+        )
+        body = ConsumeMessageDirectlyResult.decode(told.body)
+        assert (body.consume_result, body.remark, body.order) == (result, remark, ordered)
+        info = ConsumerRunningInfo.decode(
+            (
+                await ask(
+                    fake,
+                    codes.GET_CONSUMER_RUNNING_INFO,
+                    consumerGroup="g",
+                    clientId="x",
+                    jstackEnable="true",
+                )
+            ).body
+        )
+        assert info.properties["PROP_CONSUMEORDERLY"] == str(ordered).lower()
+        assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == "7"
+        assert "run_forever" in (info.jstack or "")
+        assert set(info.status_table) == {"orders", "%RETRY%g"}
+
+
+async def test_a_message_can_not_be_given_to_a_consumer_that_pulls_by_itself(
+    fake: FakeCluster,
+) -> None:
+    fake.topics = {"orders": 1}
+    Shelf(fake.broker)
+    async with LitePullConsumer(fake.address, group="g") as consumer:
+        await consumer.subscribe("orders")
+        told = await ask(
+            fake, codes.CONSUME_MESSAGE_DIRECTLY, record(7), consumerGroup="g", clientId="x"
+        )
+        assert "a message can't be given to it" in (told.remark or "")

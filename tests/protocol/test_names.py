@@ -62,3 +62,23 @@ def test_what_belongs_to_the_system_is_known() -> None:
     assert names.is_system_group("CID_RMQ_SYS_TRANS")
     assert not names.is_system_group("orders")
     assert names.SEND_FORBIDDEN_TOPICS <= names.SYSTEM_TOPICS
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("orders", "ns%orders"),
+        ("%RETRY%billing", "%RETRY%ns%billing"),
+        ("%DLQ%billing", "%DLQ%ns%billing"),
+    ],
+)
+def test_a_namespace_stands_before_the_name_and_behind_the_prefix(name: str, inside: str) -> None:
+    assert names.with_namespace(name, "ns") == inside
+    assert names.with_namespace(inside, "ns") == inside
+    assert names.without_namespace(inside, "ns") == name
+    assert names.with_namespace(name, "") == names.without_namespace(name, "") == name
+
+
+def test_names_of_the_system_are_in_no_namespace() -> None:
+    for name in ("TBW102", "rmq_sys_x", "CID_RMQ_SYS_TRANS", ""):
+        assert names.with_namespace(name, "ns") == name
