@@ -7,6 +7,7 @@ import pytest
 from aerobee.broker import overview
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.store import disk as disk_calls
 from aerobee.store.segment import Segment
 
 from .conftest import Caller, Config, parked, records
@@ -141,6 +142,31 @@ async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Di
     fault = overview.fault(synced)
     assert fault is not None
     assert "did not take a sync" in fault
+    await caller.peers.close()
+
+
+async def test_a_message_dropped_before_the_end_of_its_turn_is_not_acknowledged(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(broker)
+    assert (await caller.send("T", b"good")).code == 0
+    # The next one does not fit the file, so what is staged is written before it, and that fails.
+    broker.store._log.room_end = broker.store.log_end + 300
+
+    def broken(fd: int, data: bytes, at: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk_calls.current, "pwrite", broken)
+        answers = await asyncio.gather(
+            caller.send("T", b"dropped"), caller.send("T", bytes(1_000)), return_exceptions=True
+        )
+    assert [getattr(answer, "code", None) for answer in answers].count(0) == 0
+    await caller.peers.close()
+    caller = Caller(broker)
+    assert [record.body for record in records(await caller.pull("T", 0))] == [b"good"]
+    assert await max_offset(caller) == 1
+    assert (await caller.send("T", b"later")).code == codes.SERVICE_NOT_AVAILABLE
     await caller.peers.close()
 
 
