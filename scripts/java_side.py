@@ -91,10 +91,10 @@ def java(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIV
 
 
 def start(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIVED) -> Reporter:
-    """Starts one of our programs; its standard error goes to a file in `home`."""
+    """Starts one of our programs in `home`; its standard error goes to a file there."""
     argv = java(main, *orders, home=home, flags=flags)
     # The variable would win over the addresses that a test gives.
-    return Reporter(argv, home / f"{main}.stderr", env={"NAMESRV_ADDR": ""})
+    return Reporter(argv, home / f"{main}.stderr", env={"NAMESRV_ADDR": ""}, cwd=home)
 
 
 def free_ports(count: int) -> list[int]:

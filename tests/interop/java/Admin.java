@@ -2,13 +2,17 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /**
  * The real mqadmin, many commands in one JVM: each line on standard input is one command with its
- * words separated by tabs; its whole output comes back as one report. A command line that mqadmin
- * refuses ends this program, as it ends mqadmin: the caller sees the end of the output.
+ * words separated by tabs; its whole output comes back as one report. A question mark asks for the
+ * names of all commands. A command line that mqadmin refuses ends this program, as it ends mqadmin:
+ * the caller sees the end of the output.
  */
 public final class Admin {
     public static void main(String[] args) throws Exception {
@@ -21,6 +25,10 @@ public final class Admin {
         PrintStream before = System.err;
         String order;
         while ((order = Report.order()) != null) {
+            if (order.equals("?")) {
+                Report.line("commands", "names", Commands.names());
+                continue;
+            }
             ByteArrayOutputStream bytes = new ByteArrayOutputStream();
             PrintStream caught = new PrintStream(bytes, true, StandardCharsets.UTF_8);
             System.setOut(caught);
@@ -60,6 +68,12 @@ public final class Admin {
     private static final class Commands extends MQAdminStartup {
         static void forget() {
             SUB_COMMANDS.clear();
+        }
+
+        static List<String> names() {
+            forget();
+            initCommand();
+            return SUB_COMMANDS.stream().map(SubCommand::commandName).collect(Collectors.toList());
         }
     }
 }

@@ -13,11 +13,13 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
 /**
  * Sends --count messages and reports each: event "sent" with its key, or "failed" with the reason.
  *
- * --namesrv A --topic T --group G --mode sync,async,oneway,batch,select (one after the other, each
- * --count N messages from number --first I; with more than one mode its name joins the prefix)
+ * --namesrv A --topic T --group G --mode sync,async,oneway,batch,select,ordered (one after the
+ * other, each --count N messages from number --first I; with more than one its name joins the prefix)
  * --tags a,b (in turn) --prefix P (key and body are P-number) --batch N (messages a batch)
  * --rate N (a second, 0 = as fast as it goes) --insist (sync: try each again until it is accepted)
  * --size N (pads the body with dots to N bytes) --hold (stay online until a line comes in)
+ * --orders N (with mode ordered: message n is of order n % N, those of one go to one queue)
+ * --trace, --traceTopic T (message traces)
  */
 public final class Produce {
     private static String topic;
@@ -35,6 +37,8 @@ public final class Produce {
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_interop"));
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.setSendMsgTimeout(orders.number("timeout", 3000));
+        producer.setEnableTrace(orders.flag("trace"));
+        producer.setTraceTopic(orders.text("traceTopic", null));
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());
         int first = orders.number("first", 0);
@@ -77,6 +81,12 @@ public final class Produce {
                 case "select":
                     sent(message, producer.send(message, new SelectMessageQueueByHash(),
                         message.getKeys()));
+                    break;
+                case "ordered":
+                    int order = at % orders.number("orders", 1);
+                    message.putUserProperty("order", Integer.toString(order));
+                    sent(message, producer.send(message, (queues, unused, one) ->
+                        queues.get((Integer) one % queues.size()), order));
                     break;
                 case "async":
                     producer.send(message, callback(message, answers, failed));
