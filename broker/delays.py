@@ -24,7 +24,7 @@ from .saved import Saved
 log = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-MESSAGES_PER_STEP = 16  # what a sender may have to wait for
+MESSAGES_PER_STEP = 8  # what a sender may have to wait for
 BYTES_PER_STEP = 256 << 10  # the same, for large messages
 WARN_MS = 10_000  # between two words about the same trouble
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

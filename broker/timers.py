@@ -31,7 +31,7 @@ from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-MESSAGES_PER_STEP = 16  # of each kind of work: what a sender may have to wait for
+MESSAGES_PER_STEP = 8  # of each kind of work: what a sender may have to wait for
 BYTES_PER_STEP = 256 << 10  # the same, for large messages
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
