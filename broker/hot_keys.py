@@ -47,6 +47,7 @@ STORE_LIMITS = frozenset(
     }
 )
 HOT = STORE_LIMITS | {
+    "allowRecallWhenBrokerNotWriteable",
     "autoCreateSubscriptionGroup",
     "autoCreateTopicEnable",
     "brokerPermission",
@@ -55,9 +56,12 @@ HOT = STORE_LIMITS | {
     "enableMixedMessageType",
     "longPollingEnable",
     "notifyConsumerIdsChangedEnable",
+    "recallMessageEnable",
     "rejectTransactionMessage",
     "shortPollingTimeMills",
     "storeReplyMessageEnable",
+    "timerCongestNumEachSlot",
+    "timerMaxDelaySec",
     "transactionCheckMax",
     "transactionOpMsgMaxSize",
     "transactionTimeOut",

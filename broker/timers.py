@@ -78,10 +78,7 @@ class Timers:
         self.enqueued = 0  # messages since the start
         self.dequeued = 0
         self._store = store
-        # A message must go around before the file of the log that it lies in is deleted.
-        kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
-        slots = min(config.timer_roll_window_slot, kept_ms // state.precision_ms)
-        self._window_slots = min(slots, ROUND_SLOTS - BLANK_SLOTS)
+        self._config = config
         self._due: DueSlot | None = None
         self._queue_target = -1  # what was in the queue when the next slot became due
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
@@ -191,12 +188,13 @@ class Timers:
         """A unit for a message; False when its slot may still hold those of the round before."""
         state, raw = self.state, record.raw_properties
         magic, slot_ms = IS_TIMER, max(out_ms, self._first_slot_ms)
-        excess_slots = (slot_ms - write_ms) // state.precision_ms - self._window_slots
+        window_slots = self._window_slots()
+        excess_slots = (slot_ms - write_ms) // state.precision_ms - window_slots
         if excess_slots >= 0:
             magic |= IS_ROLLED
             # Not a whole window when little is left, so that the next way is not too short.
-            is_short = excess_slots < self._window_slots // 3
-            slots = self._window_slots // 2 if is_short else self._window_slots
+            is_short = excess_slots < window_slots // 3
+            slots = window_slots // 2 if is_short else window_slots
             slot_ms = write_ms + slots * state.precision_ms
         if slot_ms - state.read_ms >= SLOTS * state.precision_ms:
             return False
@@ -215,6 +213,14 @@ class Timers:
         state.waiting += number
         self._count(topic, number)
         return True
+
+    def _window_slots(self) -> int:
+        """How many ticks ahead a message is placed at most; what is further away goes around."""
+        config = self._config
+        # It must go around before the file of the log that it lies in is deleted.
+        kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
+        slots = min(config.timer_roll_window_slot, kept_ms // config.timer_precision_ms)
+        return min(slots, ROUND_SLOTS - BLANK_SLOTS)
 
     def _pass(self, offset: int) -> None:
         """Bring what was placed into the files; then the queue has been passed up to `offset`."""
