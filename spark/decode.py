@@ -17,7 +17,7 @@ from ..store.records import (
     RECONSUME_TIMES_AT,
     STORE_TIMESTAMP_AT,
 )
-from .schema import HEADERS, STORED_AT, Column
+from .schema import HEADERS, ROW_ID, STORED_AT, Column
 
 
 def decode(
@@ -54,6 +54,7 @@ _MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
     "timestamp": lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6),
     "timestampType": lambda rows: rows.constant(STORED_AT, pa.int32()),
     "tags": Rows.tags,
+    "rowId": lambda rows: rows.properties.column(ROW_ID),
     "headers": lambda rows: rows.properties.headers(HEADERS),
     "queueId": lambda rows: rows.int32(QUEUE_ID_AT),
     "keys": Rows.keys,

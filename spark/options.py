@@ -25,6 +25,7 @@ MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
 ROWS_MAX = 1 << 50  # of one micro-batch
+DEDUP_OFFSETS = 100_000  # how far back in a queue a repeat is looked for
 RETRIES = 3  # fetchOffset.numRetries of Spark's Kafka source
 RETRY_MS = 10  # fetchOffset.retryIntervalMs
 TRIGGER_DELAY = "15m"  # maxTriggerDelay of Spark's Kafka source
@@ -57,6 +58,9 @@ OPTIONS = (
     "rowSchema",
     "failOnDataLoss",
     "commitOffsets",
+    "dedup",
+    "dedupWindow",
+    "storePath",
     "accessKey",
     "secretKey",
     "securityToken",
@@ -92,8 +96,10 @@ class Place:
 class ReadOptions:
     """A read, checked. `starting` and `ending` hold for each topic (see `plan.offset_of`).
 
-    Just one of `topics`, `pattern` and `queues` says what is read. `rows_max` and `rows_min` are of
-    a micro-batch, which waits for the latter `wait_ms` at most.
+    Rows that the sink has written twice are dropped when `dedup_window` is not 0: that far back, in
+    offsets, is looked. With `store_path` the rows come from a broker's files. Just one of `topics`,
+    `pattern` and `queues` says what is read. `rows_max` and `rows_min` are of a micro-batch, which
+    waits for the latter `wait_ms` at most.
     """
 
     topics: tuple[str, ...] = ()
@@ -116,6 +122,8 @@ class ReadOptions:
     full: bool = False
     fail_on_data_loss: bool = True
     commit_offsets: bool = True
+    dedup_window: int = 0
+    store_path: str | None = None
     security: Security = field(default_factory=Security)
 
     @property
@@ -143,7 +151,6 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         raise ValueError(f"option rowSchema is {said['rowSchema']!r}; give kafka or full")
     group = said.get("group") or DEFAULT_GROUP
     _legal("group", group)
-    environment = os.environ.get("NAMESRV_ADDR")
     topics, pattern, queues = _what(said)
     if "subExpression" in said and "filterSql" in said:
         raise ValueError("options subExpression and filterSql were both given; give one of them")
@@ -151,8 +158,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         topics=topics,
         pattern=pattern,
         queues=queues,
-        # The environment is the driver's; executors may have another.
-        name_server=said.get("nameServer") or environment or DEFAULT_NAME_SERVER,
+        name_server=name_server_of(said),
         group=group,
         tags=None if said.get("subExpression", "*") in ("", "*") else said["subExpression"],
         sql=said.get("filterSql") or None,
@@ -171,6 +177,10 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         full=said.get("rowSchema", "").lower() == "full",
         fail_on_data_loss=_flag(said, "failOnDataLoss", default=True),
         commit_offsets=_flag(said, "commitOffsets", default=True),
+        dedup_window=_number(said, "dedupWindow", DEDUP_OFFSETS, 1, ROWS_MAX)
+        if _flag(said, "dedup", default=False)
+        else 0,
+        store_path=_store_path(said),
         security=_security(said),
     )
 
@@ -188,6 +198,11 @@ def _check_kind(said: Mapping[str, str], stream: bool) -> None:
             raise ValueError(
                 f"option {option} can't be {text} in a batch read; give {other} or JSON"
             )
+
+
+def name_server_of(said: Mapping[str, str]) -> str:
+    """The name server, from the options or the driver's environment; executors may have another."""
+    return said.get("nameServer") or os.environ.get("NAMESRV_ADDR") or DEFAULT_NAME_SERVER
 
 
 def queue_names(broker_name: str, queue_id: int) -> tuple[str, str]:
@@ -289,6 +304,16 @@ def _offsets(said: Mapping[str, str], option: str, default: str) -> str | Offset
             "for each queue"
         )
     return read
+
+
+def _store_path(said: Mapping[str, str]) -> str | None:
+    path = said.get("storePath") or None
+    if path is not None and said.get("filterSql"):
+        raise ValueError(
+            "options storePath and filterSql were both given; only a broker evaluates conditions, "
+            "read through it or filter the rows in Spark"
+        )
+    return path
 
 
 def _security(said: Mapping[str, str]) -> Security:

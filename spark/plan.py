@@ -89,6 +89,12 @@ def queues_of(bounds: Bounds, options: ReadOptions) -> dict[str, list[MessageQue
     else:
         topics = options.topics
     found = {topic: bounds.queues(topic) for topic in topics}
+    brokers = {queue.broker_name for each in found.values() for queue in each}
+    if options.store_path is not None and len(brokers) > 1:
+        raise ValueError(
+            f"option storePath names the folder of one broker, and the topics are on "
+            f"{sorted(brokers)}; read through the brokers"
+        )
     if options.queues is not None:
         found = {topic: _assigned(options.queues[topic], each) for topic, each in found.items()}
     return found

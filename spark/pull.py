@@ -10,12 +10,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..client.blocking import MessageQueue, Pulled
 from ..client.errors import AerobeeError
 from ..protocol import codes
+from ..store import Piece
 from .options import MESSAGES_PER_PULL, RETRIES, RETRY_MS
 from .plan import DataLossError, QueueRange
 
@@ -34,18 +35,6 @@ class Puller(Protocol):
     async def close(self) -> None: ...
     async def queues(self, topic: str) -> list[MessageQueue]: ...
     async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole records with all messages of the offsets [start, end).
-
-    A batch in one record that reaches over a border is there as a whole, perhaps more than once.
-    """
-
-    start: int
-    end: int
-    data: bytes = field(repr=False)  # asyncio writes results out as text in places
 
 
 @dataclass(frozen=True, slots=True)

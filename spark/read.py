@@ -1,16 +1,22 @@
-"""The rows of one range of a queue: pulled, decoded, and filtered where brokers only guess."""
+"""The rows of one range of a queue: pulled or read from the files, decoded, and filtered.
+
+Filtered where a broker only guesses (it compares hashes of tags), and of repeats where that is
+asked for.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import reader
+from ..store import MessagesGone, Piece, StoreView
 from .decode import decode
 from .options import ReadOptions
-from .plan import QueueRange
+from .plan import DataLossError, QueueRange
 from .pull import Pulling, pull_pieces
-from .schema import BY_NAME, Column
+from .schema import BY_NAME, ROW_ID_COLUMN, Column
 
 
 def read_range(
@@ -19,6 +25,59 @@ def read_range(
     """The rows with these columns, batch by batch, over a connection of its own."""
     if wanted is None:  # PySpark makes one partition of none
         return
+    names = [column.name for column in columns]
+    asked = columns
+    tags = None if options.tags is None else [each.strip() for each in options.tags.split("||")]
+    if tags is not None and "tags" not in names:
+        asked = (*asked, BY_NAME["tags"])
+    repeats = None
+    if options.dedup_window:
+        asked = (*asked, ROW_ID_COLUMN)
+        repeats = _Repeats(options, wanted)
+    for rows in _batches(options, asked, wanted):
+        if tags is not None:
+            rows = rows.filter(pc.is_in(rows.column("tags"), pa.array(tags)))
+        if repeats is not None:
+            rows = rows.filter(repeats.first_seen(rows.column(ROW_ID_COLUMN.name)))
+        if rows.num_rows:
+            yield rows.select(names)
+
+
+class _Repeats:
+    """The ids of rows seen so far in a queue, from a window before the range on."""
+
+    def __init__(self, options: ReadOptions, wanted: QueueRange) -> None:
+        self._seen: set[str] = set()
+        start = max(0, wanted.start - options.dedup_window)
+        # What is gone from the window is no loss: nothing of it is handed out.
+        before = replace(wanted, start=start, end=wanted.start)
+        around = replace(options, fail_on_data_loss=False)
+        if before:
+            for rows in _batches(around, (ROW_ID_COLUMN,), before):
+                self.first_seen(rows.column(0))
+
+    def first_seen(self, ids: pa.Array) -> pa.Array:
+        """For each row whether it is here for the first time; one without an id always is."""
+        seen = self._seen
+        found = []
+        for each in ids.to_pylist():
+            found.append(each is None or each not in seen)
+            if each is not None:
+                seen.add(each)
+        return pa.array(found, pa.bool_())
+
+
+def _batches(
+    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    pieces = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
+    for piece in pieces:
+        yield decode(
+            piece.data, columns, broker_name=wanted.broker_name, first=piece.start, end=piece.end
+        )
+
+
+def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
     how = Pulling(
         options.messages_per_pull,
         options.fail_on_data_loss,
@@ -26,17 +85,25 @@ def read_range(
         options.retries,
         options.retry_ms,
     )
-    puller = reader.Reader(options.name_server, **options.reader)
-    pieces = pull_pieces(puller, wanted, how)
-    tags = None if options.tags is None else [each.strip() for each in options.tags.split("||")]
-    # A broker compares hashes of tags; the texts are compared here.
-    asked = columns if tags is None or BY_NAME["tags"] in columns else (*columns, BY_NAME["tags"])
-    for piece in pieces:
-        rows = decode(
-            piece.data, asked, broker_name=wanted.broker_name, first=piece.start, end=piece.end
-        )
-        if tags is not None:
-            rows = rows.filter(pc.is_in(rows.column("tags"), pa.array(tags)))
-            rows = rows.select([column.name for column in columns])
-        if rows.num_rows:
-            yield rows
+    return pull_pieces(reader.Reader(options.name_server, **options.reader), wanted, how)
+
+
+def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
+    """The same from the broker's files, which this task can see."""
+    assert options.store_path is not None
+    view, start = StoreView(options.store_path), wanted.start
+    while start < wanted.end:
+        try:
+            for piece in view.pieces(wanted.topic, wanted.queue_id, start, wanted.end):
+                start = piece.end
+                yield piece
+        except MessagesGone as gone:
+            if options.fail_on_data_loss:
+                raise DataLossError(f"reading {wanted}: {gone}") from None
+            start = min(wanted.end, gone.first)
+            continue
+        if start < wanted.end:
+            raise DataLossError(
+                f"reading {wanted} from {options.store_path}: its files end at offset {start}; "
+                "check that it is the folder of that broker"
+            )

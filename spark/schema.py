@@ -53,6 +53,10 @@ WITH_FULL = (
     Column("reconsumeTimes", "int", pa.int32()),
     Column("properties", "map<string,string>", TEXT_MAP),
 )
+# What the sink writes into each message, so that repeats can be told: query or job, batch,
+# partition, number of the row, joined by slashes.
+ROW_ID = "AEROBEE_ROW"
+ROW_ID_COLUMN = Column("rowId", "string", pa.string())  # for our own use
 BY_NAME = {column.name: column for column in BASE + WITH_HEADERS + WITH_FULL}
 
 

@@ -17,6 +17,8 @@ from .options import ReadOptions, read_options
 from .plan import plan
 from .read import read_range
 from .schema import Column, chosen_columns, ddl, row_columns
+from .sink import RocketmqStreamWriter, RocketmqWriter
+from .sink_options import WriteOptions, check_columns, write_options
 from .stream import RocketmqStreamReader
 
 NAME = "rocketmq"
@@ -42,6 +44,19 @@ class RocketmqSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RocketmqStreamReader:
         return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
+        if overwrite:
+            raise ValueError("topics can't be overwritten; write with mode append")
+        return RocketmqWriter(self._write_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:
+        return RocketmqStreamWriter(self._write_options(schema))
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = write_options(self.given)
+        check_columns([(each.name, each.dataType.simpleString()) for each in schema], options)
+        return options
 
 
 class RocketmqReader(DataSourceReader):

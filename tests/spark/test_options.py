@@ -64,7 +64,23 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
         ({"subscribe": ",".join(map(str, range(1001)))}, "1001 topics, the limit is 1000"),
         ({"subscribe": "a", "group": "no such/group"}, "option group: .*illegal characters"),
         ({"subscribe": "a", "includeHeader": "true"}, "did you mean includeHeaders"),
-        ({"subscribe": "a", "path": "/tmp"}, "unknown option 'path'; known are subscribe"),
+        ({"subscribe": "a", "colour": "red"}, "unknown option 'colour'; known are subscribe"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern were given"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"assign": '{"a": []}'}, "give JSON such as"),
+        ({"assign": '["a"]'}, "give JSON such as"),
+        ({"subscribe": "a", "topic": "b"}, "subscribe was given twice, once as 'topic'"),
+        ({"subscribe": "a", "startingTimestamp": "-1"}, "give a number from 0"),
+        (
+            {"subscribe": "a", "startingTimestamp": "1", "startingOffsets": "earliest"},
+            "startingTimestamp and startingOffsets were given",
+        ),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": "{"}, "ms since the epoch"),
+        ({"subscribe": "a", "subExpression": "x", "filterSql": "y = 1"}, "give one of them"),
+        ({"subscribe": "a", "storePath": "/s", "filterSql": "y = 1"}, "only a broker evaluates"),
+        ({"subscribe": "a", "maxTriggerDelay": "soon"}, "a time such as 500ms"),
+        ({"subscribe": "a", "accessKey": "k"}, "secret_key is empty"),
+        ({"subscribe": "a", "tls": "1"}, "give true or false"),
         ({"subscribe": "a", "minPartitions": "0"}, "give a number from 1 to 100000"),
         ({"subscribe": "a", "maxMessagesPerPull": "1025"}, "'1025'; give a number from 1 to 1024"),
         ({"subscribe": "a", "maxMessagesPerPull": "-1"}, "give a number from 1"),
@@ -91,3 +107,33 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
 def test_a_wrong_option_is_refused_with_what_would_do(given: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_options(given)
+
+
+@pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
+def test_a_stream_has_no_end(option: str) -> None:
+    with pytest.raises(ValueError, match="a stream has no end"):
+        read_options({"subscribe": "a", option: "1"}, stream=True)
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
+    assert read_options({"subscribe": "a"}, stream=True).starting == Place("latest")
+    early = read_options({"subscribe": "a", "startingOffsets": "earliest"}, stream=True)
+    assert early.starting == Place("earliest")
+
+
+def test_the_words_of_the_older_connector_are_understood() -> None:
+    options = read_options({"nameserver.addr": "h:1", "topic": "a", "consumer.group": "g"})
+    assert (options.name_server, options.topics, options.group) == ("h:1", ("a",), "g")
+
+
+def test_queues_and_filters_reach_the_client() -> None:
+    options = read_options({"assign": '{"a": [0, "b:1"]}', "subExpression": "x || y"})
+    assert options.queues == {"a": ["0", "b:1"]}
+    assert options.reader["expression"] == "x || y"
+    assert read_options({"subscribe": "a", "filterSql": "n > 1"}).reader["is_sql"]
+
+
+def test_a_secret_is_not_shown() -> None:
+    options = read_options({"subscribe": "a", "accessKey": "k", "secretKey": "hush"})
+    assert options.security.secret_key == "hush"
+    assert "hush" not in repr(options)

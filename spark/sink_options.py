@@ -1,0 +1,124 @@
+"""What a user says about a write, and what its rows look like; what is wrong is named at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from ..client.errors import ClientError
+from ..client.producer import DEFAULT_GROUP
+from ..client.security import Security
+from ..protocol.errors import Refusal
+from ..protocol.names import check_group, check_topic
+from .options import name_server_of
+
+WRITE_OPTIONS = (
+    "topic",
+    "nameServer",
+    "group",
+    "transactions",
+    "accessKey",
+    "secretKey",
+    "securityToken",
+    "tls",
+)
+TEXT, BYTES, TEXTS, TEXT_MAP = "string", "binary", "array<string>", "map<string,string>"
+NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double")
+# What each column may be; just `value` must be there.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "value": (BYTES, TEXT),
+    "key": (TEXT, BYTES),
+    "keys": (TEXTS,),
+    "tags": (TEXT,),
+    "topic": (TEXT,),
+    "properties": (TEXT_MAP,),
+    "delay": NUMBERS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A write, checked. Without `topic` each row says its own."""
+
+    name_server: str
+    topic: str | None = None
+    group: str = DEFAULT_GROUP
+    transactions: bool = False
+    security: Security = field(default_factory=Security)
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a write; names are read without regard to case."""
+    known = {name.lower(): name for name in WRITE_OPTIONS}
+    said: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() in ("path", "checkpointlocation"):  # Spark's own
+            continue
+        option = known.get(name.lower())
+        if option is None:
+            near = get_close_matches(name.lower(), known, n=1)
+            hint = f"did you mean {known[near[0]]}? " if near else ""
+            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(WRITE_OPTIONS)}")
+        said[option] = value.strip()
+    topic, group = said.get("topic") or None, said.get("group") or DEFAULT_GROUP
+    try:
+        check_group(group)
+        if topic is not None:
+            check_topic(topic)
+    except Refusal as refusal:
+        raise ValueError(f"options topic and group: {refusal.remark}") from None
+    for option in ("transactions", "tls"):
+        if said.get(option, "false").lower() not in ("true", "false"):
+            raise ValueError(f"option {option} is {said[option]!r}; give true or false")
+    try:
+        security = Security(
+            said.get("accessKey", ""),
+            said.get("secretKey", ""),
+            said.get("securityToken"),
+            said.get("tls", "").lower() == "true",
+        )
+    except ClientError as wrong:
+        raise ValueError(f"options accessKey and secretKey: {wrong}") from None
+    transactions = said.get("transactions", "").lower() == "true"
+    return WriteOptions(name_server_of(said), topic, group, transactions, security)
+
+
+def check_columns(fields: Sequence[tuple[str, str]], options: WriteOptions) -> None:
+    """ValueError when rows with these columns (name, type as Spark writes it) can't be sent."""
+    there = dict(fields)
+    for name, kind in fields:
+        allowed = COLUMNS.get(name)
+        if allowed is None:
+            raise ValueError(
+                f"column {name!r} can't be written; rows have {', '.join(COLUMNS)}: drop it, or "
+                "put it into the value"
+            )
+        if kind not in allowed:
+            raise ValueError(f"column {name} is {kind}; it must be {' or '.join(allowed)}, cast it")
+    if "value" not in there:
+        raise ValueError("there is no column value; it holds what is sent")
+    if "topic" not in there and options.topic is None:
+        raise ValueError("no topic is given; set the option topic, or give the rows a column topic")
+    if "delay" in there and options.transactions:
+        raise ValueError("rows with a delay can't be sent in transactions; leave one of them out")
+
+
+def row_fields(row: Mapping[str, Any], options: WriteOptions) -> dict[str, Any]:
+    """The arguments of the message that a row is; ValueError when it has no topic or no body."""
+    topic = options.topic or row.get("topic")
+    value = row["value"]
+    if topic is None:
+        raise ValueError("a row has no topic; set the option topic, or fill the column")
+    if not value:
+        raise ValueError("a row has an empty value; brokers take no message without a body")
+    key = row.get("key")
+    keys = [key.decode() if isinstance(key, bytes) else key] if key else row.get("keys") or ()
+    properties = row.get("properties") or {}
+    return {
+        "topic": topic,
+        "body": value.encode() if isinstance(value, str) else value,
+        "tags": row.get("tags") or None,
+        "keys": keys,
+        "properties": dict(properties),
+        "delay": row.get("delay") or None,
+    }
