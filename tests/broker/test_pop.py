@@ -376,6 +376,20 @@ async def test_a_notification_says_whether_there_is_something_to_pop(
     assert (await p.caller.ask(codes.NOTIFICATION, header)).fields() == yes
 
 
+async def test_a_message_is_news_for_one_of_those_who_wait_for_news(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    header = Notification("cg", "T", -1, 10_000, clock.ms)
+    asked = [asyncio.create_task(p.caller.ask(codes.NOTIFICATION, header)) for _ in range(2)]
+    await p.waiting(2)
+    await p.send(b"a")
+    await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    assert p.broker.pop.handlers.notifications.count == 1
+    await p.later(10_000)
+    await asyncio.gather(*asked)
+
+
 # --- crashes --------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,28 @@ async def test_a_full_disk_hands_nothing_out_that_it_could_not_note(
     assert (await p.ack(text)).code == 0
 
 
+async def test_what_was_noted_before_the_disk_was_full_goes_out(
+    run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, caller = await run(config(enable_pop_buffer_merge=False))
+    p = Popper(broker, caller, clock, queues=2)
+    await p.send(b"a")
+    await p.send(b"b", queue_id=1)
+    put, room = broker.store.put, [1]
+
+    def narrow(*message: Any) -> tuple[int, int, int]:
+        if not room:
+            raise DiskFull("no room on the disk")
+        room.pop()
+        return put(*message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.store, "put", narrow)
+        first = await p.pop()
+    assert len(first) == 1
+    assert (first | await p.pop()).keys() == {b"a", b"b"}
+
+
 async def test_what_a_full_disk_does_not_take_stays_in_memory(
     run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
