@@ -84,6 +84,7 @@ class Consumer(Blocking[_consumer.Consumer]):
                 self._fetched.extend(batch[1:])
             if not message.is_void:
                 return ReceivedMessage(message, self._thread)
+            self._thread.call(message.release)  # its queue waits for it to be let go
 
     def drain(self, timeout: float | None = None) -> bool:
         """Settle everything that is here, commit and leave; see `client.Consumer.drain`."""

@@ -79,13 +79,16 @@ class OrderlyService:
         """These were pulled, in this order."""
         line = self._lines.get(held)
         if line is None:
+            for other in [each for each in self._lines if each.dropped and not each.under_way]:
+                del self._lines[other]
             line = self._lines[held] = _Line(held)
         line.waiting.extend(ReceivedMessage(record, held, self) for record in records)
         if line.is_at_rest:
             self._next(line)
 
     def taken(self, message: ReceivedMessage) -> None:
-        """Nothing: a message in order may take as long as it likes."""
+        """The application has it now: its queue is not let go before it is back."""
+        message.held.under_way += 1
 
     def close(self) -> None:
         """Hand nothing out any more."""
@@ -124,6 +127,7 @@ class OrderlyService:
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
+        batch.held.under_way += len(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """All of the batch is done, or all of it comes again: order allows nothing else."""
@@ -178,14 +182,14 @@ class OrderlyService:
         if line is None or message not in line.under_way:
             return
         line.under_way.remove(message)
-        line.held.under_way = len(line.under_way)
+        line.held.under_way -= 1
         if not line.under_way and following:
             self._next(line)
 
     def _rest(self, line: _Line, messages: list[ReceivedMessage], seconds: float) -> None:
         line.waiting.extendleft(reversed(messages))
         line.under_way = [each for each in line.under_way if each not in messages]
-        line.held.under_way = len(line.under_way)
+        line.held.under_way -= len(messages)
         if not line.is_at_rest:
             return
         if seconds and not line.held.dropped:
@@ -219,7 +223,6 @@ class OrderlyService:
             return
         size = min(self._batch_max, len(line.waiting))
         line.under_way = [line.waiting.popleft() for _ in range(size)]
-        held.under_way = size
         self._emit(held, list(line.under_way))
 
     async def _lock_again(self, line: _Line) -> None:

@@ -53,7 +53,7 @@ class ProcessQueue:
     `suggested_broker_id` is the one the broker asked us to pull from next. `topic` is the topic as
     the application calls it, without its `namespace`; None for a retry topic, whose messages bear
     the one they were sent to.
-    `under_way` counts the messages of an ordered queue that the application has; `locked` says
+    `under_way` counts the messages that the application has of a queue in order; `locked` says
     that the broker gave us the queue alone, at `last_lock`.
     """
 

@@ -240,6 +240,17 @@ async def test_a_listener_that_hangs_keeps_its_queue_for_20_seconds(
         await until(lambda: ("orders", 0) not in shelf.locks)
 
 
+async def test_a_message_that_nobody_has_taken_holds_no_queue_back(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0")
+    async with member(fake) as consumer:
+        await until(lambda: shelf.pulls_of("orders") == [0, 1])  # it waits to be taken
+        fake.broker.members.add("a")
+        await consumer.rebalance()
+        await until(lambda: ("orders", 0) not in shelf.locks)
+
+
 async def test_a_cancelled_task_leaves_its_message_at_the_front(
     fake: FakeCluster, shelf: Shelf
 ) -> None:

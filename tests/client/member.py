@@ -1,0 +1,59 @@
+"""A member of a group in a process of its own, so that it can be killed for real.
+
+It prints a line of JSON for each message before that is settled. On "drain" or "close" on standard
+input it leaves its group, the one way or the other. Arguments: name server, group, topic, client
+id, "ordered" or "concurrent".
+"""
+
+import asyncio
+import json
+import random
+import sys
+import time
+
+from aerobee.client import Consumer
+
+TASKS = 4
+WORK_SECONDS_MAX = 0.004
+
+
+async def work(consumer: Consumer) -> None:
+    """Consumes one message after the other."""
+    async for message in consumer:
+        async with message.process():
+            report = {
+                "event": "message",
+                "queue": message.queue_id,
+                "offset": message.offset,
+                "body": message.body.decode(),
+                "at": time.monotonic(),  # the same clock in all processes of a machine
+            }
+            print(json.dumps(report), flush=True)
+            await asyncio.sleep(random.random() * WORK_SECONDS_MAX)
+
+
+async def main() -> None:
+    """Consumes until it is told to leave."""
+    name_server, group, topic, client_id, kind = sys.argv[1:]
+    consumer = Consumer(
+        name_server,
+        group=group,
+        topics=[topic],
+        start="earliest",
+        client_id=client_id,
+        ordered=kind == "ordered",
+    )
+    await consumer.start()
+    tasks = [asyncio.create_task(work(consumer)) for _ in range(TASKS)]
+    print(json.dumps({"event": "started"}), flush=True)
+    order = await asyncio.to_thread(sys.stdin.readline)
+    if order.strip() == "drain":
+        await consumer.drain(10)
+    else:
+        await consumer.close()
+    await asyncio.gather(*tasks)
+    print(json.dumps({"event": "stopped"}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
