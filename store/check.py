@@ -65,7 +65,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
         given.queue_file_bytes or noted.queue_file_bytes,
         given.batch_queue_file_bytes or noted.batch_queue_file_bytes,
     )
-    index = IndexCheck(root, given.index_slots, given.index_entries, report)
+    index = IndexCheck(root, given.index_slots, given.index_entries, report, is_open=is_open)
     queues = QueuesCheck(root, queue_sizes, report)
     row = Row(log_folder, given.segment_bytes or noted.segment_bytes)
     trusted = max(noted.synced_end, _queued_end(row, queues))

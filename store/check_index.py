@@ -28,13 +28,16 @@ from .segment import Segment
 INDEX = "index"
 BLOCK_ENTRIES = 1 << 18  # of a file looked at together
 DEFAULT_SLOTS, DEFAULT_ENTRIES = 5_000_000, 20_000_000
+LAYOUT_ENTRIES = 1_000  # that are looked at to find out the numbers of slots and entries
 MISSING_TOLD = 20  # keys without an entry that are told one by one
 
 
 class IndexCheck:
     """The index of a store. `slots` and `capacity` of its files, 0 where not known."""
 
-    def __init__(self, root: Path, slots: int, capacity: int, report: Report) -> None:
+    def __init__(
+        self, root: Path, slots: int, capacity: int, report: Report, *, is_open: bool
+    ) -> None:
         self._report = report
         self._folder = root / "index"
         part = report.part(INDEX, "keys")
@@ -61,6 +64,8 @@ class IndexCheck:
                 report.damage(INDEX, path, None, text)
                 continue
             self.files.append(FileCheck(segment, *layout, report))
+        for file in self.files:
+            file.check_itself(is_growing=is_open and file is self.files[-1])
         part.checked += sum(max(0, file.count - 1) for file in self.files)
         self._number, self._at = 0, 1  # the next entry to compare: file, entry in it
         self._missing: list[int] = []
@@ -174,27 +179,33 @@ class FileCheck:
         self._slots = slots
         self._report = report
         view = segment.view
-        self._begin_ms, _, begin_offset, end_offset, used, count = HEADER.unpack_from(view, 0)
+        (
+            self._begin_ms, _, self._begin_offset, self._end_offset, self._used, count,
+        ) = HEADER.unpack_from(view, 0)  # fmt: skip
         self.count = max(1, min(count, capacity))
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
         self.entries = np.frombuffer(view, ENTRY_TYPE, capacity, self._entries_at)
         if count > capacity or count < 0:
             self._damage(36, f"counts {count} entries, it has room for {capacity}")
         self.last_offset = int(self.entries["offset"][self.count - 1]) if self.count > 1 else -1
-        if self.count > 1:
-            if end_offset != self.last_offset:
-                text = f"says that its last message lies at {end_offset}, it is {self.last_offset}"
-                self._damage(24, text)
-            if begin_offset != self.entries["offset"][1]:
-                text = f"says that its first message lies at {begin_offset}, it is "
-                self._damage(16, text + str(self.entries["offset"][1]))
-            self._check_links(used)
-            back = np.flatnonzero(np.diff(self.entries["offset"][1 : self.count]) < 0)
-            if len(back):
-                number = int(back[0]) + 2
-                text = f"entry {number} leads further back than the one before it"
-                self._damage(self.entry_at(number), text)
-            segment.forget()
+
+    def check_itself(self, *, is_growing: bool) -> None:
+        """Look at header, links and order. A file that grows is looked at up to where it was."""
+        if self.count <= 1:
+            return
+        if not is_growing and self._end_offset != self.last_offset:
+            text = f"says that its last message lies at {self._end_offset}, it is "
+            self._damage(24, text + str(self.last_offset))
+        if self._begin_offset != self.entries["offset"][1]:
+            text = f"says that its first message lies at {self._begin_offset}, it is "
+            self._damage(16, text + str(self.entries["offset"][1]))
+        self._check_links(is_growing=is_growing)
+        back = np.flatnonzero(np.diff(self.entries["offset"][1 : self.count]) < 0)
+        if len(back):
+            number = int(back[0]) + 2
+            text = f"entry {number} leads further back than the one before it"
+            self._damage(self.entry_at(number), text)
+        self.segment.forget()
 
     def entry_at(self, number: int) -> int:
         """The byte at which an entry begins."""
@@ -215,7 +226,7 @@ class FileCheck:
             text = f"says second {entries['seconds'][row]}, its message is of {seconds[row]}"
             self._damage(self.entry_at(first + row), f"entry {first + row} {text}")
 
-    def _check_links(self, used: int) -> None:
+    def _check_links(self, *, is_growing: bool) -> None:
         """Slots and the links from entry to entry are what these hashes make."""
         slots = np.zeros(self._slots, np.int32)
         for first in range(1, self.count, BLOCK_ENTRIES):
@@ -237,11 +248,19 @@ class FileCheck:
         found = np.frombuffer(self.segment.view, ">i4", self._slots, HEADER_BYTES)
         # A slot that counts too far counts as empty, as in RocketMQ.
         wrong = np.flatnonzero(np.where((found < 0) | (found > self.count), 0, found) != slots)
+        if is_growing:
+            wrong = wrong[[self._newest_before(int(found[slot])) for slot in wrong] != slots[wrong]]
         if len(wrong):
             text = f"slot {wrong[0]} names entry {found[wrong[0]]} and not {slots[wrong[0]]}"
             self._damage(HEADER_BYTES + SLOT_BYTES * int(wrong[0]), text)
-        elif used != np.count_nonzero(slots):
-            self._damage(32, f"counts {used} slots in use, it has {np.count_nonzero(slots)}")
+        elif not is_growing and self._used != np.count_nonzero(slots):
+            self._damage(32, f"counts {self._used} slots in use, it has {np.count_nonzero(slots)}")
+
+    def _newest_before(self, number: int) -> int:
+        """The newest entry of a slot that was there when the look began."""
+        while self.count <= number < len(self.entries):
+            number = int(self.entries["older"][number])
+        return number
 
     def _damage(self, at: int, text: str) -> None:
         self._report.damage(INDEX, self.segment.path, at, text)
@@ -257,7 +276,7 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
         return (slots, capacity) if file_bytes(slots, capacity) == size else None
     if file_bytes(DEFAULT_SLOTS, DEFAULT_ENTRIES) == size:
         return DEFAULT_SLOTS, DEFAULT_ENTRIES
-    _, _, begin_offset, _, used, count = HEADER.unpack_from(segment.view, 0)
+    _, _, begin_offset, _, _, count = HEADER.unpack_from(segment.view, 0)
     tried = np.arange(1, (size - HEADER_BYTES - 2 * ENTRY_BYTES) // SLOT_BYTES + 1)
     rest = size - HEADER_BYTES - SLOT_BYTES * tried
     fits = (rest % ENTRY_BYTES == 0) & (rest // ENTRY_BYTES >= max(count, 2))
@@ -268,7 +287,19 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
         older = unaligned(segment.view, ">i4")[first_at + 16]
         tried = tried[(offset == begin_offset) & (older == 0)]
     for slot_count in tried.tolist():
-        found = np.frombuffer(segment.view, ">i4", slot_count, HEADER_BYTES)
-        if np.count_nonzero(found) == used:
-            return slot_count, (size - HEADER_BYTES - SLOT_BYTES * slot_count) // ENTRY_BYTES
+        fitting = (size - HEADER_BYTES - SLOT_BYTES * slot_count) // ENTRY_BYTES
+        if _is_layout(segment, slot_count, min(count, LAYOUT_ENTRIES)):
+            return slot_count, fitting
     return None
+
+
+def _is_layout(segment: Segment, slot_count: int, count: int) -> bool:
+    """Whether the entries before `count` are such with so many slots: all slots lead to them."""
+    slots = np.frombuffer(segment.view, ">i4", slot_count, HEADER_BYTES)
+    entries_at = HEADER_BYTES + SLOT_BYTES * slot_count
+    entries = np.frombuffer(segment.view, ENTRY_TYPE, max(count, 1), entries_at)[1:]
+    numbers = np.arange(1, len(entries) + 1)
+    ordered = (np.diff(entries["offset"]) >= 0).all() and (entries["older"] < numbers).all()
+    hashes = entries["hash"].astype(np.int64)
+    # An entry that is the newest of its slot, or older than that one.
+    return bool(ordered and (hashes >= 0).all() and (slots[hashes % slot_count] >= numbers).all())

@@ -20,6 +20,7 @@ from .consume_queue import FILLER
 from .derive import LMQ_PREFIX
 from .errors import StoreError, plain_errors
 from .files import Row, entries_of, queue_folders
+from .index_file import HEADER
 from .lock import StoreLock, write_abort
 from .segment import Segment, sync_folder
 from .settings import StoreSettings
@@ -88,7 +89,10 @@ def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
     for entry in entries_of(root / "index"):
         if not entry.is_folder and entry.size:
             path = root / "index" / entry.name
-            layout = layout_of(Segment(path, 0, entry.size, writable=False), 0, 0)
+            segment = Segment(path, 0, entry.size, writable=False)
+            if entry.size < HEADER.size or HEADER.unpack_from(segment.view)[-1] <= 1:
+                continue  # without an entry it does not tell
+            layout = layout_of(segment, 0, 0)
             if layout is None:
                 raise StoreError(
                     f"{path} does not tell its numbers of slots and entries; give them with "
