@@ -21,6 +21,7 @@ from ..protocol.record import (
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
     Record,
     crc32,
     crc_property,
@@ -58,7 +59,9 @@ HEAD_REST = Struct(
 )
 assert HEAD_START.size + HEAD_REST.size == HEAD.size
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
-SPECIAL_FLAGS = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
+# A message that a transaction has committed is stored like any other. One that is prepared or
+# rolled back (which has both bits) has no place in a queue.
+SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 _CRC_NAME = CRC32.encode() + b"\x01"
 
 
@@ -151,7 +154,7 @@ class Writing(Parts):
         `shared_properties` are added to each message's own. Malformed when the body can't be read,
         else as `put`.
         """
-        if sys_flag & SPECIAL_FLAGS & ~(BORN_HOST_V6 | STORE_HOST_V6):
+        if sys_flag & (TRANSACTION_MASK | INNER_BATCH):
             raise StoreError(
                 f"a batch with system flag {sys_flag} can't be stored: no transactions, no batches "
                 "in batches; send the messages singly"

@@ -57,7 +57,7 @@ class TransactionHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB"),
+            Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB", hot=True),
             Row(codes.RESUME_CHECK_HALF_MESSAGE, ResumeCheck, self.on_resume),
         ]
 
@@ -66,12 +66,12 @@ class TransactionHandlers:
     ) -> Reply | None:
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             return None  # not known yet: RocketMQ gives no answer, and asks again later
-        half = self._half(header)
-        topic = half.properties.get(properties.REAL_TOPIC, "")
+        half, pairs = self._half(header)
+        topic = pairs.get(properties.REAL_TOPIC, "")
         end = 0
         try:
             if header.outcome == TRANSACTION_COMMIT:
-                end = self._commit(half)
+                end = self._commit(half, pairs)
             self.transactions.end(half.queue_offset)
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
@@ -105,8 +105,9 @@ class TransactionHandlers:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         return OK
 
-    def _half(self, header: EndTransaction) -> Record:
-        """The half message that is meant; Refusal when it isn't what the request says."""
+    def _half(self, header: EndTransaction) -> tuple[Record, dict[str, str]]:
+        """The half message that is meant, with its properties; Refusal when it isn't what the
+        request says."""
         data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
         half = None if data is None else decode_record(data)
         if half is None or half.topic != HALF_TOPIC:
@@ -139,11 +140,10 @@ class TransactionHandlers:
                 f"The transaction state table offset wrong: the message has {half.queue_offset}, "
                 f"the request {header.queue_offset}",
             )
-        return half
+        return half, pairs
 
-    def _commit(self, half: Record) -> int:
+    def _commit(self, half: Record, pairs: dict[str, str]) -> int:
         """Store the message for its readers; the log offset after it."""
-        pairs = half.properties
         topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
         # The properties stay as they are: what is there of the half message, consumers may see.
         raw = half.raw_properties
