@@ -85,7 +85,7 @@ def look(
         looked_bytes += found.size
         following = found.next_offset
         for place, record in enumerate(records):
-            if not _is_hit(record, matches):
+            if not is_hit(record, matches):
                 continue
             size += len(record)
             if kept and (len(kept) >= messages_max or size > bytes_max):
@@ -118,7 +118,8 @@ def _records(piece: Buffer) -> Iterator[Buffer]:
         at += size
 
 
-def _is_hit(record: Buffer, matches: Predicate) -> bool:
+def is_hit(record: Buffer, matches: Predicate) -> bool:
+    """Whether an expression is true of a stored message, or can't be asked of it."""
     try:
         raw = raw_properties_of(record)
     except Malformed:

@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import filter_measures, java_side, loadgen, measures, store_measures
+from . import filter_measures, java_side, loadgen, measures, store_measures, transaction_measures
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
 
-PARTS = ("rates", "delayed", "pops", "filters", "start", "memory", "calls", "growth", "store")
+PARTS = ("rates", "delayed", "pops", "transactions", "filters", "start", "memory", "calls", "growth", "store")
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
@@ -103,6 +103,16 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
             java.start()
             ours.start()
             compared += measures.delayed(java, ours, programs, rounds, scale, _say)
+        finally:
+            java.stop()
+            ours.stop()
+        _clear(folder)
+    if "transactions" in options.only:
+        java, ours = JavaCluster(folder / "java", flags=flags), AerobeeCluster(folder / "ours")
+        try:
+            java.start()
+            ours.start()
+            compared += transaction_measures.transactions(java, ours, rounds, scale, _say)
         finally:
             java.stop()
             ours.stop()

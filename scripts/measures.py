@@ -116,7 +116,7 @@ def rates(
                 result["cpu_us"] = spent / result["messages"] * 1e6
                 found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
-        rows.append(_rate_row(case, found))
+        rows.append(rate_row(case, found))
     return rows
 
 
@@ -152,7 +152,7 @@ def pops(
                 if turn:  # the first one warms up
                     found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
-        rows.append(_rate_row(case, found))
+        rows.append(rate_row(case, found))
     return rows
 
 
@@ -303,7 +303,8 @@ def median(results: Sequence[dict[str, float]], field: str) -> float:
     return statistics.median(result[field] for result in results)
 
 
-def _rate_row(case: Case, found: dict[str, list[dict[str, float]]]) -> Compared:
+def rate_row(case: Case, found: dict[str, list[dict[str, float]]]) -> Compared:
+    """The row of a case from the results of both sides' rounds."""
     speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}
     tails = {kind: median(results, "p99_us") for kind, results in found.items()}
     costs = {kind: median(results, "cpu_us") for kind, results in found.items()}
