@@ -60,7 +60,7 @@ def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]
         yield image, True
 
 
-def explore(names: Names, *, sync_flush: bool, most: int, every: int = 4) -> Outcome:
+def explore(names: Names, *, sync_flush: bool, most: int, every: int = 8) -> Outcome:
     """All crashes of the last step of a workload, each with up to `most` sets of survivors.
 
     In one of `every` states the store also goes on for a moment and is killed once more.

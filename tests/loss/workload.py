@@ -37,6 +37,7 @@ SMALL = StoreSettings(
     max_message_bytes=3_500,
     rules=Rules(keep_ms=0),
 )
+SETTINGS = {False: SMALL, True: replace(SMALL, sync_flush=True)}
 A0, A1, B0 = ("A", 0), ("A", 1), ("B", 0)
 MINUTE_MS = 60_000
 
@@ -75,7 +76,7 @@ class Run:
         self, disk: PowerDisk, *, sync_flush: bool, ledger: Ledger | None = None, first: int = 0
     ) -> None:
         self.disk = disk
-        self.settings = replace(SMALL, sync_flush=sync_flush)
+        self.settings = SETTINGS[sync_flush]
         self.ledger = ledger or Ledger()
         self.ms = 1_700_000_000_000
         self.number = first
