@@ -277,12 +277,16 @@ def calls_per_send(folder: Path, program: Path, requests: int, say: Say) -> dict
     return found
 
 
-def fill(program: Path, side: Cluster, topic: str, messages: int) -> None:
-    """Fills an empty topic with messages of 128 bytes, by batches, over its four queues."""
+def fill(program: Path, side: Cluster, topic: str, messages: int) -> int:
+    """Fills an empty topic with messages of 128 bytes, by batches, over its four queues.
+
+    Returns how many there are now: on a loaded machine the real broker refuses a few batches.
+    """
     requests = -(-messages // BATCH)
     load = Load("fill", "send", requests, conns=4, inflight=8, per=BATCH)
-    loadgen.run(program, side.broker, topic, load)
-    loadgen.wait_stored(side.broker, topic, messages)
+    taken = int(loadgen.run(program, side.broker, topic, load)["messages"])
+    loadgen.wait_stored(side.broker, topic, min(messages, taken))
+    return taken
 
 
 def resident_mib(pid: int) -> dict[str, float]:

@@ -116,7 +116,8 @@ def recovery(
             side.start_broker()
             empty[kind] = time.monotonic() - begin
             loadgen.create_topic(side.broker, "Recovered")
-            fill(program, side, "Recovered", messages)
+            taken = fill(program, side, "Recovered", messages)
+            say(f"filled: {kind} took {taken:,} messages")
             side.stop_broker(kill=True)
             left[kind] = folder / f"left-{kind}"
             side.store.rename(left[kind])
