@@ -12,6 +12,8 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pull import CLASS_FILTER, COMMIT_OFFSET, PullMessageAnswer
 from aerobee.protocol.tags import tag_hash
+from aerobee.store import status
+from aerobee.store.store import Found
 
 from .conftest import Caller, Config, parked, records
 
@@ -75,6 +77,31 @@ async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
     beyond = await caller.pull("T", 5, queue_id=3)
     assert (at_start.code, beyond.code) == (codes.PULL_NOT_FOUND, codes.PULL_OFFSET_MOVED)
     assert beyond.header(PullMessageAnswer).next_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (status.NO_MATCHED_MESSAGE, codes.PULL_RETRY_IMMEDIATELY),
+        (status.MESSAGE_WAS_REMOVING, codes.PULL_RETRY_IMMEDIATELY),
+        (status.OFFSET_FOUND_NULL, codes.PULL_NOT_FOUND),
+        (status.OFFSET_OVERFLOW_ONE, codes.PULL_NOT_FOUND),
+        (status.OFFSET_OVERFLOW_BADLY, codes.PULL_OFFSET_MOVED),
+        (status.OFFSET_TOO_SMALL, codes.PULL_OFFSET_MOVED),
+        (status.NO_MATCHED_LOGIC_QUEUE, codes.PULL_OFFSET_MOVED),
+        (status.NO_MESSAGE_IN_QUEUE, codes.PULL_OFFSET_MOVED),
+    ],
+)
+async def test_every_status_of_the_store_has_its_code_and_passes_its_offsets_on(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, found: int, code: int
+) -> None:
+    await filled(caller, 1)
+    monkeypatch.setattr(broker.store, "get", lambda *_: Found(found, 70, 60, 90, [], 0, 0))
+    answer = await caller.pull("T", 65)
+    header = answer.header(PullMessageAnswer)
+    assert (answer.code, answer.remark) == (code, status.NAMES[found])
+    assert (header.next_offset, header.min_offset, header.max_offset) == (70, 60, 90)
+    assert broker.offsets.pull_offset("T", "cg", 0) == 70
 
 
 async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
@@ -161,6 +188,21 @@ async def test_a_pull_may_carry_an_offset_to_commit(broker: Broker, caller: Call
     await caller.pull("T", 3, sys_flag=COMMIT_OFFSET, commit_offset=2)
     assert broker.offsets.get("T", "cg", 0) == 2
     assert broker.offsets.pull_offset("T", "cg", 0) == 3
+
+
+async def test_a_parked_pull_commits_its_offset_once_when_it_comes(
+    broker: Broker, caller: Caller
+) -> None:
+    await filled(caller, 3)
+    waiting = asyncio.ensure_future(
+        caller.pull("T", 3, sys_flag=COMMIT_OFFSET, commit_offset=2, suspend_ms=15_000)
+    )
+    await parked(broker, 1)
+    assert broker.offsets.get("T", "cg", 0) == 2
+    broker.offsets.commit("T", "cg", 0, 3)
+    await caller.send("T", b"news")
+    assert [record.body for record in records(await waiting)] == [b"news"]
+    assert broker.offsets.get("T", "cg", 0) == 3
 
 
 async def test_the_registered_subscription_rules_when_the_pull_names_none(caller: Caller) -> None:
