@@ -15,6 +15,8 @@ pytest.importorskip("pyarrow")
 import numpy as np
 import pyarrow as pa
 from aerobee.protocol.record import decode_record
+from aerobee.spark.decode import decode
+from aerobee.spark.schema import row_columns
 from aerobee.store import MessagesGone, StoreView
 from aerobee.store.consume_queue import ENTRY_TYPE
 from aerobee.store.errors import DamagedStore, StoreError
@@ -135,6 +137,18 @@ def test_pieces_are_bounded_and_without_a_gap(
         assert decode_record(piece.data).queue_offset == at
         at = piece.end
     assert at == 40
+
+
+def test_a_piece_is_what_the_spark_source_decodes(open_store: OpenStore) -> None:
+    store = open_store()
+    fill(store, 60)
+    columns = row_columns(full=True)
+    offsets = []
+    for piece in StoreView(store.root).pieces("T2", 0, 1, messages_max=3):
+        rows = decode(piece.data, columns, broker_name="b", first=piece.start, end=piece.end)
+        offsets += rows.column(4).to_pylist()
+        assert set(rows.column(2).to_pylist()) == {"T2"}
+    assert offsets == list(range(1, store.max_offset("T2", 0)))
 
 
 def test_entries_in_one_file_are_no_copy(open_store: OpenStore) -> None:
