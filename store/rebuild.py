@@ -21,7 +21,7 @@ from .derive import LMQ_PREFIX
 from .errors import StoreError, plain_errors
 from .files import Row, entries_of, queue_folders
 from .index_file import HEADER
-from .lock import StoreLock, write_abort
+from .lock import StoreLock, sync_had_failed, write_abort
 from .segment import Segment, sync_folder
 from .settings import StoreSettings
 from .store import MessageStore
@@ -56,7 +56,8 @@ def rebuild(
     view = StoreView(root, used.commit_log_dir)
     lock.acquire()
     try:
-        write_abort(root)
+        # What a failed sync has left in doubt stays so.
+        write_abort(root, sync_failed=sync_had_failed(root))
         _forget_queues(root, view)
         _delete_queues(root, view)
         with plain_errors(root / "index", "delete"):

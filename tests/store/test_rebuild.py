@@ -9,6 +9,7 @@ from aerobee.store import rebuild as verb
 from aerobee.store.check import check
 from aerobee.store.errors import StoreError, StoreInUse
 from aerobee.store.index import Index
+from aerobee.store.lock import sync_had_failed, write_abort
 from aerobee.store.rebuild import rebuild, settings_of
 from aerobee.store.settings import StoreSettings
 
@@ -119,6 +120,30 @@ def test_a_store_in_use_is_left_alone(open_store: OpenStore) -> None:
     assert (store.root / "consumequeue" / "T" / "0").is_dir()
 
 
+class CutShort(Exception):
+    """The work ends in the middle."""
+
+
+def cut_short(*_: object) -> None:
+    raise CutShort
+
+
+def test_a_failed_sync_stays_noted_until_all_is_written_again(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    fill(store, 20)
+    store.close()
+    write_abort(store.root, sync_failed=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(verb, "sync_folder", cut_short)
+        with pytest.raises(CutShort):
+            rebuild(store.root, SMALL)
+    assert sync_had_failed(store.root)
+    rebuild(store.root, SMALL)
+    assert not (store.root / "abort").exists()
+
+
 def test_work_that_was_cut_short_is_done_by_the_next_start(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,12 +151,6 @@ def test_work_that_was_cut_short_is_done_by_the_next_start(
     fill(store, 150)
     expected = contents(store)
     store.close()
-
-    class CutShort(Exception):
-        pass
-
-    def cut_short(*_: object) -> None:
-        raise CutShort
 
     monkeypatch.setattr(verb, "sync_folder", cut_short)
     with pytest.raises(CutShort):
