@@ -42,7 +42,10 @@ UNUSED = frozenset(
         "writeBufferHighWaterMark",
         "writeBufferLowWaterMark",
         "serverSocketBacklog",
+        "serverNettyWorkerGroupEnable",
         "serverPooledByteBufAllocatorEnable",
+        "enableShutdownGracefully",
+        "shutdownWaitTimeSeconds",
         "useEpollNativeSelector",
     }
 )
@@ -90,7 +93,10 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     write_buffer_high_water_mark: Count = 0
     write_buffer_low_water_mark: Count = 0
     server_socket_backlog: Count = 1_024
+    server_netty_worker_group_enable: bool = True
     server_pooled_byte_buf_allocator_enable: bool = True
+    enable_shutdown_gracefully: bool = False
+    shutdown_wait_time_seconds: Seconds = 30
     use_epoll_native_selector: bool = False
 
     def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":

@@ -455,10 +455,18 @@ def test_a_changed_setting_is_shown_by_both(walks: tuple[Walk, Walk]) -> None:
         assert shown["transactionCheckMax"] == "9"
 
 
-def test_a_changed_setting_of_a_name_server_is_shown_by_both(walks: tuple[Walk, Walk]) -> None:
+def test_a_name_server_shows_the_real_ones_settings_and_what_was_changed(
+    walks: tuple[Walk, Walk],
+) -> None:
+    shown = []
     for walk in walks:
         lines = [" ".join(line.split()) for line in walk.outputs["getNamesrvConfig"].splitlines()]
         assert "deleteTopicWithBrokerRegistration = true" in lines
+        shown.append({line.partition(" = ")[0] for line in lines if " = " in line})
+    ours, real = shown
+    # The real one shows what its file holds, also a key that is only ours.
+    assert ours - real == set()
+    assert real - ours <= {"httpPort", "kvConfigPath", "configStorePath", "rocketmqHome"}
 
 
 def test_every_command_of_mqadmin_is_walked_through_or_excepted_with_a_reason(
