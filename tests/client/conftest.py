@@ -63,6 +63,7 @@ async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
         listen_port=0,
         namesrv_addr=f"127.0.0.1:{namesrv.port}",
         store_path_root_dir=str(tmp_path / "store"),
+        enable_property_filter=True,
         mapped_file_size_commit_log=16 << 20,
         max_hash_slot_num=1_000,
         max_index_num=4_000,
