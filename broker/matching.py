@@ -8,9 +8,9 @@ those that match. What can't be read as a record is handed out, so that nothing 
 from collections.abc import Iterator
 from struct import Struct
 
-from ..protocol import properties
 from ..protocol.bodies.subscription import SUB_ALL, SubscriptionData
 from ..protocol.errors import Malformed
+from ..protocol.properties import PAIR_SEPARATOR
 from ..protocol.record import RECORD_BYTES_MIN, raw_properties_of
 from ..store import status
 from ..store.reading import Buffer
@@ -25,17 +25,34 @@ Wanted = frozenset[int] | Predicate | None
 
 
 class RawProperties:
-    """The stored properties of a message, of which only those that are asked for are read."""
+    """The stored properties of a message, of which only those that are asked for are looked for.
 
-    __slots__ = ("_raw",)
+    The answers are those of `properties.decode`.
+    """
+
+    __slots__ = ("_text",)
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+        self._text = raw.decode("utf-8", "replace")
 
     def get(self, name: str) -> str | None:
         """The value of a property, None when the message doesn't have it."""
-        found = properties.find(self._raw, name.encode())
-        return None if found is None else found.decode(errors="replace")
+        text = self._text
+        needle = f"\x02{name}\x01"  # the separators before a pair and before its value
+        at = text.rfind(needle)
+        while at >= 0:
+            start = at + len(needle)
+            end = text.find(PAIR_SEPARATOR, start)
+            if end < 0:
+                end = len(text)
+            if end > start:
+                return text[start:end]
+            at = text.rfind(needle, 0, start - 1)  # what has no value is no pair
+        if text.startswith(needle[1:]):
+            start = len(needle) - 1
+            end = text.find(PAIR_SEPARATOR, start)
+            return (text[start:] if end < 0 else text[start:end]) or None
+        return None
 
 
 def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:

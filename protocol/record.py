@@ -70,13 +70,20 @@ END = Struct(
 )
 # The same fields in one piece, where both hosts are IPv4.
 HEAD = Struct(">iIiiiqqiq8sq8siqi")
+# What is needed to find the properties, where both hosts are IPv4.
+LENGTHS = Struct(
+    ">"
+    "7xB"  # the last byte of the magic, at 7
+    "31xB"  # the last byte of the system flag, at 39
+    "44xI"  # body length, at 84
+)
+assert LENGTHS.size == HEAD.size
 BODY_LENGTH = Struct(">I")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">h")
 QUEUE_OFFSET_AT = 20
 LOG_OFFSET_AT = 28
 SYS_FLAG_AT = 36
-MAGIC_LAST_AT = 7
 BORN_HOST_AT = START.size
 assert BORN_HOST_AT == 48
 assert HEAD.size == START.size + 8 + MIDDLE.size + 8 + END.size == 88
@@ -248,15 +255,14 @@ def raw_properties_of(data: Data) -> bytes:
 
     Malformed when they can't be where its lengths say.
     """
-    flags = data[SYS_FLAG_AT + 3]
-    at = HEAD.size
-    if flags & BORN_HOST_V6:
-        at += HOST_V6_EXTRA_BYTES
-    if flags & STORE_HOST_V6:
-        at += HOST_V6_EXTRA_BYTES
     try:
-        at += BODY_LENGTH.unpack_from(data, at - BODY_LENGTH.size)[0]
-        if data[MAGIC_LAST_AT] == MAGIC_V1 & 0xFF:
+        magic, flags, body_bytes = LENGTHS.unpack_from(data)
+        at = HEAD.size
+        if flags & (BORN_HOST_V6 | STORE_HOST_V6):
+            at += HOST_V6_EXTRA_BYTES * (bool(flags & BORN_HOST_V6) + bool(flags & STORE_HOST_V6))
+            (body_bytes,) = BODY_LENGTH.unpack_from(data, at - BODY_LENGTH.size)
+        at += body_bytes
+        if magic == MAGIC_V1 & 0xFF:
             at += 1 + data[at]
         else:
             at += TOPIC_LENGTH_V2.size + TOPIC_LENGTH_V2.unpack_from(data, at)[0]
