@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from ...protocol.errors import Malformed
 from ...protocol.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
 from ..consume_queue import FILLER
-from ..errors import DamagedStore
+from ..errors import DamagedStore, StoreError
+from ..files import Row
 from ..records import (
     BORN_TIMESTAMP_AT,
     FLAG_AT,
@@ -78,17 +79,19 @@ def pieces(
     begin = first if start is None else start
     stop = last if end is None else min(end, last)
     if begin < first and begin < stop:
-        raise MessagesGone(
-            f"topic {queue.topic} queue {queue.queue_id} has the offsets {first} to {last} now, "
-            f"{begin} was asked for: old files are deleted in time; begin at {first}",
-            first,
-        )
+        raise _gone(queue, begin)
     while begin < stop:
         entries = queue.entries(begin, min(stop, begin + messages_max))
         starts, ends = queue.offsets(entries, begin)
         sizes = np.cumsum(entries["size"], dtype=np.int64)
         count = max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
-        data = _gathered(queue, entries[:count])
+        try:
+            data = _gathered(queue, entries[:count])
+        except StoreError:
+            queue.log = Row(queue.log.folder, queue.log.size)
+            if queue.first_offset > begin:  # its file was deleted meanwhile
+                raise _gone(queue, begin) from None
+            raise
         passed = min(stop, int(ends[count - 1]))
         yield Piece(max(begin, int(starts[0])), passed, data)
         begin = passed
@@ -129,6 +132,15 @@ def _check(queue: QueueView, data: bytes, places: NDArray[np.int64]) -> None:
     right = has_right_crc(records)
     if not right.all():
         raise _damage(queue, f"the body of the record at {places[np.argmin(right)]} is damaged")
+
+
+def _gone(queue: QueueView, begin: int) -> MessagesGone:
+    first = queue.first_offset
+    return MessagesGone(
+        f"topic {queue.topic} queue {queue.queue_id} has the offsets {first} to {queue.end_offset} "
+        f"now, {begin} was asked for: old files are deleted in time; begin at {first}",
+        first,
+    )
 
 
 def _damage(queue: QueueView, what: str) -> DamagedStore:

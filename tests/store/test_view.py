@@ -190,6 +190,18 @@ def test_what_is_gone_is_said_with_where_to_begin(open_store: OpenStore) -> None
     assert len(rows_of(view, "T", 0)) == 100 - first
 
 
+def test_a_file_that_is_deleted_after_the_first_look_is_gone_too(open_store: OpenStore) -> None:
+    store = open_store()
+    for _ in range(100):
+        put(store, body=bytes(2_000))
+    store.close()
+    view = StoreView(store.root)
+    (store.root / "commitlog" / f"{0:020d}").unlink()
+    with pytest.raises(MessagesGone, match=r"to 100 now, 0 was asked for") as found:
+        rows_of(view, "T", 0)
+    assert len(rows_of(view, "T", 0, start=found.value.first)) == 100 - found.value.first
+
+
 def test_a_damaged_body_is_never_handed_out(open_store: OpenStore) -> None:
     store = open_store()
     places = [put(store, body=b"%d" % number * 20)[0] for number in range(10)]
