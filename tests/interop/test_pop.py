@@ -11,11 +11,12 @@ import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import BROKER_NAME, Cluster, JavaCluster
+from aerobee.scripts.clusters import BROKER_NAME, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 
@@ -32,6 +33,10 @@ class Popper:
     def __init__(self, program: Reporter, group: str, topic: str) -> None:
         self._program = program
         self._who = (group, topic)
+
+    def of_topic(self, topic: str) -> Popper:
+        """The same group in another topic."""
+        return Popper(self._program, self._who[0], topic)
 
     def ask(self, verb: str, *words: object) -> Found:
         """One request and what the client made of its answer."""
@@ -97,9 +102,7 @@ def pop_by_hand(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story: Story = {}
     admin.create_topic(cluster, "ByHand", 1)
     java.produce(namesrv=cluster.namesrv, topic="ByHand", count=7, tags="a,b")
-    program = java.start("Pop", namesrv=cluster.namesrv, broker=cluster.broker, name=BROKER_NAME)
-    program.wait_event("started", SECONDS)
-    p = Popper(program, "HandGroup", "ByHand")
+    p = popper_of(java, cluster, "HandGroup", "ByHand")
 
     first = story["pop of four"] = p.pop(4)
     a, b, c, d = handles(first)
@@ -115,7 +118,7 @@ def pop_by_hand(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story["acknowledge what is not there"] = p.ask("ack", re.sub(r"\d+$", "77", d))
     story["acknowledge in no queue"] = p.ask("ack", re.sub(r"\d+ (\d+)$", r"9 \1", d))
     story["acknowledge with no handle"] = p.ask("ack", d.replace(" 10000 ", " soon "))
-    story["pop of an unknown topic"] = code_of(Popper(program, "HandGroup", "Unknown").pop())
+    story["pop of an unknown topic"] = code_of(p.of_topic("Unknown").pop())
     story["pop of too many"] = code_of(p.pop(33))
 
     again = story["what was not acknowledged comes again"] = p.pop_until("m-3")
@@ -134,9 +137,7 @@ def pop_in_order(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story: Story = {}
     admin.create_topic(cluster, "InOrder", 1)
     java.produce(namesrv=cluster.namesrv, topic="InOrder", count=5)
-    program = java.start("Pop", namesrv=cluster.namesrv, broker=cluster.broker, name=BROKER_NAME)
-    program.wait_event("started", SECONDS)
-    p = Popper(program, "OrderGroup", "InOrder")
+    p = popper_of(java, cluster, "OrderGroup", "InOrder")
 
     first = story["a batch"] = p.pop(3, order=True, attempt="one")
     story["the same attempt"] = p.pop(3, order=True, attempt="one")
@@ -290,3 +291,75 @@ def test_no_message_is_lost_when_the_broker_is_killed_under_popping_consumers(
 
     # What failed before the first kill was to come again ten seconds later.
     wait_until(lambda: len(again()) >= 20, again)
+
+
+def popper_of(java: Java, cluster: Cluster, group: str, topic: str) -> Popper:
+    program = java.start("Pop", namesrv=cluster.namesrv, broker=cluster.broker, name=BROKER_NAME)
+    program.wait_event("started", SECONDS)
+    return Popper(program, group, topic)
+
+
+def collected(p: Popper, wanted: set[str], **how: Any) -> dict[str, Found]:
+    """Pops until these bodies were there, and no others; the messages by their bodies."""
+    found: dict[str, Found] = {}
+
+    def came() -> bool:
+        found.update({message["body"]: message for message in p.pop(**how)["messages"]})
+        return found.keys() >= wanted
+
+    wait_until(came, lambda: found)
+    assert found.keys() == wanted
+    return found
+
+
+def test_what_one_broker_left_invisible_comes_again_on_the_other(
+    java_is_here: None, java: Java, mqadmin: Mqadmin, tmp_path: Path
+) -> None:
+    settings: dict[str, str | int] = {
+        "storePathRootDir": str(tmp_path / "store"),
+        "flushConsumerOffsetInterval": 100,  # a kill takes next to nothing of the offsets
+        "mappedFileSizeCommitLog": 1 << 20,
+        "maxHashSlotNum": 1_000,
+        "maxIndexNum": 4_000,
+    }
+    ours = AerobeeCluster(tmp_path / "ours", settings)
+    real = JavaCluster(tmp_path / "java", settings, flags=("-Xmx512m",))
+    try:
+        ours.start()
+        mqadmin.create_topic(ours, "Taken", 1)
+        java.produce(namesrv=ours.namesrv, topic="Taken", count=5)
+        p = popper_of(java, ours, "TakenGroup", "Taken")
+        first = p.pop(4)
+        texts = dict(zip(bodies(first), handles(first), strict=True))
+        for body in ("m-0", "m-3"):
+            assert p.ask("ack", texts[body])["status"] == "OK"
+        assert p.ask("change", texts["m-1"], 15_000)["status"] == "OK"
+        ours.stop_broker(kill=False)
+        ours.stop()
+
+        real.start()
+        p = popper_of(java, real, "TakenGroup", "Taken")
+        # m-4 was not popped yet, m-1 and m-2 come again.
+        found = collected(p, {"m-1", "m-2", "m-4"}, invisible_ms=90_000)
+        assert {body: each["times"] for body, each in found.items()} == {
+            "m-1": 1,
+            "m-2": 1,
+            "m-4": 0,
+        }
+        assert p.ask("change", found["m-1"]["handle"], 5_000)["status"] == "OK"
+        assert p.ask("ack", found["m-4"]["handle"])["status"] == "OK"
+        stored = tmp_path / "store" / "config" / "consumerOffset.json"
+        retries = re.compile(r'%RETRY%TakenGroup_Taken@TakenGroup":\s*\{\s*0:\s*2\b')
+        wait_until(lambda: bool(retries.search(stored.read_text())), stored.read_text)
+        real.stop_broker(kill=True)
+        real.stop()
+
+        ours.start()
+        p = popper_of(java, ours, "TakenGroup", "Taken")
+        assert p.ask("ack", found["m-2"]["handle"])["status"] == "OK"
+        again = collected(p, {"m-1"})
+        assert again["m-1"]["times"] == 2
+        assert p.ask("ack", again["m-1"]["handle"])["status"] == "OK"
+    finally:
+        ours.stop()
+        real.stop()
