@@ -102,6 +102,11 @@ class Due:
         text = delayed(text, topic, queue_id) + f"{properties.TIMER_OUT_MS}\x01{out_ms}\x02"
         return Place(WHEEL_TOPIC, QUEUE, text, out_ms)
 
+    def came_in(self, place: int, out_ms: int, topic: str) -> None:
+        """A timer message that was placed is stored now: where, for which slot, of which topic."""
+        assert self._timers is not None
+        self._timers.came_in(place, out_ms, topic)
+
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
         """The time that a property asks for. Refusal when it can't be."""
         number = _integer(value, NUMBER_MAX)

@@ -27,12 +27,16 @@ from .timer_delivery import (
 )
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
+from .topics import TOPICS_MAX
 
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-MESSAGES_PER_STEP = 8  # of each kind of work: what a sender may have to wait for
+ENTRIES_PER_STEP = 24  # of the queue, into the wheel: what a sender may have to wait for
+MESSAGES_PER_STEP = 8  # out of the wheel: the same
 BYTES_PER_STEP = 256 << 10  # the same, for large messages
+FRESH_MAX = 20_000  # messages of the queue that are known from their sends
+Fresh = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
@@ -84,6 +88,8 @@ class Timers:
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
         self._placed = False  # units of them are staged only
         self._touched = False
+        self._fresh: dict[int, Fresh] = {}  # by their places in the commit log
+        self._hashes: dict[str, int] = {}
         self._counts: dict[str, int] = {}  # of topics, changed by the step at hand
         self._delivery = TimerDelivery(store, mark)
         self._sampled = (0, 0, 0)
@@ -110,6 +116,12 @@ class Timers:
                 for topic, number in self._counts.items():
                     self.metrics.add(topic, number)
                 self._counts.clear()
+
+    def came_in(self, place: int, out_ms: int, topic: str) -> None:
+        """What the sender's request said of a message, so that it need not be read again."""
+        if len(self._fresh) >= FRESH_MAX:
+            self._fresh.clear()
+        self._fresh[place] = out_ms, topic, False
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
@@ -146,24 +158,23 @@ class Timers:
             return False
         size = 0
         try:
-            for place, length, _ in store.entries(WHEEL_TOPIC, QUEUE, offset, MESSAGES_PER_STEP):
+            for place, length, _ in store.entries(WHEEL_TOPIC, QUEUE, offset, ENTRIES_PER_STEP):
                 if size >= BYTES_PER_STEP:
                     break
                 size += length
-                record = None if state.is_known(place) else self._read(place, length)
-                out_ms = None if record is None else timer_ms(record)
-                if record is not None and out_ms is None:
-                    log.error("the message at %d has no timer; it is left alone", place)
-                elif record is not None and out_ms is not None:
+                found = self._fresh.pop(place, None) or self._look(place, length)
+                if found is not None:
+                    out_ms, topic, is_recall = found
                     if out_ms < min(self._first_slot_ms, write_ms):
                         self._pass(offset)
-                        self._deliver_late(record, now_ms)
+                        self._deliver_late(place, length, now_ms)
                         self._pass(offset + 1)
                     else:
                         if not state.log.has_room:
                             self._pass(offset)
                             state.log.roll()
-                        if not self._place(record, length, state.floor(out_ms), write_ms):
+                        magic = IS_TIMER | (IS_RECALL if is_recall else 0)
+                        if not self._place(place, length, out_ms, topic, magic, write_ms):
                             break  # the wheel is a round behind: first what is in it
                 offset += 1
             self._pass(offset)
@@ -172,8 +183,24 @@ class Timers:
             raise
         return first < offset < end
 
-    def _deliver_late(self, record: Record, now_ms: int) -> None:
+    def _look(self, place: int, length: int) -> Fresh | None:
+        """What there is to know of a message of the queue; None when it is to be passed over."""
+        record = None if self.state.is_known(place) else self._read(place, length)
+        if record is None:
+            return None
+        out_ms = timer_ms(record)
+        if out_ms is None:
+            log.error("the message at %d has no timer; it is left alone", place)
+            return None
+        raw = record.raw_properties
+        is_recall = properties.find(raw, RECALL_KEY) is not None
+        return self.state.floor(out_ms), real_place(raw)[0], is_recall
+
+    def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
         """Deliver a message that comes out of the queue after its slot."""
+        record = self._read(place, length)
+        if record is None:
+            return
         topic, queue_id = real_place(record.raw_properties)
         if self._delivery.deliver(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False):
             self.dequeued += 1
@@ -184,10 +211,11 @@ class Timers:
         due = self._due
         return self.state.read_ms if due is None else due.slot_ms + self.state.precision_ms
 
-    def _place(self, record: Record, length: int, out_ms: int, write_ms: int) -> bool:
+    def _place(
+        self, place: int, length: int, out_ms: int, topic: str, magic: int, write_ms: int
+    ) -> bool:
         """A unit for a message; False when its slot may still hold those of the round before."""
-        state, raw = self.state, record.raw_properties
-        magic, slot_ms = IS_TIMER, max(out_ms, self._first_slot_ms)
+        state, slot_ms = self.state, max(out_ms, self._first_slot_ms)
         window_slots = self._window_slots()
         excess_slots = (slot_ms - write_ms) // state.precision_ms - window_slots
         if excess_slots >= 0:
@@ -198,13 +226,9 @@ class Timers:
             slot_ms = write_ms + slots * state.precision_ms
         if slot_ms - state.read_ms >= SLOTS * state.precision_ms:
             return False
-        is_recall = properties.find(raw, RECALL_KEY) is not None
-        if is_recall:
-            magic |= IS_RECALL
-        topic, _ = real_place(raw)
         slot = self._slots.get(slot_ms) or state.wheel.get(slot_ms)
         position = state.log.append(
-            slot.last, magic, write_ms, slot_ms, record.log_offset, length, string_hash(topic)
+            slot.last, magic, write_ms, slot_ms, place, length, self._hash(topic)
         )
         number = _number_of(magic)
         first = position if slot.first == NO_UNIT else slot.first
@@ -221,6 +245,14 @@ class Timers:
         kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
         slots = min(config.timer_roll_window_slot, kept_ms // config.timer_precision_ms)
         return min(slots, ROUND_SLOTS - BLANK_SLOTS)
+
+    def _hash(self, topic: str) -> int:
+        found = self._hashes.get(topic)
+        if found is None:
+            if len(self._hashes) >= TOPICS_MAX:
+                self._hashes.clear()
+            found = self._hashes[topic] = string_hash(topic)
+        return found
 
     def _pass(self, offset: int) -> None:
         """Bring what was placed into the files; then the queue has been passed up to `offset`."""

@@ -168,6 +168,8 @@ class SendHandlers:
         puts.bytes += end - log_offset
         if stored_queue_id == queue_id and target.keys[queue_id] in self._parked:
             self.holds.mark(target.keys[queue_id])
+        if handle is not None and properties.TIMER_DEL_UNIQKEY not in text:
+            self.due.came_in(log_offset, out_ms, target.name)
         reply = send_answer(
             command,
             queue_id,

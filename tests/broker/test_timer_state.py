@@ -18,7 +18,7 @@ import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delays import Delays, parse_levels
 from aerobee.broker.due import Due
-from aerobee.broker.timers import MESSAGES_PER_STEP, Timers, open_timers
+from aerobee.broker.timers import ENTRIES_PER_STEP, MESSAGES_PER_STEP, Timers, open_timers
 from aerobee.protocol import properties
 from aerobee.protocol.record import decode_record
 from aerobee.store import timer_check
@@ -364,7 +364,7 @@ def test_one_step_is_short_however_many_are_due(rig: OpenRig) -> None:
         more = one.timers.step(one.now_ms)
         after = one.store.max_offset("T", 0), one.timers.state.queue_offset
         assert after[0] - before[0] <= MESSAGES_PER_STEP
-        assert after[1] - before[1] <= MESSAGES_PER_STEP
+        assert after[1] - before[1] <= ENTRIES_PER_STEP
         ends.append(after[0])
         if not more:
             break
@@ -401,11 +401,11 @@ def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
 
 def test_a_recall_counts_however_much_lies_in_the_queue_before_it(rig: OpenRig) -> None:
     one = rig()
-    for _ in range(2 * MESSAGES_PER_STEP):
+    for _ in range(2 * ENTRIES_PER_STEP):
         one.put(WHEEL_TOPIC, 0, b"junk", b"")
     one.send(b"gone", 3_000)
     one.send(b"kept", 3_000)
-    for _ in range(2 * MESSAGES_PER_STEP):
+    for _ in range(2 * ENTRIES_PER_STEP):
         one.put(WHEEL_TOPIC, 0, b"junk", b"")
     one.send(b"0", 2_001, TIMER_DEL_UNIQKEY="T+gone", UNIQ_KEY="gone")
     one.at(START_MS + 10_000)
