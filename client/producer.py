@@ -41,6 +41,7 @@ from .received import MessageView
 from .route import Route
 from .security import OPEN, Security
 from .select_queue import RoundRobin, Selector, by_hash
+from .trace import TRACE_TOPIC, Tracer
 from .window import Window
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,8 @@ class Producer:
     `retry_not_stored` also one whose receipt doesn't say OK (retryAnotherBrokerWhenNotStoreOK).
     With `latency_faults` brokers that were slow or failed are left alone for a while
     (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
-    `compression`: zlib, lz4 or zstd. Any number of tasks may send through one producer at the same
+    `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) what becomes of the messages
+    is told in the trace topic. Any number of tasks may send through one producer at the same
     time; beyond `under_way_max` they wait, and their timeouts begin when it is their turn.
     """
 
@@ -86,6 +88,7 @@ class Producer:
         retry_not_stored: bool = False,
         client_id: str | None = None,
         security: Security = OPEN,
+        trace: bool | str = False,
     ) -> None:
         try:
             check_group(group)
@@ -97,6 +100,8 @@ class Producer:
         self._name_server = name_server
         self._client_id = client_id
         self._security = security
+        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
+        self._tracer: Tracer | None = None
         self._tries = tries
         self._packer = Packer(
             message_bytes_max=message_bytes_max,
@@ -130,10 +135,15 @@ class Producer:
             )
             self._cluster.join_producer(self.group)
             self._cluster.start()
+            if self._trace_topic is not None:
+                self._tracer = Tracer(self._trace_topic, self.group, self._of_tracer)
+                await self._tracer.start()
 
     async def close(self) -> None:
         """Leave the group and close the connections. Sends still under way fail."""
         self._closed = True
+        if self._tracer is not None:
+            await self._tracer.close()
         if self._cluster is not None:
             await self._cluster.close()
 
@@ -239,7 +249,10 @@ class Producer:
         address = cluster.address_of(broker_name)
         header = RecallMessage(topic, handle, self.group)
         answer = await cluster.ask(address, codes.RECALL_MESSAGE, header, b"", timeout)
-        return header_of(answer, RecallMessageAnswer, codes.RECALL_MESSAGE).msg_id
+        msg_id = header_of(answer, RecallMessageAnswer, codes.RECALL_MESSAGE).msg_id
+        if self._tracer is not None:
+            self._tracer.recalled(topic, msg_id)
+        return msg_id
 
     async def _deliver(
         self,
@@ -371,6 +384,7 @@ class Producer:
         cluster = self._open()
         address = await self._address(cluster, queue)
         header = outgoing.header(self.group, queue)
+        began_ms = header.born_ms
         answer = await cluster.request(address, outgoing.code, header, outgoing.body, timeout_s)
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
@@ -378,10 +392,13 @@ class Producer:
         found = header_of(answer, SendMessageAnswer, outgoing.code)
         if found.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
-        return SendReceipt(
+        receipt = SendReceipt(
             outgoing.msg_id, found.msg_id, queue, found.queue_offset, status,
             found.recall_handle, found.transaction_id,
         )  # fmt: skip
+        if self._tracer is not None and found.region is not None and found.trace_on:
+            self._tracer.sent(outgoing, receipt, address, found.region, began_ms)
+        return receipt
 
     async def _route(self, topic: str) -> Route:
         cluster = self._open()
@@ -402,6 +419,9 @@ class Producer:
             else:
                 await cluster.route(queue.topic, fresh=True)
             return cluster.address_of(queue.broker_name)
+
+    def _of_tracer(self, group: str) -> "Producer":
+        return Producer(self._name_server, group=group, security=self._security)
 
     def _open(self) -> Cluster:
         if self._cluster is None:

@@ -23,6 +23,12 @@ from .producer_calls import TransactionState
 from .receipts import SendReceipt, SendStatus
 from .received import MessageView
 
+STATE_NAMES = {  # of Java's LocalTransactionState
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+
 log = logging.getLogger(__name__)
 
 Checker = Callable[[MessageView], Awaitable[TransactionState] | TransactionState]
@@ -141,6 +147,8 @@ class TransactionProducer(Producer):
         try:
             address = cluster.address_of(receipt.queue.broker_name)
             await cluster.oneway(address, codes.END_TRANSACTION, header)
+            if self._tracer is not None:
+                self._tracer.ended(receipt, address, STATE_NAMES[state], by_check=False)
         except AerobeeError as wrong:
             log.warning("the end of transaction %s was not told: %s", receipt.msg_id, wrong)
 

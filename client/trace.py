@@ -1,0 +1,179 @@
+"""Message trace: what became of each send, told in messages of a trace topic.
+
+As Java's AsyncTraceDispatcher writes it, so that `mqadmin queryMsgTraceById` and the dashboards of
+RocketMQ read it: records of fields in one message's body, found by the ids and keys of the messages
+they speak of. Told by the way: what the trace topic doesn't take is logged and dropped.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..protocol import properties as props
+from ..protocol.names import GROUP_CHARS_MAX
+from .errors import AerobeeError
+from .identity import now_ms
+from .message import Message
+from .outgoing import Outgoing
+from .receipts import SendReceipt, SendStatus
+
+if TYPE_CHECKING:
+    from .producer import Producer
+
+log = logging.getLogger(__name__)
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+BATCH_MAX = 10  # records of one message (traceMsgBatchNum)
+BATCH_BYTES_MAX = 128_000
+WAITING_MAX = 2_048  # records not sent yet; more are dropped
+FLUSH_SECONDS = 5.0
+SEND_SECONDS = 5.0
+FIELD, RECORD = "\x01", "\x02"
+NORMAL, HALF, COMMIT, DELAYED = 0, 1, 2, 3  # ordinals of Java's MessageType
+DELAYS = (props.DELAY, props.TIMER_DELAY_MS, props.TIMER_DELAY_SEC, props.TIMER_DELIVER_MS)
+
+_numbers = itertools.count()
+
+
+class Told(NamedTuple):
+    """One record and what it is found by."""
+
+    topic: str
+    text: str
+    keys: tuple[str, ...]
+
+
+class Tracer:
+    """Collects records and sends them, ten at a time or after five seconds.
+
+    `make` gives a producer of the tracer's own, for this group; it is not traced itself.
+    """
+
+    def __init__(self, topic: str, group: str, make: Callable[[str], "Producer"]) -> None:
+        self._topic = topic
+        self._group = group
+        # A group has at most so many characters; what makes it unique stands in the end.
+        name = f"_INNER_TRACE_PRODUCER-{group}"[: GROUP_CHARS_MAX - 20]
+        self._producer = make(f"{name}-PRODUCE-{next(_numbers)}")
+        self._waiting: list[Told] = []
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._dropped = 0
+
+    @property
+    def topic(self) -> str:
+        """Messages of this topic are not traced."""
+        return self._topic
+
+    async def start(self) -> None:
+        """Begin to send."""
+        await self._producer.start()
+        self._task = asyncio.create_task(self._run(), name=f"trace-{self._group}")
+
+    async def close(self) -> None:
+        """Send what waits, and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._send_all()
+        await self._producer.close()
+
+    def sent(
+        self, outgoing: Outgoing, receipt: SendReceipt, address: str, region: str, began_ms: int
+    ) -> None:
+        """A message was stored by the broker at `address`."""
+        pairs = props.decode(outgoing.properties)
+        cost_ms = now_ms() - began_ms
+        kind = NORMAL
+        if props.TRAN_MSG in pairs:
+            kind = HALF
+        elif any(name in pairs for name in DELAYS):
+            kind = DELAYED
+        self._tell(
+            outgoing.topic,
+            (
+                "Pub", began_ms, region, self._group, outgoing.topic, receipt.msg_id,
+                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(outgoing.body), cost_ms,
+                kind, receipt.offset_msg_id, _flag(receipt.status is SendStatus.OK),
+            ),
+            [*receipt.msg_id.split(","), *pairs.get(props.KEYS, "").split()],
+        )  # fmt: skip
+
+    def ended(self, receipt: SendReceipt, address: str, state: str, *, by_check: bool) -> None:
+        """A transaction ended; `state` is COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+        self._tell(
+            receipt.queue.topic,
+            (
+                "EndTransaction", now_ms(), "DefaultRegion", self._group, receipt.queue.topic,
+                receipt.msg_id, None, None, address, COMMIT, receipt.transaction_id, state,
+                _flag(by_check),
+            ),
+            [receipt.msg_id],
+        )  # fmt: skip
+
+    def recalled(self, topic: str, msg_id: str) -> None:
+        """A message was taken back."""
+        self._tell(
+            topic,
+            ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, _flag(True)),
+            [msg_id],
+        )
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _tell(self, topic: str, fields: Iterable[object], keys: Iterable[str]) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            self._dropped += 1
+            return
+        text = FIELD.join("null" if each is None else str(each) for each in fields) + RECORD
+        self._waiting.append(Told(topic, text, tuple(keys)))
+        if len(self._waiting) >= BATCH_MAX:
+            self._more.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._more.wait()
+            except TimeoutError:
+                pass
+            self._more.clear()
+            await self._send_all()
+
+    async def _send_all(self) -> None:
+        if self._dropped:
+            log.warning(
+                "%d trace records of group %s were dropped: %d waited, which is the limit",
+                self._dropped,
+                self._group,
+                WAITING_MAX,
+            )
+            self._dropped = 0
+        while self._waiting:
+            batch = _batch(self._waiting)
+            del self._waiting[: len(batch)]
+            keys = list(dict.fromkeys(key for told in batch for key in told.keys))
+            body = "".join(told.text for told in batch).encode()
+            try:
+                message = Message(self._topic, body, keys=keys)
+                await self._producer.send(message, timeout=SEND_SECONDS)
+            except AerobeeError as wrong:
+                log.warning("%d trace records are lost: %s", len(batch), wrong)
+
+
+def _batch(waiting: list[Told]) -> list[Told]:
+    """The first records that go together: of one topic, not too many, not too long."""
+    found: list[Told] = []
+    size = 0
+    for told in waiting[:BATCH_MAX]:
+        size += len(told.text)
+        if found and (told.topic != found[0].topic or size > BATCH_BYTES_MAX):
+            break
+        found.append(told)
+    return found
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
