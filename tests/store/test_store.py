@@ -31,6 +31,7 @@ def test_a_store_in_use_has_its_files_and_a_closed_one_no_abort(open_store: Open
     assert sorted(path.name for path in root.iterdir()) == [
         "checkpoint",
         "commitlog",
+        "config",
         "consumequeue",
         "index",
         "lock",
