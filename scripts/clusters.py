@@ -34,8 +34,8 @@ class Cluster(Protocol):
     def start(self) -> None:
         """Starts both and returns when they serve."""
 
-    def start_broker(self) -> None:
-        """Starts the broker on its store."""
+    def start_broker(self, seconds: float = READY_SECONDS) -> None:
+        """Starts the broker on its store; ChildFailed when it does not serve by then."""
 
     def stop_broker(self, *, kill: bool) -> None:
         """Ends the broker by SIGTERM, or by kill -9."""
@@ -105,13 +105,13 @@ class JavaCluster(_Folder):
             self._namesrv_process.wait_event("ready", READY_SECONDS)
         self.start_broker()
 
-    def start_broker(self) -> None:
+    def start_broker(self, seconds: float = READY_SECONDS) -> None:
         """Starts the broker on its store; with it the name server unless they live apart."""
         orders = ["--broker", str(self.broker_file)]
         if not self._apart:
             orders += ["--namesrv", str(self.namesrv_file)]
         self.broker_process = self._run("broker", *orders)
-        self.broker_process.wait_event("ready", READY_SECONDS)
+        self.broker_process.wait_event("ready", seconds)
 
     def stop_broker(self, *, kill: bool) -> None:
         """Ends the broker by SIGTERM (its own shutdown hook), or by kill -9."""
@@ -167,9 +167,10 @@ class AerobeeCluster(_Folder):
             words += ["--set", f"{key}={value}"]
         self.broker_process = self._run("up", *words)
 
-    def start_broker(self) -> None:
+    def start_broker(self, seconds: float = READY_SECONDS) -> None:
         """Starts the broker on its store."""
-        self.broker_process = self._run("broker", "-c", str(self.broker_file))
+        orders = ("-c", str(self.broker_file))
+        self.broker_process = self._run("broker", *orders, seconds=seconds)
 
     def stop_broker(self, *, kill: bool) -> None:
         """Ends the broker by SIGTERM, or by kill -9."""
@@ -191,10 +192,10 @@ class AerobeeCluster(_Folder):
         assert self.broker_process is not None
         return self.broker_process.pid
 
-    def _run(self, role: str, *orders: str) -> Child:
+    def _run(self, role: str, *orders: str, seconds: float = READY_SECONDS) -> Child:
         argv = [sys.executable, *self._under, role, *orders]
         child = Child(argv, self.folder / f"{role}.stderr", cwd=self.folder)
-        child.wait_line(lambda line: "ready" in line, READY_SECONDS)
+        child.wait_line(lambda line: "ready" in line, seconds)
         return child
 
 

@@ -29,6 +29,7 @@ SYNC_RATIO_MIN = 2.0
 RECOVERY_RATIO_MAX = 0.5
 QUERY_P99_MS_MAX = 2.0
 LAG_SECONDS_MAX = 1.0
+RECOVERY_SECONDS_MAX = 600
 QUERIES = 2_000
 FEW_MESSAGES = 10_000
 QUERY_MESSAGE = 12
@@ -233,7 +234,7 @@ def _start_on(side: JavaCluster | AerobeeCluster, left: Path) -> float:
     copy = ["cp", "-a", "--sparse=always", str(left), str(side.store)]
     subprocess.run(copy, check=True)  # noqa: S603 - no shell
     begin = time.monotonic()
-    side.start_broker()
+    side.start_broker(RECOVERY_SECONDS_MAX)
     seconds = time.monotonic() - begin
     side.stop_broker(kill=True)
     return seconds
