@@ -58,7 +58,7 @@ class Filters(Saved):
 
     def stated(self, topic: str, expression: str | None, kind: str | None) -> Wanted:
         """What an expression in a request stands for. Refusal saying what is wrong with it."""
-        if is_by_tags(kind):
+        if kind == TAG or is_by_tags(kind):
             key = (topic, expression)
             try:
                 return self._stated[key]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.subscription import TAG
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
@@ -29,7 +30,7 @@ from ..config import BrokerConfig
 from ..filters import Filters
 from ..groups import Groups
 from ..holds import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, Holds
-from ..matching import Wanted, look
+from ..matching import Wanted, look, tags_of
 from ..offsets import Offsets
 from ..sql92 import Predicate
 from ..stats import Stats
@@ -228,6 +229,8 @@ class PullHandlers:
             )
         if found.class_filter_mode:
             raise self._no_class_filter(header)
+        if found.expression_type == TAG:
+            return tags_of(found)
         return self.filters.registered(found, header.group, header.sub_version)
 
     def _check_member(self, header: PullMessage, connection: Connection) -> None:
