@@ -14,7 +14,7 @@ TOPICS_MAX = 100_000
 
 
 class Waiting(Body):
-    """Half messages of one topic; `time_stamp` in ms is of the last change."""
+    """Half messages of one topic; `time_stamp` in ms is of when they were counted."""
 
     count: Int64 = 0
     time_stamp: Int64 = 0
@@ -32,7 +32,7 @@ class TransactionCounts(Saved):
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms)
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, int] = {}
         self._commits: dict[str, int] = {}
         self._rollbacks: dict[str, int] = {}
         self.asked = 0
@@ -43,11 +43,13 @@ class TransactionCounts(Saved):
         found = json_file.load(self.path, TransactionMetrics.decode)
         if found is not None:
             self.version = found.data_version or DataVersion()
-            self._waiting = found.transaction_count
+            self._waiting = {name: one.count for name, one in found.transaction_count.items()}
 
     def to_body(self) -> TransactionMetrics:
         """The table as its file has it."""
-        return TransactionMetrics(self._waiting, self.version)
+        now_ms = self._now_ms()
+        table = {topic: Waiting(count, now_ms) for topic, count in self._waiting.items()}
+        return TransactionMetrics(table, self.version)
 
     def begun(self, topic: str) -> None:
         """A half message for this topic came in."""
@@ -78,7 +80,7 @@ class TransactionCounts(Saved):
 
     def waiting(self) -> Iterator[tuple[str, int]]:
         """Topics and how many half messages wait for each."""
-        return ((topic, waiting.count) for topic, waiting in self._waiting.items())
+        return iter(self._waiting.items())
 
     def commits(self) -> Iterator[tuple[str, int]]:
         """Topics and commits since the start."""
@@ -91,10 +93,10 @@ class TransactionCounts(Saved):
     def _add(self, topic: str, change: int) -> None:
         found = self._waiting.get(topic)
         # What began before a crash may not have been counted: no number goes below nothing.
-        count = max(0, change + (0 if found is None else found.count))
+        count = max(0, change + (found or 0))
         if found is None and (not count or len(self._waiting) >= TOPICS_MAX):
             return
-        self._waiting[topic] = Waiting(count, self._now_ms())
+        self._waiting[topic] = count
         self.changed = True
 
 

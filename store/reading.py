@@ -375,7 +375,8 @@ class Reading(Parts):
 
     def message_at(self, log_offset: int) -> bytes | None:
         """The record that begins at this log offset; None when none does."""
-        self.write_staged()
+        if log_offset >= self._log.written:
+            self.write_staged()
         record = self._log.record(log_offset, self.readable_end)
         if record is None:
             return None
