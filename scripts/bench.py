@@ -18,13 +18,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import filter_measures, java_side, loadgen, measures, store_measures, transaction_measures
+from . import (
+    burst_measures,
+    filter_measures,
+    java_side,
+    loadgen,
+    measures,
+    store_measures,
+    transaction_measures,
+)
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
 
 PARTS = (
-    *("rates", "delayed", "pops", "transactions", "filters"),
+    *("rates", "delayed", "pops", "transactions", "filters", "burst"),
     *("start", "memory", "calls", "growth", "store"),
 )
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -106,6 +114,16 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
             java.start()
             ours.start()
             compared += measures.delayed(java, ours, programs, rounds, scale, _say)
+        finally:
+            java.stop()
+            ours.stop()
+        _clear(folder)
+    if "burst" in options.only:
+        java, ours = JavaCluster(folder / "java", flags=flags), AerobeeCluster(folder / "ours")
+        try:
+            java.start()
+            ours.start()
+            compared.append(burst_measures.burst(java, ours, program, rounds, scale, _say))
         finally:
             java.stop()
             ours.stop()

@@ -9,7 +9,7 @@ from .clusters import Cluster
 from .loadgen import Load
 from .measures import Case, Compared, Say, cpu_seconds, rate_row
 
-CASE = Case(Load("transactions, committed, 4 x 16, 128 B", "transaction", 60_000, 4, 16), 2.0)
+CASE = Case(Load("transactions, committed, 4 x 4, 128 B", "transaction", 60_000, 4, 4), 2.0)
 
 
 def transactions(
