@@ -20,6 +20,7 @@ from ..protocol.errors import Refusal
 from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
 from ..protocol.headers.send import SendMessageAnswer
 from ..protocol.names import check_group
+from . import telemetry
 from .answers import header_of
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
 from .cluster import Cluster
@@ -165,14 +166,18 @@ class Producer:
         UnreachableError, NoAnswerError (the broker may have the message all the same) and
         BrokerError.
         """
-        more = None if sharding_key is None else {props.SHARDING_KEY: sharding_key}
-        outgoing = self._packer.pack(message, more)
+        more = {} if sharding_key is None else {props.SHARDING_KEY: sharding_key}
         if queue is None and selector is None and sharding_key is not None:
             selector, selector_arg = by_hash, sharding_key
         if queue is None and selector is not None:
             queues = (await self._route(message.topic)).publish
             queue = selector(queues, message, selector_arg)
-        return await self._deliver(outgoing, queue, timeout)
+        if not telemetry.ENABLED:
+            return await self._deliver(self._packer.pack(message, more), queue, timeout)
+        with telemetry.sending(message.topic, self.group, more) as span:
+            receipt = await self._deliver(self._packer.pack(message, more), queue, timeout)
+            span.set_attribute("messaging.message.id", receipt.msg_id)
+            return receipt
 
     async def request(
         self,

@@ -5,8 +5,9 @@ Properties and body are decoded when they are first looked at, because many are 
 """
 
 import logging
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
@@ -14,6 +15,7 @@ from ..protocol.compression import CompressionMissing, decompress
 from ..protocol.errors import Malformed
 from ..protocol.names import RETRY_PREFIX, without_namespace
 from ..protocol.record import Record
+from . import telemetry
 from .consuming.process_queue import ProcessQueue
 from .errors import ClientError
 
@@ -193,13 +195,24 @@ class ReceivedMessage(MessageView):
 class Processing:
     """The work on one message, as `async with`; see `ReceivedMessage.process`."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("_message", "_span")
 
     def __init__(self, message: ReceivedMessage) -> None:
         self._message = message
+        self._span: AbstractContextManager[Any] | None = None
 
     async def __aenter__(self) -> ReceivedMessage:
-        return self._message
+        message = self._message
+        if telemetry.ENABLED:
+            self._span = telemetry.processing(
+                message.topic,
+                message.msg_id,
+                message.queue_id,
+                message.offset,
+                message.properties,
+            )
+            self._span.__enter__()
+        return message
 
     async def __aexit__(
         self,
@@ -207,6 +220,9 @@ class Processing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        if self._span is not None:
+            with suppress(BaseException):  # a span notes the error, and raises it again
+                self._span.__exit__(kind, error, traceback)
         if error is None:
             self._message.settle()
         elif isinstance(error, Exception):

@@ -36,6 +36,7 @@ PLACES = {
     "msgpack": ["protocol/header_msgpack.py"],
     "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
     "numpy": ["store", "spark"],
+    "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
