@@ -138,6 +138,7 @@ class Consumer:
         self._closed = False
         self._draining = False
         self._parts: PushParts | None = None
+        self._taken: Callable[[ReceivedMessage], None] = _nobody_waits
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -164,6 +165,7 @@ class Consumer:
             return
         parts = PushParts(self._membership, self._settings, self._subscriptions, self._inbox)
         self._parts = parts
+        self._taken = parts.service.taken
         self._started_ms = now_ms()
         await parts.store.load()
         parts.cluster.join_consumer(self)
@@ -309,10 +311,6 @@ class Consumer:
         """Pull again."""
         self._open().loop.resume()
 
-    def _taken(self, message: ReceivedMessage) -> None:
-        if self._parts is not None:
-            self._parts.service.taken(message)
-
     def _iterable(self) -> None:
         if self._open().workers is not None:
             raise ClientError("this consumer has a listener, which gets the messages")
@@ -453,3 +451,7 @@ class Consumer:
         )
         result.order = self._settings.ordered
         return result
+
+
+def _nobody_waits(message: ReceivedMessage) -> None:
+    """Before the start nothing is taken."""

@@ -63,8 +63,10 @@ class ConcurrentService:
         self._settings = settings
         self._emit = emit
         self._timers: set[asyncio.TimerHandle] = set()
-        self._under_way: dict[ReceivedMessage, float] = {}  # since when, the longest first
-        self._time = asyncio.get_running_loop().time
+        # With the application since the last look, and since the one before. No times: a look at a
+        # clock for each message costs more than knowing the age to a look.
+        self._young: set[ReceivedMessage] = set()
+        self._old: set[ReceivedMessage] = set()
         self._closed = False
 
     def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
@@ -73,20 +75,23 @@ class ConcurrentService:
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has it now."""
-        self._under_way[message] = self._time()
+        self._young.add(message)
 
     def close(self) -> None:
         """Hand nothing out any more."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()
-        self._under_way.clear()
+        self._young.clear()
+        self._old.clear()
 
     # --- one message ----------------------------------------------------------------------------
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """The message is done: the group may move past it."""
-        self._under_way.pop(message, None)
+        self._young.discard(message)
+        if self._old:
+            self._old.discard(message)
         held = message.held
         offset = held.settle(message.offset)
         if offset >= 0:
@@ -95,7 +100,7 @@ class ConcurrentService:
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """Give the message back to its broker, which delivers it later; else it waits here."""
-        self._under_way.pop(message, None)
+        self._forget(message)
         held = message.held
         if message.is_void:
             return
@@ -120,7 +125,7 @@ class ConcurrentService:
 
     def again(self, message: ReceivedMessage) -> None:
         """The application let go of the message unsettled: it may be taken again at once."""
-        self._under_way.pop(message, None)
+        self._forget(message)
         if not self._closed and not message.is_void:
             self._emit(message.held, [message])
 
@@ -139,8 +144,7 @@ class ConcurrentService:
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
-        for message in batch.messages:
-            self.taken(message)
+        self._young.update(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """The first messages are done, the others go back."""
@@ -152,20 +156,24 @@ class ConcurrentService:
     # --- upkeep ---------------------------------------------------------------------------------
 
     async def give_up_expired(self) -> None:
-        """Send back what the application has had for too long."""
-        before = self._time() - self._settings.timeout_s
+        """Send back what the application has had for too long; called once in that time."""
+        expired, self._old, self._young = self._old, self._young, set()
         seen: dict[ProcessQueue, int] = {}
-        for message, since in list(self._under_way.items()):
-            if since > before:
-                break
+        for message in expired:
             held = message.held
+            if message.is_void or not message.is_open:
+                continue
             seen[held] = seen.get(held, 0) + 1
-            if message.is_void:
-                self._under_way.pop(message, None)
-            elif seen[held] <= EXPIRED_MAX:
-                log.warning(
-                    "%r is with the application for more than %g s; it is sent back",
-                    message,
-                    self._settings.timeout_s,
-                )
-                await message.nack(EXPIRED_LEVEL)
+            if seen[held] > EXPIRED_MAX:
+                self._old.add(message)  # the next time
+                continue
+            log.warning(
+                "%r is with the application for more than %g s; it is sent back",
+                message,
+                self._settings.timeout_s,
+            )
+            await message.nack(EXPIRED_LEVEL)
+
+    def _forget(self, message: ReceivedMessage) -> None:
+        self._young.discard(message)
+        self._old.discard(message)
