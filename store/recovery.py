@@ -58,10 +58,12 @@ def recover(
         parts._deleted.cut_at_log(0)
         return 0
     if 0 <= checkpoint.log_start < commit_log.start:
-        log.error(
-            "the log begins at %d, it began at %d when that was noted last: files are missing",
+        log.log(
+            logging.ERROR if is_clean else logging.WARNING,
+            "the log begins at %d, it began at %d when that was noted last: %sfiles are missing",
             commit_log.start,
             checkpoint.log_start,
+            "" if is_clean else "old files went just before the crash, or ",
         )
     start = _start(parts, checkpoint, is_clean=is_clean)
     trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
