@@ -347,6 +347,9 @@ class PullHandlers:
             group_sys_flag=group_flag,
         )
         name = status.NAMES[found.status]
+        if found.status == status.NO_MATCHED_LOGIC_QUEUE:
+            # The topic has been checked: RocketMQ makes the queue, and finds it empty.
+            name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
         return Reply(self._code(header, found), answer.to_fields(), name)
 
     def _suggested_broker(
