@@ -13,13 +13,9 @@ from typing import Self, overload
 
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
-from ..protocol.bodies.heartbeat import ConsumerData
-from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from ..protocol.command import Command
 from ..protocol.names import RETRY_PREFIX, with_namespace
 from . import rebalance_service
 from .consuming.concurrent import ConsumeSettings
-from .consuming.direct import consume_directly
 from .consuming.inbox import Inbox
 from .consuming.listening import CONCURRENCY, Function, Listener
 from .consuming.local_offsets import FOLDER
@@ -27,7 +23,7 @@ from .consuming.membership import Membership, NameServer
 from .consuming.process_queue import Limits
 from .consuming.pull import PullSettings
 from .consuming.push import PushParts, PushSettings
-from .consuming.running import running_info
+from .consuming.push_member import PushMember
 from .consuming.subscriptions import (
     Expression,
     Topics,
@@ -49,7 +45,7 @@ MISSING_TOPIC_SECONDS = 5.0  # until the next look for a topic without a route
 QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 
 
-class Consumer:
+class Consumer(PushMember):
     """Consumes topics as a member of a group.
 
         async with Consumer(
@@ -388,69 +384,6 @@ class Consumer:
             self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
         except Exception:
             log.exception("telling that the queues of topic %s have changed failed", topic)
-
-    # --- for brokers and the client: ConsumerMember ---------------------------------------------
-
-    def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_PASSIVELY",
-            self._membership.model,
-            self._membership.start.where,
-            list(self._subscriptions.values()),
-        )
-
-    def rebalance_soon(self) -> None:
-        """The group's members have changed."""
-        self._open().cluster.rebalance_soon()
-
-    async def persist(self) -> None:
-        """Carry the offsets of what is settled to where they last; done every 5 s by itself."""
-        parts = self._open()
-        parts.stats.sample(asyncio.get_running_loop().time())
-        await parts.held.persist()
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on from these offsets in the queues that are held here."""
-        for queue, offset in offsets.items():
-            if offset >= 0:
-                await self._open().held.reset(queue, offset)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """The committed offsets of the queues held here, of one topic or of all ("")."""
-        return self._open().store.clone(topic)
-
-    def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer holds and does."""
-        parts = self._open()
-        info = running_info(
-            parts.cluster,
-            self.consumer_data(),
-            parts.held.infos(),
-            parts.stats,
-            ordered=self._settings.ordered,
-            started_ms=self._started_ms,
-        )
-        if self._settings.listener is not None:
-            threads = str(self._settings.listener.concurrency)
-            info.properties["PROP_THREADPOOL_CORE_SIZE"] = threads
-        return info
-
-    async def consume_directly(
-        self, request: Command, broker_name: str | None
-    ) -> ConsumeMessageDirectlyResult:
-        """Hand the record in the request to the application and wait for what becomes of it."""
-        parts = self._open()
-        result = await consume_directly(
-            request.body or b"",
-            broker_name or "",
-            self._membership.namespace,
-            parts.workers,
-            self._inbox,
-        )
-        result.order = self._settings.ordered
-        return result
 
 
 def _nobody_waits(message: ReceivedMessage) -> None:

@@ -11,26 +11,21 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
-from ..protocol import codes
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
-from ..protocol.bodies.heartbeat import ConsumerData
-from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from ..protocol.bodies.subscription import SubscriptionData
-from ..protocol.command import Command
-from ..protocol.errors import Refusal
 from ..protocol.names import with_namespace
 from . import queue_bounds, rebalance_service
 from .cluster import every
 from .consuming.assigned import UNKNOWN
 from .consuming.inbox import Inbox
+from .consuming.lite_member import LiteMember
 from .consuming.lite_parts import LiteParts
 from .consuming.lite_pulling import LitePullSettings, Pulled
 from .consuming.local_offsets import FOLDER
 from .consuming.membership import Membership, NameServer
 from .consuming.offsets import ReadFrom, persist_surely
 from .consuming.process_queue import name_of
-from .consuming.running import running_info
 from .consuming.subscriptions import Expression, check_with_broker, subscription_of
 from .errors import ClientError, ClosedError, NoRouteError
 from .identity import now_ms
@@ -49,7 +44,7 @@ QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 TopicListener = Callable[[str, list[MessageQueue]], None]
 
 
-class LitePullConsumer:
+class LitePullConsumer(LiteMember):
     """Polls topics or queues.
 
         async with LitePullConsumer("127.0.0.1:9876", group="billing") as consumer:
@@ -391,7 +386,7 @@ class LitePullConsumer:
         for queue in lost:
             store.remove(queue)
 
-    # --- for brokers and the client: ConsumerMember ---------------------------------------------
+    # --- queues that come and go ----------------------------------------------------------------
 
     async def rebalance(self) -> float:
         """Take and release queues as the members are now; seconds until the next look."""
@@ -424,57 +419,3 @@ class LitePullConsumer:
                     except Exception:
                         log.exception("telling that the queues of %s have changed failed", topic)
         return rebalance_service.SECONDS if len(shares) == len(topics) else MISSING_TOPIC_SECONDS
-
-    def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_ACTIVELY",
-            self._membership.model,
-            "CONSUME_FROM_LAST_OFFSET",  # whatever the start is: Java's answer
-            list(self._subscriptions.values()),
-        )
-
-    async def persist(self) -> None:
-        """Carry what is committed to where it lasts; done every 5 s by itself."""
-        parts = self._open()
-        parts.stats.sample(asyncio.get_running_loop().time())
-        await parts.store.persist_all(parts.queues.queues)
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on from these offsets in the queues that are assigned here."""
-        parts = self._open()
-        for queue, offset in offsets.items():
-            state = parts.queues.state(queue)
-            if state is not None and offset >= 0:
-                parts.store.update(queue, offset, increase_only=False)
-                state.seek_offset = offset
-                parts.queues.renew(state)
-                await parts.store.persist(queue)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """The committed offsets, of one topic or of all ("")."""
-        return self._open().store.clone(topic)
-
-    def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer holds and does."""
-        parts = self._open()
-        infos = {
-            state.message_queue: state.process_queue.info(
-                parts.store.in_memory(state.message_queue)
-            )
-            for state in parts.queues.states
-        }
-        data = self.consumer_data()
-        return running_info(
-            parts.cluster, data, infos, parts.stats, ordered=False, started_ms=self._started_ms
-        )
-
-    async def consume_directly(
-        self, request: Command, broker_name: str | None
-    ) -> ConsumeMessageDirectlyResult:
-        """Refused: nobody here waits to be given a message."""
-        raise Refusal(
-            codes.SYSTEM_ERROR,
-            f"The Consumer Group <{self.group}> pulls by itself; a message can't be given to it",
-        )
