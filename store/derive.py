@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ..protocol.properties import find
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
-from .consume_queue import EXT_ADDRESS_MAX, FILLER, ConsumeQueue
+from .consume_queue import EXT_ADDRESS_MAX, FILLER, ConsumeQueue, Entry
 from .index import Index, is_indexed
 from .queues import Queues, is_legal
 from .run import Passed
@@ -102,7 +102,7 @@ class Derive:
                 queue.begin_at(offset)
             elif queue.entry(offset) == (place, size, tags_code) or _is_ext(queue, offset, place):
                 return
-            elif queue.entry(offset)[0] < self._sure_end and queue.entry(offset)[:2] != FILLER[:2]:
+            elif self._is_sure(queue.entry(offset)):
                 log.error(
                     "the record at %d of the log is damaged: it says that it is message %d of "
                     "queue %d of topic %s, which is at %d; it is passed over",
@@ -135,6 +135,11 @@ class Derive:
             else:
                 queue.fill(offset)
         queue.append(place, size, tags_code)
+
+    def _is_sure(self, entry: Entry) -> bool:
+        """Whether an entry is right, and a record that says otherwise is not."""
+        place, size, _ = entry
+        return place < self._sure_end and 0 < size < FILLER[1]
 
     def _batch_entry(self, record: Passed, tags_code: int) -> None:
         base, number = (_number(record.raw_properties, name) for name in _INNER)

@@ -77,7 +77,7 @@ class Queues:
         A power cut, or a crash in between, can leave their files.
         """
         for queue in [queue for queue in self.all() if queue.topic in ends]:
-            if 0 < queue.log_end <= ends[queue.topic]:
+            if queue.segments.items and queue.log_end <= ends[queue.topic]:
                 group = self.batch if queue.is_batch else self.plain
                 del group[queue.topic, queue.queue_id]
                 queue.segments.delete()
@@ -88,6 +88,11 @@ class Queues:
         if log_end is None:
             return len(used), sum(queue.next for queue in used)
         return len(used), sum(queue.readable_end(log_end) for queue in used)
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether a file was made again, or made longer, when the queues were opened."""
+        return any(queue.segments.is_mended for queue in self.all())
 
     @property
     def first_entries(self) -> int:

@@ -234,7 +234,7 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
                 )
             _, entries = queues.counts(checkpoint.queues_end)
             holds = checkpoint.entries in (-1, entries)
-        if holds:
+        if holds and not queues.is_mended:
             return own
         log.error("the queues are not as they were left; they are made again from the log")
         return first

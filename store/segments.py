@@ -17,7 +17,7 @@ MISSING_FILES_MAX = 1_000  # made again as zeros between two that are there
 class Segments:
     """The files of one commit log or queue, in order. `setting` names the size for messages."""
 
-    __slots__ = ("folder", "items", "setting", "size", "writable")
+    __slots__ = ("folder", "is_mended", "items", "setting", "size", "writable")
 
     def __init__(self, folder: Path, size: int, setting: str, *, writable: bool) -> None:
         self.folder = folder
@@ -25,6 +25,7 @@ class Segments:
         self.setting = setting
         self.writable = writable
         self.items: list[Segment] = []
+        self.is_mended = False  # zeros stand for something that was lost
 
     def load(self, *, sure: bool = False) -> None:
         """Find the files. DamagedStore when one has a strange name, or another size.
@@ -57,6 +58,7 @@ class Segments:
                 continue
             if found < self.size and (found == 0 or sure or self._is_proved(entries)):
                 log.error("%s was cut off after %d bytes; zeros stand for the rest", path, found)
+                self.is_mended = True
                 Segment(path, 0, self.size, writable=self.writable).lengthen()
             elif found != self.size:
                 raise DamagedStore(
@@ -120,6 +122,7 @@ class Segments:
                 )
             while self.items[-1].end < segment.base:
                 made = self.add(self.items[-1].end, reserve=0)
+                self.is_mended = True
                 log.error("%s was missing; a file of zeros stands in its place", made.path)
         self.items.append(segment)
 
