@@ -196,8 +196,6 @@ class Walk:
         for command in ("cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic"):
             note(command, *on)
             note(f"{command} of a cluster", command, *of_all)
-        # Once the broker has taken its next sample.
-        self.until("4              4\n", "statsAll", "-t", TOPIC)
         note("statsAll", "-t", TOPIC)
         note("haStatus", *on)
         note("resetMasterFlushOffset", *on, "-o", "0")
