@@ -30,6 +30,7 @@ from . import (
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
+from .timer_measures import BEGIN as TIMERS_BEGIN
 
 PARTS = (
     *("rates", "delayed", "pops", "transactions", "filters", "burst"),
@@ -219,9 +220,13 @@ def store_report(
 
 def merged(old: str, text: str, store: str) -> str:
     """The report: what was measured now, and from the old one what was not."""
+    # The section of timer_measures stands last, and is its own.
+    old, begin, rest = old.partition(TIMERS_BEGIN)
+    timers = "\n" + begin + rest if begin else ""
     before, begin, rest = old.partition(STORE_BEGIN)
     kept = begin + rest if begin else ""
-    return (text or before).rstrip("\n") + "\n\n" + (store or kept)
+    found = (text or before).rstrip("\n") + "\n\n" + (store or kept)
+    return found.rstrip("\n") + "\n" + timers if timers else found
 
 
 def report(

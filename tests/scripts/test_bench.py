@@ -68,6 +68,11 @@ def test_what_was_not_measured_again_stays_in_the_report() -> None:
     assert again == f"# Performance\n\nnew rates\n\n{store}"
     newer = bench.store_report([], 1, [row(1.0, holds=False)], [], 0.0)
     assert bench.merged(again, "", newer) == f"# Performance\n\nnew rates\n\n{newer}"
+    timers = "<!-- timers: begin -->\nmany\n<!-- timers: end -->\n"
+    for part in (again, "# Performance\n\nold rates\n"):
+        last = bench.merged(part.rstrip("\n") + "\n\n" + timers, "# Performance\n\nnewest\n", "")
+        assert last.startswith("# Performance\n\nnewest\n\n")
+        assert last.endswith("\n\n" + timers)
 
 
 def test_the_wait_for_the_index_is_measured_while_a_store_is_filled(tmp_path: Path) -> None:
