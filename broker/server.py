@@ -255,7 +255,11 @@ class Broker:
         def groups() -> None:
             self.groups.auto_create = config.auto_create_subscription_group
 
+        def memory() -> None:
+            self.server.turn.backlog.bytes_max = config.client_memory_bytes_max
+
         on_change("autoCreateSubscriptionGroup", groups)
+        on_change("clientMemoryBytesMax", memory)
 
     def _change_limits(self) -> None:
         self.store.change_limits(self.config.store_settings())

@@ -8,6 +8,7 @@ import pytest
 from aerobee.broker.config import KEYS, BrokerConfig
 from aerobee.broker.hot_keys import HOT, HotKeys
 from aerobee.broker.server import Broker
+from aerobee.conf.load import text_of
 from aerobee.protocol import codes, java_properties
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.command import Command
@@ -54,8 +55,9 @@ async def test_a_change_holds_at_once_and_is_shown(caller: Caller) -> None:
 
 
 async def test_each_hot_key_can_be_set_to_what_it_is(caller: Caller, broker: Broker) -> None:
-    values = broker.config.as_properties()
-    text = "".join(f"{key}={values[key]}\n" for key in sorted(HOT))
+    text = "".join(
+        f"{key}={text_of(getattr(broker.config, KEYS.fields[key].name))}\n" for key in sorted(HOT)
+    )
     assert (await update(caller, text)).code == codes.SUCCESS
     assert await version(caller) == 0
 
@@ -77,6 +79,20 @@ async def test_switching_off_the_making_of_groups_refuses_new_ones(caller: Calle
     await update(caller, "autoCreateSubscriptionGroup=false")
     assert (await caller.pull("T", group="G2")).code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
     assert (await caller.pull("T", group="G1")).code == codes.SUCCESS
+
+
+async def test_the_memory_for_clients_can_be_changed(broker: Broker, caller: Caller) -> None:
+    assert (await update(caller, f"clientMemoryBytesMax={32 << 20}")).code == codes.SUCCESS
+    assert broker.server.turn.backlog.bytes_max == 32 << 20
+    assert (await update(caller, "clientMemoryBytesMax=1")).code == codes.INVALID_PARAMETER
+
+
+async def test_lite_pulls_can_be_switched_off(caller: Caller) -> None:
+    await caller.send("T")
+    lite = codes.LITE_PULL_MESSAGE
+    assert (await caller.pull("T", code=lite)).code == codes.SUCCESS
+    await update(caller, "litePullMessageEnable=false")
+    assert (await caller.pull("T", code=lite)).code == codes.NO_PERMISSION
 
 
 async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic(
