@@ -139,11 +139,7 @@ class Consumer(PushMember):
     # --- life -----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -153,7 +149,8 @@ class Consumer(PushMember):
         """Join the group and begin to pull. UnreachableError when no name server answers.
 
         ClientError when this process has the same consumer already, when a broker doesn't
-        understand a condition, or when a broadcasting group's file of offsets can't be read.
+        understand a condition, or when a broadcasting group's file of offsets can't be read. A
+        consumer whose start failed is closed.
         """
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
@@ -163,6 +160,13 @@ class Consumer(PushMember):
         self._parts = parts
         self._taken = parts.service.taken
         self._started_ms = now_ms()
+        try:
+            await self._join(parts)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _join(self, parts: PushParts) -> None:
         await parts.store.load()
         parts.cluster.join_consumer(self)
         for topic in self._subscriptions:

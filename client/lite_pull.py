@@ -107,11 +107,7 @@ class LitePullConsumer(LiteMember):
     # --- life -----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
+        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -122,7 +118,10 @@ class LitePullConsumer(LiteMember):
         return self._parts is not None and not self._closed
 
     async def start(self) -> None:
-        """Join the group; what was subscribed or assigned before is pulled from now on."""
+        """Join the group; what was subscribed or assigned before is pulled from now on.
+
+        A consumer whose start failed is closed.
+        """
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
         if self._parts is not None:
@@ -130,6 +129,13 @@ class LitePullConsumer(LiteMember):
         parts = LiteParts(self._membership, self._settings, self._subscription, self._cache)
         self._parts = parts
         self._started_ms = now_ms()
+        try:
+            await self._join(parts)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _join(self, parts: LiteParts) -> None:
         await parts.store.load()
         parts.cluster.join_consumer(self)
         await self._resubscribed()

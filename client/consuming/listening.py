@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ...protocol.bodies.body import MessageQueue
 from ..errors import ClientError
+from ..identity import now_ms
 from ..received import ReceivedMessage
 from .inbox import Inbox
 from .process_queue import ProcessQueue
@@ -173,6 +174,7 @@ class Workers:
         except Exception as raised:
             log.exception("consuming %r failed, it comes again", messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
+        held.last_settle_ms = now_ms()
         held.stats.consumed += 1
         held.stats.consume_seconds += asyncio.get_running_loop().time() - began
         done = done_of(outcome, context.ack_index, len(messages))

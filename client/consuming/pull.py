@@ -32,6 +32,7 @@ from .offsets import OffsetStore
 from .process_queue import ProcessQueue
 
 SUSPEND_MS = 15_000  # brokerSuspendMaxTimeMillis
+SUSPEND_MS_MAX = 100_000
 PULL_SECONDS = 30.0  # consumerTimeoutMillisWhenSuspend
 BATCH = 32  # pullBatchSize, messages
 BATCH_BYTES_MAX = 256 << 10  # pullBatchSizeInBytes
@@ -67,6 +68,11 @@ class PullSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= 1024:
             raise ClientError(f"batch is {self.batch} messages; give 1 to 1024")
+        if not 0 <= self.suspend_ms <= SUSPEND_MS_MAX:
+            raise ClientError(
+                f"suspend_ms is {self.suspend_ms}; give 0 to {SUSPEND_MS_MAX}, because a queue "
+                "that is not pulled for longer counts as stuck"
+            )
         if self.timeout_s * 1000 < self.suspend_ms:
             raise ClientError(
                 f"timeout_s is {self.timeout_s:g} and suspend_ms {self.suspend_ms}: the answer may "

@@ -72,7 +72,10 @@ class PullLoop:
                 if not await self._may_pull(held, loop):
                     continue
                 held.last_pull_ms = now_ms()
-                records = await self._puller.pull(held, self._subscriptions[held.queue.topic])
+                subscription = self._subscriptions.get(held.queue.topic)
+                if subscription is None:
+                    return  # unsubscribed: the next rebalance lets go of the queue
+                records = await self._puller.pull(held, subscription)
                 failures = 0
                 if records:
                     self._deliver(held, records)

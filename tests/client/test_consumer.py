@@ -445,6 +445,8 @@ async def test_a_consumer_that_is_not_started_says_so() -> None:
         await consumer.receive()
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
         await consumer.start()
+    with pytest.raises(ClosedError, match="make a new one"):  # a failed start closes it
+        await consumer.start()
     await consumer.close()
 
 

@@ -347,6 +347,8 @@ async def test_an_interval_rests_between_two_pulls(
 def test_pull_settings_that_can_not_be_are_refused() -> None:
     with pytest.raises(ClientError, match="batch is 0"):
         PullSettings(batch=0)
+    with pytest.raises(ClientError, match="suspend_ms is 200000; give 0 to 100000"):
+        PullSettings(suspend_ms=200_000, timeout_s=300)
     with pytest.raises(ClientError, match="give a longer timeout_s"):
         PullSettings(timeout_s=1)
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
