@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,17 +31,21 @@ from . import (
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
-from .timer_measures import BEGIN as TIMERS_BEGIN
 
+# Parts about the store. Each is written by itself, because its runs take long: heading, what it is.
+STORE_PARTS = {
+    "sync": "Senders that wait for the disk",
+    "recovery": "Starts after kill -9",
+    "keys": "Look-ups by key",
+}
 PARTS = (
     *("rates", "delayed", "pops", "transactions", "filters", "burst"),
-    *("start", "memory", "calls", "growth", "store"),
+    *("start", "memory", "calls", "growth", *STORE_PARTS),
 )
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 CALLS_MAX = 12.0
 MISSED = "**no**"
-# The part about the store is written by itself: its runs take long.
-STORE_BEGIN, STORE_END = "<!-- store: begin -->", "<!-- store: end -->"
+_BLOCK = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,18 +54,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = read_options(words)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
-        text = _measure(options, folder, words) if set(options.only) - {"store"} else ""
-        store = _measure_store(options, folder, words) if "store" in options.only else ""
+        text = _measure(options, folder, words) if set(options.only) - {*STORE_PARTS} else ""
+        store = _measure_store(options, folder, words)
     except (java_side.JavaMissing, java_side.NotCompiled, loadgen.LoadFailed) as why:
         print(f"bench: {why}", file=sys.stderr)
         return 2
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(text + store)
+    print(text + "".join(store.values()))
     if options.write:
         REPORT.parent.mkdir(exist_ok=True)
         REPORT.write_text(merged(REPORT.read_text() if REPORT.exists() else "", text, store))
-    return 0 if MISSED not in text + store else 1
+    return 0 if MISSED not in text + "".join(store.values()) else 1
 
 
 def read_options(words: list[str]) -> argparse.Namespace:
@@ -179,54 +184,77 @@ def _measure(options: argparse.Namespace, folder: Path, words: list[str]) -> str
     return report(words, options, compared, calls, grown, held)
 
 
-def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) -> str:
+def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) -> dict[str, str]:
+    """What was asked for of the parts about the store, in Markdown, by part."""
+    parts = [part for part in STORE_PARTS if part in options.only]
+    if not parts:
+        return {}
     program = loadgen.build(options.loadgen, folder)
     flags = tuple(shlex.split(options.java_flags))
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
-    gib, keyed = (options.gib / 10, options.keyed // 100) if options.quick else (
-        options.gib, options.keyed
-    )  # fmt: skip
-    busy = os.getloadavg()[0]
-    compared = [store_measures.sync_sends(folder, program, rounds, scale, flags, _say)]
-    _clear(folder)
-    compared += store_measures.recovery(folder, program, rounds, gib, flags, _say)
-    _clear(folder)
-    held = store_measures.keys(folder, keyed, _say)
-    _clear(folder)
-    return store_report(words, rounds, compared, held, busy)
+    gib = options.gib / 10 if options.quick else options.gib
+    keyed = options.keyed // 100 if options.quick else options.keyed
+    found = {}
+    for part in parts:
+        busy = os.getloadavg()[0]
+        compared: list[Compared] = []
+        held: list[Held] = []
+        if part == "sync":
+            compared = [store_measures.sync_sends(folder, program, rounds, scale, flags, _say)]
+        elif part == "recovery":
+            compared = store_measures.recovery(folder, program, rounds, gib, flags, _say)
+        else:
+            held = store_measures.keys(folder, keyed, _say)
+        _clear(folder)
+        found[part] = store_report(part, words, rounds, compared, held, busy)
+    return found
 
 
 def store_report(
-    words: list[str], rounds: int, compared: list[Compared], held: list[Held], busy: float
+    part: str,
+    words: list[str],
+    rounds: int,
+    compared: list[Compared],
+    held: list[Held],
+    busy: float,
 ) -> str:
-    """The part about the store, in Markdown. `busy`: what else ran when it began, in processes."""
+    """A part about the store, in Markdown. `busy` is the load average when it began."""
     lines = [
-        STORE_BEGIN,
-        "## The store",
+        _begin(part),
+        f"## {STORE_PARTS[part]}",
         "",
-        f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}. Numbers of"
-        f" both sides are medians of {rounds}, in turns. The load average of the machine was"
-        f" {busy:.1f} when it began: that much other work ran beside it.",
+        f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}."
+        + (f" Numbers are medians of {rounds}, in turns." if compared else "")
+        + f" The load average of the machine was {busy:.1f} when it began: that much other work"
+        " ran beside it.",
         "",
-        *_table(compared),
-        "Ours alone:",
-        "",
-        *_held(held),
-        STORE_END,
-        "",
+        *(_table(compared) if compared else ()),
     ]
-    return "\n".join(lines)
+    if held:
+        lines += _held(held)
+    return "\n".join([*lines, _end(part), "", ""])
 
 
-def merged(old: str, text: str, store: str) -> str:
-    """The report: what was measured now, and from the old one what was not."""
-    # The section of timer_measures stands last, and is its own.
-    old, begin, rest = old.partition(TIMERS_BEGIN)
-    timers = "\n" + begin + rest if begin else ""
-    before, begin, rest = old.partition(STORE_BEGIN)
-    kept = begin + rest if begin else ""
-    found = (text or before).rstrip("\n") + "\n\n" + (store or kept)
-    return found.rstrip("\n") + "\n" + timers if timers else found
+def merged(old: str, text: str, store: dict[str, str]) -> str:
+    """The report: what was measured now, and from the old one what was not.
+
+    Blocks that others write (`timer_measures`) stay as they are, behind ours.
+    """
+    kept = {found[1]: f"{found[0]}\n\n" for found in _BLOCK.finditer(old)}
+    first = _BLOCK.search(old)
+    before = old if first is None else old[: first.start()]
+    found = {**kept, **store}
+    order = [*STORE_PARTS, *(part for part in found if part not in STORE_PARTS)]
+    blocks = "".join(found[part] for part in order if part in found)
+    return ((text or before).rstrip("\n") + "\n\n" + blocks).rstrip("\n") + "\n"
+
+
+def _begin(part: str) -> str:
+    return f"<!-- {part}: begin -->"
+
+
+def _end(part: str) -> str:
+    return f"<!-- {part}: end -->"
 
 
 def report(

@@ -1,4 +1,4 @@
-"""What `scripts/bench --only store` measures: how the two brokers treat the disk.
+"""What `scripts/bench --only sync recovery keys` measures: how the two brokers treat the disk.
 
 Senders that wait for the disk, the start on a log after kill -9, a look-up by key in a large store,
 and how far the key index is behind a producer at full speed. Both sides in turns where both can be
@@ -7,6 +7,7 @@ measured; a side that is not being measured stands idle.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import socket
@@ -233,6 +234,7 @@ def _start_on(side: JavaCluster | AerobeeCluster, left: Path) -> float:
     # Files of the log are mostly holes; a copy with the holes filled would measure the disk.
     copy = ["cp", "-a", "--sparse=always", str(left), str(side.store)]
     subprocess.run(copy, check=True)  # noqa: S603 - no shell
+    os.sync()  # a log that was killed is on the disk but for its last second
     begin = time.monotonic()
     side.start_broker(RECOVERY_SECONDS_MAX)
     seconds = time.monotonic() - begin

@@ -50,29 +50,33 @@ def test_only_the_refusals_of_a_busy_broker_are_borne_and_few_of_them() -> None:
     assert loadgen.refused_max(load, "14") == 0
 
 
-def test_the_part_about_the_store_says_what_was_reached_and_how_busy_the_machine_was() -> None:
+def test_a_part_about_the_store_says_what_was_reached_and_how_busy_the_machine_was() -> None:
     held = [Held("Query", "2.10 ms", "<= 2 ms", False), Held("Lag", "0.2 s", "<= 1 s", True)]
-    words = ["--only", "store", "--scratch", "/somewhere"]
-    text = bench.store_report(words, 3, [row(2.6, holds=True)], held, 4.25)
+    words = ["--only", "keys", "--scratch", "/somewhere"]
+    text = bench.store_report("keys", words, 3, [row(2.6, holds=True)], held, 4.25)
     assert text.count(bench.MISSED) == 1
-    assert "`scripts/bench --only store`" in text
+    assert "`scripts/bench --only keys`" in text
     assert "/somewhere" not in text
     assert "was 4.2 when it began" in text
 
 
 def test_what_was_not_measured_again_stays_in_the_report() -> None:
-    store = bench.store_report([], 3, [row(2.6, holds=True)], [], 0.0)
-    whole = bench.merged("# Performance\n\nold rates\n", "", store)
-    assert whole == f"# Performance\n\nold rates\n\n{store}"
-    again = bench.merged(whole, "# Performance\n\nnew rates\n", "")
-    assert again == f"# Performance\n\nnew rates\n\n{store}"
-    newer = bench.store_report([], 1, [row(1.0, holds=False)], [], 0.0)
-    assert bench.merged(again, "", newer) == f"# Performance\n\nnew rates\n\n{newer}"
-    timers = "<!-- timers: begin -->\nmany\n<!-- timers: end -->\n"
-    for part in (again, "# Performance\n\nold rates\n"):
-        last = bench.merged(part.rstrip("\n") + "\n\n" + timers, "# Performance\n\nnewest\n", "")
-        assert last.startswith("# Performance\n\nnewest\n\n")
-        assert last.endswith("\n\n" + timers)
+    def part(name: str, ratio: float) -> str:
+        return bench.store_report(name, [], 3, [row(ratio, holds=True)], [], 0.0)
+
+    sync, recovery = part("sync", 2.6), part("recovery", 0.3)
+    whole = bench.merged("# Performance\n\nold rates\n", "", {"recovery": recovery})
+    whole = bench.merged(whole, "", {"sync": sync})
+    assert whole == f"# Performance\n\nold rates\n\n{sync}{recovery}".rstrip("\n") + "\n"
+    again = bench.merged(whole, "# Performance\n\nnew rates\n", {})
+    assert again == whole.replace("old", "new")
+    newer = part("recovery", 0.2)
+    assert bench.merged(again, "", {"recovery": newer}) == again.replace(
+        recovery.strip(), newer.strip()
+    )
+    assert bench.merged(whole, "", {}) == whole
+    others = whole + "\n<!-- timers: begin -->\nof others\n<!-- timers: end -->\n"
+    assert bench.merged(others, "", {"recovery": recovery}) == others
 
 
 def test_the_wait_for_the_index_is_measured_while_a_store_is_filled(tmp_path: Path) -> None:
