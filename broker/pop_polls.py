@@ -98,6 +98,9 @@ class PopPolls:
             self.count -= 1
             if poll.connection.is_lost:
                 continue
+            if poll.connection.is_behind:  # what it popped, nobody else would see meanwhile
+                poll.connection.postpone(poll.command)
+                continue
             reply = self._rerun(poll.header, poll.command, poll.connection, False)
             if reply is None:
                 heapq.heappush(polls, poll)

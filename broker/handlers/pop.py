@@ -77,6 +77,8 @@ class PopHandlers:
     def on_pop(
         self, header: PopMessage, command: Command, connection: Connection
     ) -> Reply | bytes | None:
+        if connection.backlog.is_full:
+            raise connection.backlog.busy()
         now_ms = self.now_ms()
         header.born_ms = header.born_ms or now_ms
         if now_ms - header.born_ms - header.poll_ms > LATE_MS_MAX:
@@ -88,7 +90,7 @@ class PopHandlers:
             )
         found = self._pop(header, now_ms)
         if found.count:
-            return self._popped(header, command, found)
+            return self._popped(header, command, found, connection)
         place = (header.topic, header.group, header.queue_id)
         end_ms = min(header.born_ms, now_ms) + min(header.poll_ms, POLL_MS_MAX)
         code = codes.POLLING_TIMEOUT
@@ -229,7 +231,7 @@ class PopHandlers:
         except Refusal as refusal:
             return Reply(refusal.code, refusal.fields, refusal.remark)
         if found.count:
-            return self._popped(header, command, found)
+            return self._popped(header, command, found, connection)
         if final:
             return self._nothing(header, found, codes.POLLING_TIMEOUT)
         self._look_again(found)
@@ -258,8 +260,13 @@ class PopHandlers:
         for key in found.again:
             self.mark(key)
 
-    def _popped(self, header: PopMessage, command: Command, found: Popped) -> Reply | bytes:
-        return popped_answer(command, _answer(header, found), found.records, found.size)
+    def _popped(
+        self, header: PopMessage, command: Command, found: Popped, connection: Connection
+    ) -> Reply | bytes:
+        reply = popped_answer(command, _answer(header, found), found.records, found.size)
+        if type(reply) is bytes:
+            connection.owed += found.size
+        return reply
 
     def _nothing(self, header: PopMessage, found: Popped, code: int) -> Reply:
         return Reply(code, _answer(header, found).to_fields(), _NOTHING)

@@ -102,7 +102,7 @@ class PullHandlers:
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Reply | bytes | None:
         if connection.backlog.is_full:
-            raise _busy(connection)
+            raise connection.backlog.busy()
         wanted = self._check(header, command, connection)
         if self.offsets.resets:
             moved = self._reset(header)
@@ -382,14 +382,3 @@ class PullHandlers:
     @staticmethod
     def _forbidden(kind: int, text: str) -> Refusal:
         return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
-
-
-def _busy(connection: Connection) -> Refusal:
-    """There is no memory for one more answer: others must read theirs first."""
-    backlog = connection.backlog
-    backlog.refused += 1
-    return Refusal(
-        codes.SYSTEM_BUSY,
-        f"[OVERLOAD]{backlog.bytes} bytes wait in memory for clients to read them, the limit is "
-        f"twice {backlog.bytes_max} (clientMemoryBytesMax); try again later",
-    )

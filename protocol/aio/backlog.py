@@ -6,6 +6,9 @@ all together reach the limit, each may be owed one answer at a time; at twice th
 bytes are refused, and peers in the middle of a large request are cut off.
 """
 
+from .. import codes
+from ..errors import Refusal
+
 BYTES_MAX = 512 << 20
 OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
 HELD_BYTES_MIN = 64 << 10  # of an unfinished request: for a smaller one nobody is cut off
@@ -28,3 +31,12 @@ class Backlog:
         self.bytes += count
         self.owed_max = OWED_BYTES_MAX if self.bytes < self.bytes_max else 0
         self.is_full = self.bytes >= 2 * self.bytes_max
+
+    def busy(self) -> Refusal:
+        """Why there is no memory for one more large answer: others must read theirs first."""
+        self.refused += 1
+        return Refusal(
+            codes.SYSTEM_BUSY,
+            f"[OVERLOAD]{self.bytes} bytes wait in memory for clients to read them, the limit is "
+            f"twice {self.bytes_max} (clientMemoryBytesMax); try again later",
+        )
