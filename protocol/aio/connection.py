@@ -32,6 +32,8 @@ WAITING_MAX = 65_536  # requests without an answer yet, per connection
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
+# A broker passes the answer of a client on: its language says nothing about the broker.
+RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY))
 
 Answer = Reply | bytes | None
 Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
@@ -129,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = False
-        self._waiting: dict[int, tuple[asyncio.Future[Command], float]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Command], float, int]] = {}
         self._next_opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
@@ -209,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._counted = self._held = 0
         self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
         waiting, self._waiting = self._waiting, {}
-        for future, _ in waiting.values():
+        for future, _, _ in waiting.values():
             if not future.done():
                 future.set_exception(ConnectionResetError(self._lost))
         for task in self._tasks:
@@ -290,7 +292,7 @@ class Connection(asyncio.Protocol):
             fields = self._sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        self._waiting[opaque] = (future, loop.time() + timeout_s)
+        self._waiting[opaque] = (future, loop.time() + timeout_s, code)
         self._turn.watch(self)
         self._write(encode_request(code, opaque, fields, body, codec=self.codec))
         return future
@@ -317,9 +319,9 @@ class Connection(asyncio.Protocol):
 
     def expire(self, now: float) -> bool:
         """Fail the requests whose time is up; False when none is waiting any more."""
-        late = [opaque for opaque, (_, deadline) in self._waiting.items() if deadline <= now]
+        late = [opaque for opaque, (_, deadline, _) in self._waiting.items() if deadline <= now]
         for opaque in late:
-            future, _ = self._waiting.pop(opaque)
+            future, _, _ = self._waiting.pop(opaque)
             if not future.done():
                 future.set_exception(TimeoutError(f"no answer from {self.address} in time"))
         return bool(self._waiting)
@@ -438,10 +440,11 @@ class Connection(asyncio.Protocol):
 
     def _on_answer(self, command: Command) -> None:
         self.peer_version = command.version
-        if self._upgrade and command.language == LANGUAGE:
-            self.codec = CODEC_MSGPACK
-            self._upgrade = False
         waiting = self._waiting.pop(command.opaque, None)
+        if self._upgrade and command.language == LANGUAGE:
+            if waiting is None or waiting[2] not in RELAYED:
+                self.codec = CODEC_MSGPACK
+                self._upgrade = False
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(command)
 

@@ -446,3 +446,22 @@ def test_two_rows_for_one_code_are_a_mistake() -> None:
     row = Row(ECHO, None, Desk.later)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="9001 has two rows"):
         table([row, row])
+
+
+@pytest.mark.parametrize("code", [codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY])
+async def test_an_answer_that_a_broker_passes_on_says_nothing_about_the_broker(code: int) -> None:
+    seen: list[int] = []
+
+    def answer(_: None, command: Command, __: Connection) -> Reply:
+        seen.append(command.codec)
+        return Reply()
+
+    server = Server()
+    rows = table([Row(each, None, answer) for each in (code, codes.GET_BROKER_RUNTIME_INFO)])
+    address = f"127.0.0.1:{await server.listen('127.0.0.1', 0, rows)}"
+    peers = Peers()
+    for each in (code, code, codes.GET_BROKER_RUNTIME_INFO, code):
+        await peers.request(address, each)
+    await peers.close()
+    await server.stop()
+    assert seen == [0, 0, 0, CODEC_MSGPACK]
