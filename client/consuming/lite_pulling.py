@@ -165,8 +165,6 @@ class PullTasks:
         return state.pull_offset
 
     def _take(self, state: MessageQueueState, held: ProcessQueue, result: PullResult) -> None:
-        if state.seek_offset != UNKNOWN:
-            return  # the application went elsewhere meanwhile
         if result.code == codes.PULL_OFFSET_MOVED:
             log.warning(
                 "going on at offset %d of %s instead of %d, which is not in it",
