@@ -8,6 +8,7 @@ from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.compression import KINDS, LEVEL, CompressionMissing, compress
 from ..protocol.headers.send import SendMessage
+from ..protocol.names import with_namespace
 from ..protocol.record import COMPRESSED
 from .batch import Part
 from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
@@ -65,6 +66,7 @@ class Packer:
         compress_bytes_min: int = COMPRESS_BYTES_MIN,
         compression: str = "zlib",
         level: int = LEVEL,
+        namespace: str = "",
     ) -> None:
         if compression not in KINDS:
             raise ClientError(f"compression is {compression!r}; give one of {', '.join(KINDS)}")
@@ -73,6 +75,7 @@ class Packer:
         self._compress_bytes_min = compress_bytes_min
         self._kind = KINDS[compression]
         self._level = level
+        self._namespace = namespace
         try:
             compress(b"", self._level, self._kind)
         except (CompressionMissing, ValueError) as wrong:
@@ -98,9 +101,8 @@ class Packer:
             if len(smaller) < len(body):
                 body, sys_flag = smaller, sys_flag | COMPRESSED | self._kind
         text = encode_properties(pairs).decode()
-        return Outgoing(
-            message.topic, code, body, text, message.flag, sys_flag, unique, batch=False
-        )
+        topic = with_namespace(message.topic, self._namespace)
+        return Outgoing(topic, code, body, text, message.flag, sys_flag, unique, batch=False)
 
     def pack_part(self, part: Part) -> Outgoing:
         """A part of a batch."""
@@ -108,4 +110,5 @@ class Packer:
         pairs = {props.WAIT: "true" if first.wait_store else "false"}
         text = encode_properties(pairs).decode()
         code = codes.SEND_BATCH_MESSAGE
-        return Outgoing(first.topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)
+        topic = with_namespace(first.topic, self._namespace)
+        return Outgoing(topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)

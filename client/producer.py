@@ -19,7 +19,7 @@ from ..protocol.compression import LEVEL
 from ..protocol.errors import Refusal
 from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
 from ..protocol.headers.send import SendMessageAnswer
-from ..protocol.names import check_group
+from ..protocol.names import check_group, with_namespace
 from . import telemetry
 from .answers import header_of
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
@@ -52,6 +52,7 @@ UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait 
 TRIES = 3  # 1 + retryTimesWhenSendFailed
 PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
+VIP_PORT_DISTANCE = 2  # a broker's port for sends alone is its usual one minus this
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of the cluster
 REPLY_PROPERTIES = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
 
@@ -69,8 +70,10 @@ class Producer:
     With `latency_faults` brokers that were slow or failed are left alone for a while
     (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
     `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) what becomes of the messages
-    is told in the trace topic. Any number of tasks may send through one producer at the same
-    time; beyond `under_way_max` they wait, and their timeouts begin when it is their turn.
+    is told in the trace topic. With `namespace` topics and group are those inside it. With
+    `vip_channel` messages go to the brokers' second port. Any number of tasks may send through one
+    producer at the same time; beyond `under_way_max` they wait, and their timeouts begin when it is
+    their turn.
     """
 
     def __init__(
@@ -90,7 +93,10 @@ class Producer:
         client_id: str | None = None,
         security: Security = OPEN,
         trace: bool | str = False,
+        namespace: str = "",
+        vip_channel: bool = False,
     ) -> None:
+        group = with_namespace(group, namespace)
         try:
             check_group(group)
         except Refusal as refusal:
@@ -101,6 +107,8 @@ class Producer:
         self._name_server = name_server
         self._client_id = client_id
         self._security = security
+        self._namespace = namespace
+        self._vip_channel = vip_channel
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
         self._tracer: Tracer | None = None
         self._tries = tries
@@ -109,6 +117,7 @@ class Producer:
             compress_bytes_min=compress_bytes_min,
             compression=compression,
             level=compression_level,
+            namespace=namespace,
         )
         self._batch_bytes_max = batch_bytes_max
         self._turn = RoundRobin()
@@ -170,7 +179,7 @@ class Producer:
         if queue is None and selector is None and sharding_key is not None:
             selector, selector_arg = by_hash, sharding_key
         if queue is None and selector is not None:
-            queues = (await self._route(message.topic)).publish
+            queues = (await self._route(self._topic(message.topic))).publish
             queue = selector(queues, message, selector_arg)
         if not telemetry.ENABLED:
             return await self._deliver(self._packer.pack(message, more), queue, timeout)
@@ -199,7 +208,7 @@ class Producer:
             props.TTL: str(round(timeout * 1000)),
         }
         outgoing = self._packer.pack(message, more)
-        await self._route(message.topic)
+        await self._route(outgoing.topic)
         if message.topic not in self._asked:
             # The reply may come from any broker, so all must know our connection.
             await cluster.beat()
@@ -249,6 +258,7 @@ class Producer:
             broker_name = recall_handle.decode(handle).broker_name
         except Refusal as refusal:
             raise ClientError(f"{refusal.remark}; give the recall_handle of a receipt") from None
+        topic = self._topic(topic)
         await self._route(topic)
         cluster = self._open()
         address = cluster.address_of(broker_name)
@@ -282,7 +292,7 @@ class Producer:
         outgoing = self._packer.pack(message)
         cluster = self._open()
         if queue is None:
-            queue = self._turn.next((await self._route(message.topic)).publish)
+            queue = self._turn.next((await self._route(outgoing.topic)).publish)
         header = outgoing.header(self.group, queue).to_fields()
         address = await self._address(cluster, queue)
         await cluster.oneway(address, outgoing.code, header, outgoing.body)
@@ -331,7 +341,7 @@ class Producer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that `topic` can be sent to, in their order."""
-        return list((await self._route(topic)).publish)
+        return list((await self._route(self._topic(topic))).publish)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -416,6 +426,13 @@ class Producer:
         return route
 
     async def _address(self, cluster: Cluster, queue: MessageQueue) -> str:
+        found = await self._main_address(cluster, queue)
+        if self._vip_channel:
+            host, _, port = found.rpartition(":")
+            return f"{host}:{int(port) - VIP_PORT_DISTANCE}"
+        return found
+
+    async def _main_address(self, cluster: Cluster, queue: MessageQueue) -> str:
         try:
             return cluster.address_of(queue.broker_name)
         except NoRouteError:
@@ -424,6 +441,10 @@ class Producer:
             else:
                 await cluster.route(queue.topic, fresh=True)
             return cluster.address_of(queue.broker_name)
+
+    def _topic(self, name: str) -> str:
+        """A topic as brokers know it."""
+        return with_namespace(name, self._namespace)
 
     def _of_tracer(self, group: str) -> "Producer":
         return Producer(self._name_server, group=group, security=self._security)

@@ -441,10 +441,10 @@ class Connection(asyncio.Protocol):
     def _on_answer(self, command: Command) -> None:
         self.peer_version = command.version
         waiting = self._waiting.pop(command.opaque, None)
-        if self._upgrade and command.language == LANGUAGE:
-            if waiting is None or waiting[2] not in RELAYED:
-                self.codec = CODEC_MSGPACK
-                self._upgrade = False
+        is_relayed = waiting is not None and waiting[2] in RELAYED
+        if self._upgrade and command.language == LANGUAGE and not is_relayed:
+            self.codec = CODEC_MSGPACK
+            self._upgrade = False
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(command)
 

@@ -1,7 +1,9 @@
 """The producer: where messages go, what they look like on the wire, and when it tries again."""
 
 import asyncio
+import socket
 import zlib
+from collections.abc import Callable
 
 import pytest
 from aerobee.client import Message, Producer
@@ -24,6 +26,7 @@ from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.compression import KINDS, decompress
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.record import COMPRESSED, COMPRESSION_ZLIB
+from aerobee.testing import LocalCluster
 
 from .fakes import FakeCluster
 
@@ -415,3 +418,42 @@ async def test_a_handle_that_is_none_is_not_sent_anywhere(fake: FakeCluster) -> 
         with pytest.raises(ClientError, match="recall_handle of a receipt"):
             await producer.recall("orders", "no handle")
     assert not fake.broker.requests[codes.RECALL_MESSAGE]
+
+
+async def test_in_a_namespace_topics_and_group_are_those_inside_it(fake: FakeCluster) -> None:
+    fake.topics["ns%orders"] = 4
+    async with Producer(fake.address, group="shop", namespace="ns") as producer:
+        await producer.send(Message("orders", b"x"))
+        await producer.send(Message("orders", b"x"), sharding_key="k")
+        await producer.send_batch([Message("orders", b"x"), Message("orders", b"y")])
+        queues = await producer.queues("orders")
+        await producer.send(Message("orders", b"x"), queue=queues[0])
+    assert {header.topic for header in fake.broker.sent} == {"ns%orders"}
+    assert {header.producer_group for header in fake.broker.sent} == {"ns%shop"}
+    assert len(fake.broker.sent) == 4
+
+
+def two_apart() -> int:
+    """A free port whose neighbour two below is free as well."""
+    for _ in range(100):
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            try:
+                other.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no two free ports were found")
+
+
+async def test_the_vip_channel_is_two_ports_below(
+    aerobee_clusters: Callable[..., LocalCluster],
+) -> None:
+    port = two_apart()
+    cluster = aerobee_clusters(listen_port=port)
+    async with Producer(cluster.name_server, vip_channel=True) as producer:
+        await producer.send(Message("orders", b"x"))
+        server = cluster.brokers[0].server
+        ends = cluster.call(lambda: {each.local_address for each in server.connections})
+    assert f"127.0.0.1:{port - 2}" in ends
