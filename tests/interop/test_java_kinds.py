@@ -76,8 +76,14 @@ def consumed(*members: Reporter) -> set[str]:
     return {message["key"] for member in members for message in member.events("message")}
 
 
-def wait_consumed(wanted: set[str], *members: Reporter) -> None:
-    wait_until(lambda: consumed(*members) >= wanted, lambda: sorted(wanted ^ consumed(*members)))
+# A client that looked while its broker was away looks again after 30 s, and shares out 20 s later.
+RETURN_SECONDS = 120
+
+
+def wait_consumed(wanted: set[str], *members: Reporter, seconds: float = SECONDS) -> None:
+    wait_until(
+        lambda: consumed(*members) >= wanted, lambda: sorted(wanted ^ consumed(*members)), seconds
+    )
 
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -105,7 +111,7 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     cluster.stop_broker(kill=True)
     cluster.start_broker()
     heir = java.start("Transact", **where, group="Late", count=1, prefix="heir", plan="commit")
-    wait_consumed({"late-0", "late-3", "heir-0"}, consumer)
+    wait_consumed({"late-0", "late-3", "heir-0"}, consumer, seconds=RETURN_SECONDS)
 
     # What nobody can answer is given up; there it is found by its key.
     given_up = mqadmin.until(
