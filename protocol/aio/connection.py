@@ -24,7 +24,7 @@ from ..frame import FrameDecoder, encode_answer, encode_request
 from ..header_json import NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import HELD_BYTES_MIN
-from .turn import Turn
+from .turn import COMMANDS_SHARED, Turn
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         self.idle_rounds = 0
         decoder = self._decoder
         found = decoder.feed(data)
-        if self._unserved or len(found) > self._turn.share:
+        if self._unserved or len(found) > COMMANDS_SHARED:
             found = self._this_turn(found)
         rows = self.rows
         out = self._out
@@ -360,6 +360,7 @@ class Connection(asyncio.Protocol):
 
     def _this_turn(self, found: list[Command]) -> list[Command]:
         """What is to be served now; the rest waits, and nothing more is read until it is served."""
+        self._turn.asked_much(self)
         if not found or not (self._unserved or self._turn.is_busy):
             self._unserved += found
             return self._next_ones()

@@ -54,7 +54,7 @@ class Turn:
         self.before_write = before_write
         self._dirty: list[Connection] = []
         self._queue: dict[Connection, None] = {}
-        self._greedy: dict[Connection, float] = {}  # when they last were in the queue
+        self._greedy: dict[Connection, float] = {}  # when they last asked for much
         self._shared_until = 0.0
         self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
         self._scheduled = False
@@ -87,7 +87,12 @@ class Turn:
         if not self._queue:
             self._loop.call_soon(self._serve_one)
         self._queue[connection] = None
-        self._greedy[connection] = self._loop.time()
+
+    def asked_much(self, connection: "Connection") -> None:
+        """More than a small share of requests came in at once."""
+        now = self._greedy[connection] = self._loop.time()
+        if now >= self._shared_until:
+            self.share = COMMANDS_ALONE
 
     def watch(self, connection: "Connection") -> None:
         """The connection waits for answers: look for overdue ones from now on."""
@@ -98,8 +103,6 @@ class Turn:
 
     def _serve_one(self) -> None:
         connection = next(iter(self._queue))
-        now = self._loop.time()
-        self.share = COMMANDS_SHARED if now < self._shared_until else COMMANDS_ALONE
         if len(self._queue) > 1:
             self._loop.call_soon(self._serve_one)
         del self._queue[connection]
@@ -130,6 +133,7 @@ class Turn:
         }
         if greedy and any(connection not in greedy for connection in served):
             self._shared_until = now + SHARED_SECONDS
+            self.share = COMMANDS_SHARED
 
     def _tick(self) -> None:
         now = self._loop.time()
