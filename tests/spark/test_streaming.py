@@ -1,0 +1,90 @@
+"""Streams, filters and sinks of a running cluster, end to end through PySpark."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
+
+SPARK_SECONDS = 600  # on a machine that has much else to do; a tenth of it on a quiet one
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the program printed."""
+    program = Path(__file__).with_name("stream_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path_factory.mktemp("streams"))],
+        capture_output=True,
+        text=True,
+        timeout=SPARK_SECONDS,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert lines, f"exit code {done.returncode}: {done.stderr[-3000:]}"
+    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
+    return result
+
+
+def test_a_micro_batch_keeps_to_its_limit(found: dict[str, Any]) -> None:
+    assert all(0 < rows <= 25 for rows in found["limited"])
+    assert sum(found["limited"]) == 60
+
+
+def test_a_query_that_goes_on_reads_only_what_is_new(found: dict[str, Any]) -> None:
+    assert found["nothing new"] == []
+
+
+def test_queues_that_a_topic_gets_in_mid_stream_are_read(found: dict[str, Any]) -> None:
+    assert found["grown"] == list(range(100))
+
+
+def test_a_topic_that_appears_late_is_read_from_its_first_message(found: dict[str, Any]) -> None:
+    assert found["late"] == list(range(9))
+
+
+def test_the_groups_progress_is_told_to_the_broker(found: dict[str, Any]) -> None:
+    assert found["committed"] == 5
+
+
+def test_a_stream_with_an_end_is_refused(found: dict[str, Any]) -> None:
+    assert "option endingOffsets is for batch reads; a stream has no end" in found["no end"]
+
+
+def test_tags_and_conditions_choose_rows(found: dict[str, Any]) -> None:
+    assert found["tags"] == 40
+    assert found["sql"] == 4
+
+
+def test_the_brokers_files_give_the_same_rows(found: dict[str, Any]) -> None:
+    assert found["files"] == list(range(100))
+
+
+def test_assigned_queues_only_are_read(found: dict[str, Any]) -> None:
+    assert found["assigned"] == 30 + 10
+
+
+def test_each_row_is_written_once_with_all_its_columns(found: dict[str, Any]) -> None:
+    assert found["written"] == [100, 100]
+    assert found["row"] == ["k7", "tag", "groß"]
+
+
+def test_rows_in_transactions_arrive(found: dict[str, Any]) -> None:
+    assert found["whole"] == 100
+
+
+def test_rows_with_a_delay_come_after_it(found: dict[str, Any]) -> None:
+    assert found["delayed"] == [0, 3]
+
+
+def test_a_stream_is_copied_into_a_topic(found: dict[str, Any]) -> None:
+    assert found["copied"] == 100
+
+
+def test_dedup_drops_what_a_task_has_sent_twice(found: dict[str, Any]) -> None:
+    assert found["twice"] == [40, 20, 0]
