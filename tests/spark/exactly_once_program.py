@@ -1,0 +1,86 @@
+"""The driver of a streaming query that gets killed; the test of it starts it again and again.
+
+python exactly_once_program.py NAME_SERVER TOPIC FOLDER
+
+Says `BATCH n` when a micro-batch is in the table, goes on by itself after the broker was away, and
+on the line `finish` reads what is left, writes the rows of the table to FOLDER/rows.json and says
+`FINISHED`. It leads a process group, so that Spark's JVM can be killed with it.
+"""
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+from aerobee.spark import register
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+LOOK_SECONDS = 0.1
+AGAIN_SECONDS = 0.5  # after a query has failed
+
+
+def main(name_server: str, topic: str, folder: Path) -> None:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "120s")
+        .getOrCreate()
+    )
+    register(spark)
+    source = spark.readStream.format("rocketmq").option("nameServer", name_server)
+    source = source.option("subscribe", topic).option("startingOffsets", "earliest")
+    rows = source.option("maxOffsetsPerTrigger", "300").load()
+    writer = (
+        rows.selectExpr("partition", "offset", "cast(value as string) as value")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "table"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+    )
+    told = threading.Event()
+    threading.Thread(target=_hear, args=(told,), daemon=True).start()
+    while not told.is_set():
+        _go_on(writer.trigger(processingTime="100 milliseconds"), told)
+    while not _go_on(writer.trigger(availableNow=True), threading.Event()):
+        pass
+    table = spark.read.parquet(str(folder / "table"))
+    found = [list(row) for row in table.select("partition", "offset", "value").collect()]
+    (folder / "rows.json").write_text(json.dumps(found))
+    print("FINISHED", flush=True)
+    spark.stop()
+
+
+def _go_on(writer: Any, told: threading.Event) -> bool:
+    """Run the query until it ends, fails, or is told to end; whether it did not fail."""
+    last = None
+    try:
+        query = writer.start()
+        while query.isActive and not told.wait(LOOK_SECONDS):
+            progress = query.lastProgress
+            if progress and progress["numInputRows"] and progress["batchId"] != last:
+                last = progress["batchId"]
+                print(f"BATCH {last}", flush=True)
+        query.stop()
+        failed = query.exception()
+    except PySparkException as wrong:
+        failed = wrong
+    if failed is not None:
+        print(f"FAILED {str(failed)[:300]!r}", flush=True)
+        told.wait(AGAIN_SECONDS)
+    return failed is None
+
+
+def _hear(told: threading.Event) -> None:
+    for line in sys.stdin:
+        if line.strip() == "finish":
+            told.set()
+
+
+if __name__ == "__main__":
+    os.setsid()
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,167 @@
+"""A streaming query into a table whose driver and whose broker are killed at random moments.
+
+The truth is what was acknowledged, and what the broker holds in the end: the table has just that,
+each message once. `AEROBEE_SPARK_KILLS` is the number of kills, `AEROBEE_SPARK_KILLS_SEED` the seed
+of what is killed when.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Self
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from aerobee.client import Message
+from aerobee.client.blocking import Producer, Reader
+from aerobee.client.errors import AerobeeError
+from aerobee.protocol.record import decode_all
+from aerobee.scripts.child import Child
+
+from .conftest import free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
+
+KILLS = int(os.environ.get("AEROBEE_SPARK_KILLS", "4"))
+SEED = os.environ.get("AEROBEE_SPARK_KILLS_SEED", "1")
+TOPIC = "ledger"
+SECONDS = 300  # a deadline, for a machine that has much else to do
+BATCHES = 2  # seen between two kills, at least
+AFTER_SECONDS = 1.5  # at most, from a micro-batch to the next kill
+PAUSE_SECONDS = 0.01  # between two messages
+TRY_SECONDS = 3.0
+
+Row = tuple[int, int, str]  # queue, offset, body
+
+
+class Ledger:
+    """Sends numbered messages from a thread, whoever is killed; `rows` were acknowledged."""
+
+    def __init__(self, name_server: str) -> None:
+        self.rows: list[Row] = []
+        self._name_server = name_server
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="ledger")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        number = 0
+        with Producer(self._name_server, group="ledger") as producer:
+            while not self._ended.wait(PAUSE_SECONDS):
+                number += 1
+                body = f"{number:08d}"
+                try:
+                    receipt = producer.send(Message(TOPIC, body.encode()), timeout=TRY_SECONDS)
+                except AerobeeError:
+                    continue  # the broker is away; the message may be stored all the same
+                self.rows.append((receipt.queue.queue_id, receipt.queue_offset, body))
+
+
+class Scene:
+    """The broker and the driver, each in processes of their own, and how they are killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = free_port(), free_port()
+        self.name_server = f"127.0.0.1:{self.ports[0]}"
+        self.broker = self._start_broker()
+        self.driver = self._start_driver()
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker = self._start_broker()
+
+    def kill_driver(self) -> None:
+        self.end_driver()
+        self.driver = self._start_driver()
+
+    def end_driver(self) -> None:
+        """The JVM dies with it, so that nobody else writes to the checkpoint."""
+        if self.driver.process.poll() is None:
+            with suppress(ProcessLookupError):  # it has not come so far as to lead a group
+                os.killpg(self.driver.pid, signal.SIGKILL)
+        self.driver.kill()
+
+    def wait_for_batches(self, count: int) -> None:
+        since = len(self.driver.lines)
+        for _ in range(count):
+            self.driver.wait_line(lambda line: line.startswith("BATCH"), SECONDS, since)
+            since = len(self.driver.lines)
+
+    def _start_broker(self) -> Child:
+        argv = [sys.executable, "-m", "aerobee.scripts.cli", "up"]
+        argv += ["--namesrv-port", str(self.ports[0]), "--listen-port", str(self.ports[1])]
+        argv += ["--store", str(self.folder / "store"), "--set", "httpPort=0"]
+        broker = Child(argv, self.folder / "broker.stderr", cwd=self.folder)
+        broker.wait_line(lambda line: "ready" in line, SECONDS)
+        return broker
+
+    def _start_driver(self) -> Child:
+        program = Path(__file__).with_name("exactly_once_program.py")
+        argv = [sys.executable, str(program), self.name_server, TOPIC, str(self.folder)]
+        return Child(argv, self.folder / "driver.stderr", cwd=self.folder)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Scene]:
+    scene = Scene(folder)
+    try:
+        yield scene
+    finally:
+        scene.end_driver()
+        scene.broker.kill()
+
+
+def stored(name_server: str) -> list[Row]:
+    """All that the broker holds, as its own answers say it."""
+    rows = []
+    with Reader(name_server, group="checker") as reader:
+        for queue in reader.queues(TOPIC):
+            offset, end = 0, reader.max_offset(queue)
+            while offset < end:
+                pulled = reader.pull(queue, offset)
+                for record in decode_all(pulled.body):
+                    rows.append((record.queue_id, record.queue_offset, record.body.decode()))
+                assert pulled.next_offset > offset
+                offset = pulled.next_offset
+    return rows
+
+
+def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(tmp_path: Path) -> None:
+    random = Random(SEED)
+    # Both are killed, in an order that the seed draws.
+    victims = [("driver", "broker")[number % 2] for number in range(KILLS)]
+    random.shuffle(victims)
+    with running(tmp_path) as scene:
+        with Ledger(scene.name_server) as ledger:
+            for victim in victims:
+                scene.wait_for_batches(BATCHES)
+                time.sleep(random.uniform(0, AFTER_SECONDS))  # the moment of the kill is drawn
+                scene.kill_driver() if victim == "driver" else scene.kill_broker()
+            scene.wait_for_batches(1)
+        scene.driver.say("finish")
+        scene.driver.wait_line(lambda line: line == "FINISHED", SECONDS)
+        held = stored(scene.name_server)
+    table = [(row[0], row[1], row[2]) for row in json.loads((tmp_path / "rows.json").read_text())]
+    twice = [row for row, count in Counter(table).items() if count > 1]
+    assert twice == []
+    assert sorted(set(ledger.rows) - set(table)) == []
+    assert sorted(table) == sorted(held)
+    assert len(ledger.rows) > 100 * KILLS // 4
