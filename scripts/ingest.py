@@ -1,4 +1,4 @@
-"""`aerobee ingest`: a topic becomes Parquet, JSON or CSV files, through Spark.
+"""`aerobee ingest`: a topic becomes Parquet, JSON, CSV or Delta files, once or as a stream.
 
 Spark and Java are only needed here, so what is missing is said with the command that brings it.
 """
@@ -19,12 +19,13 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     """The options of `aerobee ingest`."""
     parser.description = (
         "Write the messages that a topic holds now to files, one row a message, read by Spark in "
-        "parallel: on this machine or, with --master, on a cluster."
+        "parallel: on this machine or, with --master, on a cluster. With --available-now or "
+        "--continuous the same command goes on where it ended, no row lost or twice."
     )
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("--to", required=True, dest="target", metavar="DIR", help="a new folder, or a Spark URI")
-    add("--format", choices=("parquet", "json", "csv"), default="parquet")
+    add("--format", choices=("parquet", "json", "csv", "delta"), default="parquet")
     add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
     add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
     add(
@@ -35,11 +36,23 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="earliest (the default), ms since the epoch, or a time like 2030-01-31T12:00",
     )
     add("--overwrite", action="store_true", help="replace what is in DIR")
+    add("--partition-by", metavar="COLUMN,COLUMN", help="a folder for each value of these columns")
+    add("--parse", choices=("json",), help="typed columns out of bodies; needs --schema")
+    add("--schema", metavar="FILE", help='"id bigint, price double", or a schema in JSON')
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--available-now", action="store_true", help="what is new since the last time, then end"
+    )
+    how.add_argument(
+        "--continuous", action="store_true", help="go on until Ctrl-C or SIGTERM says to end"
+    )
+    add("--checkpoint", metavar="DIR", help="where a stream keeps how far it is (DIR.checkpoint)")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the files and say how many rows are in them."""
+    _check(options)
     start = StartFrom.read(int(options.start) if options.start.isdecimal() else options.start)
     if start.where not in (FIRST, TIMESTAMP):
         raise Failed(f"--from {options.start} would write nothing; give earliest or a time")
@@ -47,22 +60,34 @@ def run(options: argparse.Namespace) -> int:
         from ..spark import ingest, session
     except ImportError as wrong:
         raise Failed(f"{wrong.name or wrong} is not installed; run {INSTALL}") from wrong
-    job = ingest.Ingest(
-        topic=options.topic,
-        target=options.target,
-        format=options.format,
-        name_server=options.namesrv,
-        master=options.master,
-        start=start,
-        overwrite=options.overwrite,
-    )
+    follow = ingest.AVAILABLE_NOW if options.available_now else None
+    follow = ingest.CONTINUOUS if options.continuous else follow
     begin = time.monotonic()
     try:
-        ingest.check_target(job)
+        from ..spark.bodies import read_schema_text
+
+        job = ingest.Ingest(
+            topic=options.topic,
+            target=options.target,
+            format=options.format,
+            name_server=options.namesrv,
+            master=options.master,
+            start=start,
+            overwrite=options.overwrite,
+            partition_by=_columns(options.partition_by),
+            schema=None if options.schema is None else read_schema_text(options.schema),
+            follow=follow,
+            checkpoint=options.checkpoint,
+        )
+        if follow is None:
+            ingest.check_target(job)
         session.check_java()
-        span = ingest.measure(job)
-        with _progress(span.messages) as bar:
-            rows = ingest.ingest(job, span, lambda count: _show(bar, count))
+        span = ingest.measure(job)  # an unknown topic is told before Spark starts
+        with _progress(None if follow == ingest.CONTINUOUS else span.messages) as bar:
+            if follow is None:
+                rows = ingest.ingest(job, span, lambda count: _show(bar, count))
+            else:
+                rows = ingest.follow(job, lambda count: _show(bar, count))
             _show(bar, rows)
     except session.SparkFailed as wrong:
         raise Failed(str(wrong)) from wrong
@@ -74,7 +99,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _progress(total: int) -> "tqdm[Any]":
+def _check(options: argparse.Namespace) -> None:
+    """Failed when words contradict each other."""
+    streamed = options.available_now or options.continuous
+    if (options.parse is None) != (options.schema is None):
+        raise Failed("--parse and --schema belong together; give both or none")
+    if options.overwrite and streamed:
+        raise Failed("--overwrite is for a table written once; a stream goes on with its own")
+    if options.checkpoint and not streamed:
+        raise Failed("--checkpoint is for a stream; add --available-now or --continuous")
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    return tuple(name for part in (text or "").split(",") if (name := part.strip()))
+
+
+def _progress(total: int | None) -> "tqdm[Any]":
     # Unlike a pipe's, a bar for nobody costs nothing here: it is drawn on a terminal only.
     return tqdm(total=total, unit=" rows", unit_scale=True, desc="ingesting", disable=None)
 

@@ -1,7 +1,8 @@
 """Writes a topic to files through Spark: what `aerobee ingest` does.
 
 The ranges are planned here once and given to Spark as offsets, so that the number of messages is
-known before anything is read and what comes in meanwhile is left for the next time.
+known before anything is read and what comes in meanwhile is left for the next time. With `follow`
+it is a stream instead (`following`), and Spark's checkpoint says where it goes on.
 """
 
 import json
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,10 @@ from . import register
 from .options import DEFAULT_GROUP, Offsets
 from .session import SparkFailed, session
 
-FORMATS = ("parquet", "json", "csv")
+FORMATS = ("parquet", "json", "csv", "delta")
+AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
+MALFORMED = ".malformed"  # behind the name of the table whose rows don't fit the schema
+CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
 LOOK_SECONDS = 0.2  # between looks at how many rows Spark has read
 
@@ -31,7 +36,11 @@ OnRows = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What to write where. `target` is a folder, or a URI that Spark can write to."""
+    """What to write where. `target` is a folder, or a URI that Spark can write to.
+
+    `schema` (`bodies.schema_of`) makes typed columns out of JSON bodies. `follow` is None for what
+    the topic holds now, once, or AVAILABLE_NOW or CONTINUOUS for a stream.
+    """
 
     topic: str
     target: str
@@ -40,6 +49,26 @@ class Ingest:
     master: str = "local[*]"
     start: StartFrom = EARLIEST
     overwrite: bool = False
+    partition_by: tuple[str, ...] = ()
+    schema: str | None = None
+    follow: str | None = None
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A job, and where the table of its stream and what is known of it lie."""
+
+    job: Ingest
+
+    @property
+    def target(self) -> str:
+        """Without a slash at its end: names are made by what is added to it."""
+        return self.job.target.rstrip("/") or "/"
+
+    @property
+    def checkpoint(self) -> str:
+        return self.job.checkpoint or self.target + CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +99,57 @@ def ingest(job: Ingest, span: Span, on_rows: OnRows) -> int:
     SparkFailed in one sentence when Java or the folder is not as it must be, or a task fails.
     """
     check_target(job)
-    with session(f"aerobee ingest {job.topic}", job.master) as spark:
-        rows = _rows(spark, job, span)
+    with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
+        tables = _tables(spark, job, span)
         with _told(spark, on_rows):
             mode = "overwrite" if job.overwrite else "error"
-            rows.write.format(job.format).mode(mode).save(job.target)
+            for rows, target in tables:
+                writer = rows.write.format(job.format).mode(mode)
+                writer.partitionBy(*folders_of(job, rows, target)).save(target)
         # The store hears of the end a little later than we do.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         return _rows_read(spark)
 
 
-def check_target(job: Ingest) -> None:
-    """SparkFailed when the target is a file, or a folder with something in it."""
-    folder = Path(job.target)
+def follow(job: Ingest, on_rows: OnRows) -> int:
+    """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
+    from . import following
+
+    check_format(job)
+    following.check_checkpoint(Tables(job))
+    with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
+        register(spark)
+        return following.follow(spark, Tables(job), on_rows)
+
+
+def check_format(job: Ingest) -> None:
+    """SparkFailed when nobody here can write the format."""
     if job.format not in FORMATS:
         raise SparkFailed(f"format {job.format!r} is unknown; give {', '.join(FORMATS)}")
-    if "://" in job.target or not folder.exists() or job.overwrite:
+    if job.format == "delta" and find_spec("delta") is None:
+        raise SparkFailed(
+            "format delta needs the package delta-spark, which is not installed; install the one "
+            "for this version of PySpark, or give parquet"
+        )
+
+
+def check_target(job: Ingest) -> None:
+    """SparkFailed when the target is a file, or a folder with something in it."""
+    check_format(job)
+    targets = [job.target]
+    if job.schema is not None:
+        targets.append(Tables(job).target + MALFORMED)
+    for target in targets:
+        _check_folder(job, target)
+
+
+def _check_folder(job: Ingest, target: str) -> None:
+    folder = Path(target)
+    if "://" in target or not folder.exists() or job.overwrite:
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise SparkFailed(
-            f"{job.target} is there already and not empty; give another folder, "
+            f"{target} is there already and not empty; give another folder, "
             "or --overwrite to replace it"
         )
     # Spark takes an empty folder for a table that is there.
@@ -100,6 +160,50 @@ def _first(reader: Reader, queue: MessageQueue, start: StartFrom) -> int:
     if start.where == FIRST:
         return reader.min_offset(queue)
     return reader.offset_at(queue, start.ms)
+
+
+def source_options(job: Ingest) -> dict[str, str]:
+    """What the source is told in a stream."""
+    options = {"subscribe": job.topic}
+    if job.start.where == FIRST:
+        options["startingOffsets"] = "earliest"
+    else:
+        options["startingTimestamp"] = str(job.start.ms)
+    if job.name_server:
+        options["nameServer"] = job.name_server
+    return options
+
+
+def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
+    """The columns that a table is partitioned by; SparkFailed when it has no such column.
+
+    The table of what doesn't fit a schema has fewer of them, and takes those that it has.
+    """
+    missing = [name for name in job.partition_by if name not in rows.columns]
+    if missing and not target.endswith(MALFORMED):
+        raise SparkFailed(
+            f"--partition-by names {', '.join(missing)}; the columns are {', '.join(rows.columns)}"
+        )
+    return [name for name in job.partition_by if name in rows.columns]
+
+
+def text_values(rows: DataFrame, format: str) -> DataFrame:
+    """JSON has no bytes and CSV neither: there a body is text."""
+    if format not in ("json", "csv"):
+        return rows
+    return rows.withColumn("value", col("value").cast("string"))
+
+
+def _tables(spark: SparkSession, job: Ingest, span: Span) -> list[tuple[DataFrame, str]]:
+    """What is written where."""
+    rows = _rows(spark, job, span)
+    if job.schema is None:
+        return [(text_values(rows, job.format), job.target)]
+    from .bodies import malformed, schema_of, typed
+
+    schema = schema_of(job.schema)
+    rest = text_values(malformed(rows, schema), job.format)
+    return [(typed(rows, schema), job.target), (rest, Tables(job).target + MALFORMED)]
 
 
 def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
@@ -113,11 +217,7 @@ def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
     )
     if job.name_server:
         source = source.option("nameServer", job.name_server)
-    rows = source.load()
-    # JSON has no bytes and CSV neither: there a body is text.
-    return (
-        rows if job.format == "parquet" else rows.withColumn("value", col("value").cast("string"))
-    )
+    return source.load()
 
 
 @contextmanager

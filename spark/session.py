@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -28,8 +29,11 @@ class SparkFailed(Exception):
 
 
 @contextmanager
-def session(app_name: str, master: str) -> Iterator[SparkSession]:
-    """A session that ends with the block; SparkFailed for what Spark fails with, also inside."""
+def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[SparkSession]:
+    """A session that ends with the block; SparkFailed for what Spark fails with, also inside.
+
+    `delta` brings the jars and settings of the package delta-spark, which must be installed.
+    """
     check_java()
     builder = (
         SparkSession.builder.master(master)
@@ -40,7 +44,11 @@ def session(app_name: str, master: str) -> Iterator[SparkSession]:
         # Rows are counted by what executors tell in heartbeats, by default each 10 s.
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.session.timeZone", "UTC")
+        # A new Python worker has that long to say hello; a busy machine needs more than 15 s.
+        .config("spark.python.authenticate.socketTimeout", "120s")
     )
+    if delta:
+        builder = _with_delta(builder)
     if master.startswith("local"):
         # The Python that runs this has what the tasks need; another `python3` may not.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -57,6 +65,17 @@ def session(app_name: str, master: str) -> Iterator[SparkSession]:
         raise SparkFailed(sentence(wrong)) from wrong
     finally:
         spark.stop()
+
+
+def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    extension = "io.delta.sql.DeltaSparkSessionExtension"
+    catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    builder = builder.config("spark.sql.extensions", extension)
+    builder = builder.config("spark.sql.catalog.spark_catalog", catalog)
+    configured: SparkSession.Builder = import_module("delta").configure_spark_with_delta_pip(
+        builder
+    )
+    return configured
 
 
 def check_java() -> None:

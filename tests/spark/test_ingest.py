@@ -1,5 +1,6 @@
 """What `aerobee ingest` works out before Spark starts."""
 
+import argparse
 from pathlib import Path
 from typing import Self
 
@@ -9,8 +10,12 @@ pytest.importorskip("pyspark")
 
 from aerobee.client.blocking import MessageQueue
 from aerobee.client.start_from import StartFrom
+from aerobee.scripts import ingest as command
+from aerobee.scripts.failed import Failed
 from aerobee.spark import ingest
-from aerobee.spark.ingest import Ingest, check_target, measure
+from aerobee.spark.bodies import read_schema_text
+from aerobee.spark.following import check_checkpoint
+from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
 from aerobee.spark.session import SparkFailed
 
 from .fakes import FakeReader
@@ -71,3 +76,70 @@ def test_a_new_folder_an_empty_one_and_a_uri_will_do(tmp_path: Path) -> None:
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SparkFailed, match="'orc' is unknown; give parquet, json, csv"):
         check_target(Ingest("a", str(tmp_path / "new"), format="orc"))
+
+
+def test_delta_is_refused_where_nobody_can_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "find_spec", lambda name: None)
+    with pytest.raises(SparkFailed, match="needs the package delta-spark, which is not installed"):
+        check_target(Ingest("a", str(tmp_path / "new"), format="delta"))
+
+
+def test_the_table_of_what_does_not_fit_is_left_alone_too(tmp_path: Path) -> None:
+    (tmp_path / "new.malformed").mkdir()
+    (tmp_path / "new.malformed" / "mine").write_text("precious")
+    check_target(Ingest("a", str(tmp_path / "new")))
+    with pytest.raises(SparkFailed, match=r"new\.malformed is there already and not empty"):
+        check_target(Ingest("a", str(tmp_path / "new"), schema="id bigint"))
+
+
+def test_a_stream_is_told_where_to_begin() -> None:
+    job = Ingest("a", "out", name_server="here:1", start=StartFrom.read(7_000))
+    assert source_options(job) == {
+        "subscribe": "a",
+        "startingTimestamp": "7000",
+        "nameServer": "here:1",
+    }
+    assert source_options(Ingest("a", "out"))["startingOffsets"] == "earliest"
+
+
+def test_a_stream_goes_on_with_a_table_only_where_its_checkpoint_is(tmp_path: Path) -> None:
+    tables = Tables(Ingest("a", f"{tmp_path}/table/"))
+    assert tables.checkpoint == f"{tmp_path}/table.checkpoint"
+    check_checkpoint(tables)
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "rows").write_text("rows")
+    with pytest.raises(SparkFailed, match="where to go on is unknown; give --checkpoint"):
+        check_checkpoint(tables)
+    (tmp_path / "table.checkpoint").mkdir()
+    check_checkpoint(tables)
+    with pytest.raises(SparkFailed, match="rows is no folder"):
+        check_checkpoint(Tables(Ingest("a", str(tmp_path / "table" / "rows"))))
+
+
+def test_a_schema_file_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "schema"
+    with pytest.raises(SparkFailed, match="can't be read"):
+        read_schema_text(str(file))
+    file.write_text(" \n")
+    with pytest.raises(SparkFailed, match="has 2 bytes; give 1 to"):
+        read_schema_text(str(file))
+    file.write_text(" id bigint\n")
+    assert read_schema_text(str(file)) == "id bigint"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--parse", "json"], "--parse and --schema belong together"),
+        (["--schema", "file"], "--parse and --schema belong together"),
+        (["--overwrite", "--continuous"], "--overwrite is for a table written once"),
+        (["--checkpoint", "x"], "--checkpoint is for a stream"),
+    ],
+)
+def test_words_that_contradict_each_other_are_refused(words: list[str], said: str) -> None:
+    parser = argparse.ArgumentParser()
+    command.declare("ingest", parser)
+    with pytest.raises(Failed, match=said):
+        command.run(parser.parse_args(["a", "--to", "out", *words]))

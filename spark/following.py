@@ -1,0 +1,125 @@
+"""`aerobee ingest` as a stream: what is there (`available-now`) or for ever (`continuous`).
+
+How far it is lies in a checkpoint beside the table, so the same command goes on where the last one
+ended, however it ended, with no row lost or twice. With a schema, the rows that don't fit have a
+query, a checkpoint and a table of their own: each is exact by itself.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from .bodies import malformed, schema_of, typed
+from .ingest import CONTINUOUS, MALFORMED, OnRows, Tables, folders_of, source_options, text_values
+from .session import SparkFailed, sentence
+
+LOOK_SECONDS = 0.2
+TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def check_checkpoint(tables: Tables) -> None:
+    """SparkFailed when the table is there and nothing says how far it is."""
+    if "://" in tables.target:
+        return
+    target, checkpoint = Path(tables.target), Path(tables.checkpoint)
+    if target.exists() and not target.is_dir():
+        raise SparkFailed(f"{target} is no folder; give another one")
+    if target.is_dir() and any(target.iterdir()) and not checkpoint.is_dir():
+        raise SparkFailed(
+            f"{target} has something in it and the checkpoint {checkpoint} is not there, so where "
+            "to go on is unknown; give --checkpoint, or another folder"
+        )
+
+
+def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
+    """Run until there is nothing more, or a signal says to end; the rows of this run.
+
+    A micro-batch that a signal interrupts is done again by the next run.
+    """
+    source = spark.readStream.format("rocketmq").options(**source_options(tables.job))
+    with _told() as told:
+        followed = _Followed()
+        try:
+            if tables.job.schema is None:
+                rows = text_values(source.load(), tables.job.format)
+                followed.start(rows, tables.target, tables.checkpoint, tables)
+            else:
+                schema = schema_of(tables.job.schema)
+                rows = typed(source.load(), schema)
+                followed.start(rows, tables.target, tables.checkpoint, tables)
+                source = source.option("commitOffsets", "false")
+                rest = text_values(malformed(source.load(), schema), tables.job.format)
+                side = tables.target + MALFORMED
+                followed.start(rest, side, tables.checkpoint + MALFORMED, tables)
+            return followed.wait(told, on_rows)
+        finally:
+            followed.stop()
+
+
+@dataclass
+class _Followed:
+    """The running queries, and what the first of them has read by micro-batch."""
+
+    queries: list[StreamingQuery] = field(default_factory=list)
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def start(self, rows: Any, target: str, checkpoint: str, tables: Tables) -> None:
+        job = tables.job
+        writer = rows.writeStream.format(job.format).option("checkpointLocation", checkpoint)
+        if job.partition_by:
+            writer = writer.partitionBy(*folders_of(job, rows, target))
+        if job.follow == CONTINUOUS:
+            writer = writer.trigger(processingTime=TRIGGER)
+        else:
+            writer = writer.trigger(availableNow=True)
+        self.queries.append(writer.start(target))
+
+    def wait(self, told: threading.Event, on_rows: OnRows) -> int:
+        while any(query.isActive for query in self.queries) and not told.wait(LOOK_SECONDS):
+            on_rows(self._count())
+            for query in self.queries:
+                self._check(query)
+        for query in self.queries:
+            self._check(query)
+        return self._count()
+
+    def stop(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+    def _count(self) -> int:
+        for each in self.queries[0].recentProgress:
+            self.rows[each["batchId"]] = each["numInputRows"]
+        return sum(self.rows.values())
+
+    def _check(self, query: StreamingQuery) -> None:
+        wrong = query.exception()
+        if wrong is not None:
+            raise SparkFailed(sentence(wrong))
+
+
+@contextmanager
+def _told() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set while the block runs."""
+    told = threading.Event()
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        told.set()
+
+    before: dict[int, Callable[..., Any] | int | None] = {
+        number: signal.signal(number, tell) for number in SIGNALS
+    }
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

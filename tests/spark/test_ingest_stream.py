@@ -1,0 +1,91 @@
+"""`aerobee ingest` as a stream, with typed columns: run for real, ended and gone on with."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from aerobee.client import Message, Producer
+from aerobee.scripts.child import Child
+from pyarrow import parquet
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
+
+TOPIC = "payments"
+SECONDS = 300  # a deadline, for a machine that has much else to do
+LOOK_SECONDS = 0.2
+FIT = {"id": 1, "price": 2.5, "shop": "north", "timestamp": "a field of any name"}
+
+
+def send(name_server: str, *bodies: bytes) -> None:
+    async def work() -> None:
+        async with Producer(name_server, group="shop") as producer:
+            for body in bodies:
+                await producer.send(Message(TOPIC, body), timeout=20)
+
+    asyncio.run(work())
+
+
+def rows_of(table: Path) -> list[dict[str, Any]]:
+    """The rows of the files that micro-batches have finished, as Spark's log of the table says."""
+    found = []
+    for batch in sorted((table / "_spark_metadata").glob("[0-9]*")):
+        for line in batch.read_text().splitlines()[1:]:
+            file = Path(unquote(urlparse(json.loads(line)["path"]).path))
+            folder = dict(part.split("=") for part in file.parts if "=" in part)
+            found += [row | folder for row in parquet.ParquetFile(file).read().to_pylist()]
+    return found
+
+
+def test_a_stream_goes_on_where_a_signal_ended_it_and_keeps_what_does_not_fit(
+    name_server: str, tmp_path: Path
+) -> None:
+    target, side = tmp_path / "payments", tmp_path / "payments.malformed"
+    schema = tmp_path / "schema.ddl"
+    schema.write_text("id bigint NOT NULL, price double, shop string, timestamp string")
+    words = [TOPIC, "--to", str(target), "-n", name_server, "--master", "local[2]"]
+    words += ["--parse", "json", "--schema", str(schema), "--partition-by", "shop"]
+    argv = [sys.executable, "-m", "aerobee.scripts.cli", "ingest", *words]
+
+    wrong = {
+        b'{"id": 2, "price": "dear"}': "price is no double",
+        b'{"price": 1.0}': "id is missing",
+        b"{broken": "the body is no JSON",
+        b"[1, 2]": "the body is no JSON object",
+        b"{\xff\xfe}": "the body is no UTF-8",
+    }
+    send(name_server, json.dumps(FIT).encode(), *wrong)
+    with Child([*argv, "--continuous"], tmp_path / "stderr", cwd=tmp_path) as stream:
+        deadline = time.monotonic() + SECONDS
+        while not (rows_of(target) and len(rows_of(side)) == len(wrong)):
+            assert stream.process.poll() is None, stream.tail()
+            assert time.monotonic() < deadline, stream.tail()
+            time.sleep(LOOK_SECONDS)
+        stream.process.send_signal(signal.SIGTERM)
+        assert stream.wait(SECONDS) == 0, stream.tail()
+        assert stream.lines[-1].startswith(f"wrote 6 rows of {TOPIC} as parquet to {target}")
+
+    send(name_server, json.dumps(FIT | {"id": 7, "price": None, "shop": "south"}).encode())
+    done = subprocess.run(
+        [*argv, "--available-now"], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"wrote 1 row of {TOPIC} ")
+
+    typed = sorted(rows_of(target), key=lambda row: row["id"])
+    chosen = [(row["id"], row["price"], row["shop"], row["timestamp"]) for row in typed]
+    assert chosen == [
+        (1, 2.5, "north", "a field of any name"),
+        (7, None, "south", "a field of any name"),
+    ]
+    assert {row["message_topic"] for row in typed} == {TOPIC}
+    assert {bytes(row["value"]): row["reason"] for row in rows_of(side)} == wrong
