@@ -1,5 +1,6 @@
 # One image for every role; the command chooses it: up (the default), namesrv, broker, pub, sub, ...
-FROM python:3.11-slim
+# The stage `spark` has Java and PySpark on top, for `ingest` and for a Spark cluster.
+FROM python:3.11-slim AS aerobee
 
 WORKDIR /build
 COPY . .
@@ -21,3 +22,22 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
     CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
 ENTRYPOINT ["aerobee"]
 CMD ["up"]
+
+FROM aerobee AS spark
+
+USER root
+COPY . /build
+RUN apt-get update && apt-get install -y --no-install-recommends default-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && pip install --no-cache-dir "/build[fast,spark]" && rm -rf /build/* \
+    && mkdir /data && chown aerobee /data \
+    && ln -s "$(python3 -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark
+ENV SPARK_HOME=/opt/spark \
+    PYSPARK_PYTHON=/usr/local/bin/python3 \
+    PATH=/opt/spark/bin:$PATH
+USER aerobee
+VOLUME /data
+HEALTHCHECK NONE
+
+# Built unless a target is named: docker build .
+FROM aerobee
