@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
 _find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
+_find_keys = re.compile(rb"KEYS\x01([^\x02]+)\x02").search
 
 Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
 
@@ -198,16 +199,26 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], list[int], list[int]]:
         prefix = prefixes.get(topic)
         if prefix is None:
             prefix = prefixes[topic] = f"{topic}#".encode()
-        # Nearly every message has one unique key and no more; the rest goes the long way.
+        # Nearly every message has one unique key, and perhaps one KEYS; the rest goes the long way.
         unique = _find_unique(raw)
         at = 0 if unique is None else unique.start()
-        if unique is None or (at and raw[at - 1] != 2) or raw.count(b"KEY") != 1:
-            for key in index_keys(raw):
-                keys.append(prefix + key)
-                places.append(offset)
-                times.append(store_ms)
-        else:
+        count = raw.count(b"KEY")
+        if unique is None or (at and raw[at - 1] != 2) or count > 2:
+            found = index_keys(raw)
+        elif count == 1:
             keys.append(prefix + unique[1])
+            places.append(offset)
+            times.append(store_ms)
+            continue
+        else:
+            words = _find_keys(raw)
+            at = 0 if words is None else words.start()
+            if words is None or (at and raw[at - 1] != 2):
+                found = index_keys(raw)
+            else:
+                found = [unique[1], *filter(None, words[1].split(b" "))]
+        for key in found:
+            keys.append(prefix + key)
             places.append(offset)
             times.append(store_ms)
     return keys, places, times

@@ -47,6 +47,10 @@ def fill(index: Index, count: int, clock: Clock, start: int = 0) -> None:
         (b"MY_UNIQ_KEY\x01no\x02", []),
         (b"UNIQ_KEY\x01old\x02UNIQ_KEY\x01new\x02", [b"new"]),
         (b"x\x01UNIQ_KEY\x01no\x02", []),
+        (b"UNIQ_KEY\x01u\x02KEYS\x01 a  b\x02", [b"u", b"a", b"b"]),
+        (b"MY_KEYS\x01no\x02UNIQ_KEY\x01u\x02", [b"u"]),
+        (b"UNIQ_KEY\x01u\x02x\x01KEYS\x01no\x02", [b"u"]),
+        (b"UNIQ_KEY\x01u\x02KEYS\x01last", [b"u", b"last"]),
     ],
 )
 def test_keys_are_the_unique_one_and_the_words_of_keys(
