@@ -25,6 +25,7 @@ from . import (
     java_side,
     loadgen,
     measures,
+    spark_measures,
     store_measures,
     transaction_measures,
 )
@@ -32,11 +33,13 @@ from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from .measures import Compared, Growth
 from .store_measures import Held
 
-# Parts about the store. Each is written by itself, because its runs take long: heading, what it is.
+# Parts about the store, and the one about Spark. Each is written by itself, because its runs take
+# long: heading, what it is.
 STORE_PARTS = {
     "sync": "Senders that wait for the disk",
     "recovery": "Starts after kill -9",
     "keys": "Look-ups by key",
+    "spark": "PySpark's source",
 }
 PARTS = (
     *("rates", "delayed", "pops", "transactions", "filters", "burst"),
@@ -189,7 +192,8 @@ def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) 
     parts = [part for part in STORE_PARTS if part in options.only]
     if not parts:
         return {}
-    program = loadgen.build(options.loadgen, folder)
+    # The part about Spark fills its topics through our client.
+    program = folder if parts == ["spark"] else loadgen.build(options.loadgen, folder)
     flags = tuple(shlex.split(options.java_flags))
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
     gib = options.gib / 10 if options.quick else options.gib
@@ -203,8 +207,10 @@ def _measure_store(options: argparse.Namespace, folder: Path, words: list[str]) 
             compared = [store_measures.sync_sends(folder, program, rounds, scale, flags, _say)]
         elif part == "recovery":
             compared = store_measures.recovery(folder, program, rounds, gib, flags, _say)
-        else:
+        elif part == "keys":
             held = store_measures.keys(folder, keyed, _say)
+        else:
+            held = spark_measures.source(folder, rounds, scale, _say)
         _clear(folder)
         found[part] = store_report(part, words, rounds, compared, held, busy)
     return found
@@ -324,7 +330,8 @@ def _held(rows: Sequence[Held]) -> list[str]:
         "| what | found | wanted | reached | |",
         "| --- | ---: | --- | --- | --- |",
         *(
-            f"| {row.name} | {row.value} | {row.wanted} | {_mark(row.holds)} | {row.note} |"
+            f"| {row.name} | {row.value} | {row.wanted}"
+            f" | {_mark(row.holds) if row.wanted else ''} | {row.note} |"
             for row in rows
         ),
         "",
