@@ -96,6 +96,10 @@ def streams(program: Program) -> None:
     program.topic("grown", 4)
     program.send_to_queues("grown", range(60, 100), 4, tags="odd")
     program.stream("grown", **options)
+    program.topic("grown", 2)
+    program.send_to_queues("grown", range(100, 104), 2)
+    program.stream("grown", **options)
+    program.topic("grown", 4)
     found["grown"] = program.values("grown")
     pattern = {"subscribePattern": "late-.*", "startingOffsets": "earliest"}
     program.topic("late-1", 1)
