@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from aerobee.spark.options import read_options
 from aerobee.spark.schema import BASE, BY_NAME, chosen_columns
 from aerobee.spark.source import RocketmqReader, RocketmqSource
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
@@ -48,7 +49,7 @@ def test_the_reader_survives_pickling_with_options_and_columns() -> None:
     schema = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])
     reader = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(source)).reader(schema)))
     assert isinstance(reader, RocketmqReader)
-    assert reader.options == source.read_options
+    assert reader.options == read_options(source.given)
     assert reader.columns == (BY_NAME["value"], BY_NAME["offset"])
 
 
