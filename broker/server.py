@@ -20,6 +20,7 @@ from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..store import json_file
 from ..store.errors import StoreError, WritesRefused
+from ..store.segment import make_folder
 from ..store.store import MessageStore
 from ..store.walk import Progress
 from .cleaner import Cleaner
@@ -145,6 +146,7 @@ class Broker:
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
         store_host = host_bytes((config.broker_ip1, self.port))
+        make_folder(self.root)  # a file in its place is told before anything looks inside
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
         self.hot_keys.load()
         self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
