@@ -5,11 +5,15 @@ import org.apache.rocketmq.namesrv.NamesrvStartup;
 
 /**
  * The real name server and the real broker, by their own start-up classes. Either may be left out.
+ * Ready means that the name server shows the broker: on a busy machine its first registration can
+ * find no name server connected yet, and its next one comes ten seconds later.
  * Stops both in order when standard input ends; kill -9 is a real crash.
  *
  * --namesrv FILE --broker FILE (properties files as mqnamesrv and mqbroker read them)
  */
 public final class Cluster {
+    private static final long REGISTERED_MS = 50_000;
+
     public static void main(String[] args) throws Exception {
         Report.begin();
         Orders orders = new Orders(args);
@@ -20,6 +24,9 @@ public final class Cluster {
         BrokerController broker = brokerFile == null ? null
             : BrokerStartup.start(
                 BrokerStartup.createBrokerController(new String[] {"-c", brokerFile}));
+        if (broker != null) {
+            waitUntilRegistered(broker);
+        }
         Report.line("ready", "pid", ProcessHandle.current().pid(),
             "broker", broker == null ? null : broker.getBrokerAddr());
         while (Report.order() != null) {
@@ -33,5 +40,27 @@ public final class Cluster {
         }
         Report.line("stopped");
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void waitUntilRegistered(BrokerController broker) throws Exception {
+        long deadline = System.currentTimeMillis() + REGISTERED_MS;
+        String name = broker.getBrokerConfig().getBrokerName();
+        while (!isRegistered(broker, name)) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("no name server knows broker " + name + " after "
+                    + REGISTERED_MS + " ms");
+            }
+            Thread.sleep(50);
+            broker.registerBrokerAll(true, false, true);
+        }
+    }
+
+    private static boolean isRegistered(BrokerController broker, String name) {
+        try {
+            return broker.getBrokerOuterAPI().getBrokerClusterInfo().getBrokerAddrTable()
+                .containsKey(name);
+        } catch (Exception notYet) {
+            return false;
+        }
     }
 }
