@@ -167,9 +167,7 @@ class AdminOffsetHandlers:
     def _wanted(self, header: ResetOffset, queue_id: int) -> int:
         """Where a reset sets a queue; Refusal when there is no such place."""
         topic, target = header.topic, header.offset
-        if header.queue_id < 0 or target is None or target == -1:
-            target = self._at(topic, queue_id, header.timestamp_ms)
-        else:
+        if header.queue_id >= 0 and target is not None and target != -1:
             least = self.store.min_offset(topic, queue_id)
             most = self.store.max_offset(topic, queue_id)
             if not least <= target <= most + 1:
@@ -177,6 +175,9 @@ class AdminOffsetHandlers:
                     codes.SYSTEM_ERROR,
                     f"Target offset {target} not in consume queue range [{least}-{most}]",
                 )
+            # Who names an offset means it: Java's clients don't even set isForce beside one.
+            return target
+        target = self._at(topic, queue_id, header.timestamp_ms)
         consumed = self.offsets.get(topic, header.group, queue_id)
         return target if header.force or consumed < 0 else min(target, consumed)
 

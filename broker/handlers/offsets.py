@@ -49,10 +49,13 @@ class OffsetHandlers:
             raise Refusal(
                 codes.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
             )
-        # A young, small topic is read from its start, so that no first message is missed; Java asks
-        # whether entry 0 is still in memory, which here means the same as a least offset of 0.
-        if self.store.min_offset(header.topic, header.queue_id) <= 0 and self.store.in_memory(
-            header.topic, header.queue_id, 0
+        # A young, small queue is read from its start, so that no first message is missed: one whose
+        # entry 0 is there, and in memory.
+        topic, queue_id = header.topic, header.queue_id
+        if (
+            self.store.min_offset(topic, queue_id) == 0
+            and self.store.max_offset(topic, queue_id) > 0
+            and self.store.in_memory(topic, queue_id, 0)
         ):
             return _offset(0)
         raise Refusal(
@@ -83,7 +86,8 @@ class OffsetHandlers:
         return _offset(self.store.max_offset(header.topic, header.queue_id))
 
     def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
-        return _offset(self.store.min_offset(header.topic, header.queue_id))
+        # A queue that nobody wrote to yet begins at 0, as RocketMQ makes it when it is asked for.
+        return _offset(max(0, self.store.min_offset(header.topic, header.queue_id)))
 
     def on_earliest(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
         found = self.store.earliest_store_ms(header.topic, header.queue_id)

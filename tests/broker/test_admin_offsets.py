@@ -135,6 +135,12 @@ def test_without_force_no_queue_goes_forward(consumed: Parts) -> None:
     assert reset(consumed, isForce=False) == {queue(0): 2, queue(1): 1}
 
 
+def test_an_offset_that_is_named_holds_without_force(consumed: Parts) -> None:
+    consumed.groups.find("G")
+    assert reset(consumed, queueId=1, offset=3, isForce=False) == {queue(1): 3}
+    assert reset(consumed, queueId=1, offset=0, isForce=False) == {queue(1): 0}
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "remark"),
     [

@@ -168,6 +168,14 @@ async def test_an_unknown_offset_is_not_found_or_the_start_of_a_young_queue(
     assert await offset(caller, codes.QUERY_CONSUMER_OFFSET, consumerGroup="new") == 0
 
 
+async def test_an_unknown_offset_in_a_queue_without_messages_is_not_found(caller: Caller) -> None:
+    await caller.send("T")
+    for queue in ("1", "2"):
+        fields = {"topic": "T", "consumerGroup": "new", "queueId": queue}
+        answer = await caller.ask(codes.QUERY_CONSUMER_OFFSET, fields)
+        assert answer.code == codes.QUERY_NOT_FOUND
+
+
 async def test_offsets_of_nothing_known_are_refused(caller: Caller) -> None:
     fields = {"topic": "no", "consumerGroup": "cg", "queueId": "0", "commitOffset": "1"}
     answer = await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)
@@ -178,6 +186,7 @@ async def test_the_bounds_of_a_queue_and_the_place_of_a_time(
     broker: Broker, caller: Caller
 ) -> None:
     assert await offset(caller, codes.GET_MAX_OFFSET) == 0
+    assert await offset(caller, codes.GET_MIN_OFFSET) == 0
     before = broker.now_ms()
     for _ in range(3):
         await caller.send("T")
