@@ -66,6 +66,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
     register_name_server_period: PeriodMs = 30_000
+    enable_single_topic_register: bool = False
     channel_expired_timeout: PeriodMs = 120_000
 
     # What it lets people do

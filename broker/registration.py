@@ -1,8 +1,9 @@
 """Keeps the name servers informed: who this broker is and which topics it has.
 
 Every name server is told everything each period, and a changed topic at once (the changes of one
-loop turn together). The connection it went over stays open: when it closes, the name server takes
-the broker out. One that can't be reached is tried again the next time; the others don't wait.
+loop turn together, or with enableSingleTopicRegister each by itself). The connection it went over
+stays open: when it closes, the name server takes the broker out. One that can't be reached is tried
+again the next time; the others don't wait.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ import zlib
 from ..protocol import codes
 from ..protocol.aio.peers import Peers
 from ..protocol.bodies.register import RegisterBrokerBody
+from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
-from ..protocol.headers.namesrv import BrokerIdentity, RegisterBroker
+from ..protocol.headers.namesrv import BrokerIdentity, RegisterBroker, RegisterTopic
 from .config import BrokerConfig
 from .topics import READ_WRITE, Topics
 
@@ -22,6 +24,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 24.0  # RocketMQ's registerBrokerTimeoutMills
 PERIOD_S_MIN, PERIOD_S_MAX = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
+TOLD_S_MAX = 3.0  # for this long who made a topic waits for a name server that doesn't answer
 
 
 class Registration:
@@ -42,12 +45,15 @@ class Registration:
     async def start(self) -> None:
         """Register everywhere now, then again and again."""
         self._topics.on_change = self._on_change
+        if self._servers:
+            self._topics.told = self.told
         await self._register_all()
         self._timer = asyncio.create_task(self._run(), name="registration")
 
     async def stop(self) -> None:
         """Take this broker out of every name server that can still be reached."""
         self._topics.on_change = lambda _: None
+        self._topics.told = None
         for task in [*self._tasks, *([self._timer] if self._timer else [])]:
             task.cancel()
         header = BrokerIdentity(
@@ -66,6 +72,12 @@ class Registration:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._peers.close()
 
+    async def told(self) -> None:
+        """Returns when the name servers know what changed before, or can't be told in time."""
+        self._send_changes()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=TOLD_S_MAX)
+
     def _on_change(self, config: TopicConfig) -> None:
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._send_changes)
@@ -73,11 +85,40 @@ class Registration:
 
     def _send_changes(self) -> None:
         changed, self._changed = self._changed, {}
-        body = self._body(changed)
+        if not changed:
+            return
+        single = self._config.enable_single_topic_register
+        body = b"" if single else self._body(changed)
         for server in self._servers:
-            task = asyncio.create_task(self._register(server, body), name=f"register-{server}")
+            work = self._tell_each(server, changed) if single else self._register(server, body)
+            task = asyncio.create_task(work, name=f"register-{server}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
+        """Each topic by a request of its own, of which a name server concludes nothing else."""
+        for name, config in self._usable(topics).items():
+            queues = QueueData(
+                self._config.broker_name,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                config.perm,
+                config.topic_sys_flag,
+            )
+            body = TopicRouteData(queue_datas=[queues]).encode()
+            try:
+                await self._peers.request(
+                    server,
+                    codes.REGISTER_TOPIC_IN_NAMESRV,
+                    RegisterTopic(name),
+                    body,
+                    timeout_s=TOLD_S_MAX,
+                )
+            except (ConnectionError, TimeoutError) as wrong:
+                log.warning(
+                    "name server %s: %s; topic %s is told with the rest", server, wrong, name
+                )
+                return
 
     async def _run(self) -> None:
         period = self._config.register_name_server_period / 1000
@@ -117,11 +158,14 @@ class Registration:
 
     def _body(self, topics: dict[str, TopicConfig]) -> bytes:
         """The topics as they may be used here, under the version of the whole table."""
-        mask = self._config.broker_permission
-        if mask & READ_WRITE != READ_WRITE:
-            topics = {name: _restricted(config, mask) for name, config in topics.items()}
-        wrapper = TopicConfigAndMappingSerializeWrapper(topics, self._topics.version)
+        wrapper = TopicConfigAndMappingSerializeWrapper(self._usable(topics), self._topics.version)
         return RegisterBrokerBody(wrapper).encode()
+
+    def _usable(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
+        mask = self._config.broker_permission
+        if mask & READ_WRITE == READ_WRITE:
+            return topics
+        return {name: _restricted(config, mask) for name, config in topics.items()}
 
 
 def _restricted(config: TopicConfig, mask: int) -> TopicConfig:

@@ -5,9 +5,10 @@ through `put` or `delete`, which keep the file, the version and the targets in s
 registers this broker with the name servers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..protocol import codes
 from ..protocol.bodies.data_version import DataVersion
@@ -50,7 +51,8 @@ class Target:
 
 
 class Topics:
-    """Topic configurations by name. `on_change(config)` is called after every change of one."""
+    """Topic configurations by name. `on_change(config)` is called after every change of one;
+    `told`, where name servers are told of it, waits until they have been."""
 
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
@@ -63,6 +65,7 @@ class Topics:
         self.targets: dict[str, Target] = {}
         self.version = DataVersion()
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
+        self.told: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def load(self) -> None:
         """Read the file and add the system's own topics; ValueError when it can't be read."""

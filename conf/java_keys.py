@@ -39,7 +39,7 @@ _TABLE = (
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false  estimateAccumulation=true
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
-    enableSingleTopicRegister=false  enableSplitRegistration=false  enablePopMessageThreshold=false
+    enableSplitRegistration=false  enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
     clearRetryTopicWhenDeleteTopic=true  enableLmqStats=false

@@ -4,6 +4,9 @@ Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a 
 queues, a name that could leave the store's folder) is refused here, though Java would take it.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.body import MessageQueue
@@ -46,6 +49,12 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     return SYSTEM_TOPICS | own
 
 
+async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+    """Who made a topic may look for its route as soon as this answer is there."""
+    await told
+    return DONE
+
+
 class AdminTopicHandlers:
     """Looks after topics."""
 
@@ -75,7 +84,9 @@ class AdminTopicHandlers:
             Row(codes.GET_TOPIC_CONFIG, TopicName, self.on_config, "ANY"),
         ]
 
-    def on_update(self, header: UpdateTopic, command: Command, connection: Connection) -> Reply:
+    def on_update(
+        self, header: UpdateTopic, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         self._check_name(header.topic)
         try:
             change = parse_change(header.attributes)
@@ -91,10 +102,11 @@ class AdminTopicHandlers:
             header.order,
             change,
         )
-        self._put([self._checked(config)])
-        return DONE
+        return self._put([self._checked(config)])
 
-    def on_update_list(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update_list(
+        self, header: None, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         wanted = body_of(command, CreateTopicListRequestBody).topic_config_list
         if len(wanted) > TOPICS_PER_REQUEST_MAX:
             raise Refusal(
@@ -104,8 +116,7 @@ class AdminTopicHandlers:
             )
         for config in wanted:
             self._check_name(config.topic_name or "")
-        self._put([self._checked(config) for config in wanted])
-        return DONE
+        return self._put([self._checked(config) for config in wanted])
 
     def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, {}, body=self.topics.to_body().encode())
@@ -201,11 +212,14 @@ class AdminTopicHandlers:
             attributes,
         )
 
-    def _put(self, configs: list[TopicConfig]) -> None:
+    def _put(self, configs: list[TopicConfig]) -> Reply | Coroutine[Any, Any, Reply]:
         # The same again is no news for the name servers.
         news = [one for one in configs if self.topics.get(one.topic_name or "") != one]
-        if news:
-            self.topics.put_all(news)
+        if not news:
+            return DONE
+        self.topics.put_all(news)
+        told = self.topics.told
+        return DONE if told is None else _after(told())
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         """The topics in which pop kept what groups of this topic have to see again."""

@@ -1,0 +1,85 @@
+"""What name servers hear of a broker's topics, and when."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.server import NameServer
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.route import TopicRouteData
+from aerobee.protocol.headers.topics import UpdateTopic
+
+from .conftest import Caller, Config
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[NameServer]:
+    """A name server that forgets each topic which a registration of its broker leaves out."""
+    server = NameServer(NamesrvConfig(listen_port=0, delete_topic_with_broker_registration=True))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def make_topic(caller: Caller, name: str, queues: int = 4) -> None:
+    header = UpdateTopic(name, queues, queues, 6)
+    assert (await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, header)).code == 0
+
+
+async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
+    """Where the name server says that a topic is; empty when it doesn't know it."""
+    peers = Peers()
+    try:
+        found = await peers.request(
+            namesrv.address, codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=5
+        )
+    finally:
+        await peers.close()
+    if found.code == codes.TOPIC_NOT_EXIST:
+        return []
+    return [queue.broker_name for queue in TopicRouteData.decode(found.body or b"").queue_datas]
+
+
+async def test_a_topic_has_its_route_when_its_making_is_answered(
+    namesrv: NameServer, start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    caller = Caller(await start(config(namesrv_addr=namesrv.address)))
+    for name in ("T1", "T2", "T3"):
+        await make_topic(caller, name)
+        assert await brokers_of(namesrv, name) == ["broker-a"]
+    await caller.peers.close()
+
+
+async def test_a_topic_is_made_while_no_name_server_can_be_reached(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(namesrv_addr="127.0.0.1:1"))
+    caller = Caller(broker)
+    await make_topic(caller, "T")
+    assert broker.topics.get("T") is not None
+    await caller.peers.close()
+
+
+async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
+    strict: NameServer, start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(namesrv_addr=strict.address, enable_single_topic_register=True))
+    caller = Caller(broker)
+    await make_topic(caller, "one")
+    await make_topic(caller, "two")
+    for name in ("one", "two", "DefaultCluster"):
+        assert await brokers_of(strict, name) == ["broker-a"]
+    await caller.peers.close()
+
+
+async def test_the_setting_may_change_while_it_runs(
+    strict: NameServer, start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(namesrv_addr=strict.address))
+    caller = Caller(broker)
+    await make_topic(caller, "one")
+    assert await brokers_of(strict, "DefaultCluster") == []  # as the name server was told to
+    change = b"enableSingleTopicRegister=true\n"
+    assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, change)).code == 0
+    await make_topic(caller, "two")
+    assert await brokers_of(strict, "one") == ["broker-a"]
+    await caller.peers.close()
