@@ -1,6 +1,8 @@
 """What name servers hear of a broker's topics, and when."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aerobee.namesrv.config import NamesrvConfig
@@ -41,13 +43,29 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
     return [queue.broker_name for queue in TopicRouteData.decode(found.body or b"").queue_datas]
 
 
-async def test_a_topic_has_its_route_when_its_making_is_answered(
-    namesrv: NameServer, start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
-    caller = Caller(await start(config(namesrv_addr=namesrv.address)))
-    for name in ("T1", "T2", "T3"):
-        await make_topic(caller, name)
-        assert await brokers_of(namesrv, name) == ["broker-a"]
+async def test_making_a_topic_is_answered_once_the_name_server_has_it(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await start(config(namesrv_addr=namesrv.address))
+    caller, gate = Caller(broker), asyncio.Event()
+    tell = broker.registration._peers.request
+
+    async def tell_later(*words: Any, **more: Any) -> Any:
+        await gate.wait()
+        return await tell(*words, **more)
+
+    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
+    making = asyncio.create_task(make_topic(caller, "T"))
+    while broker.topics.get("T") is None:
+        await caller.send("other", queue_id=0)
+    await caller.send("other")
+    assert not making.done()
+    gate.set()
+    await making
+    assert await brokers_of(namesrv, "T") == ["broker-a"]
     await caller.peers.close()
 
 
