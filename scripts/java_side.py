@@ -1,7 +1,8 @@
 """The real RocketMQ, from Maven Central, for the interop tests and the benchmark.
 
 Works from a source checkout only: the Java programs live in tests/interop/java and are compiled
-once per content into a cache outside the project. After the first time nothing is fetched.
+once per version and content into a cache outside the project. After the first time nothing is
+fetched. Of older versions there are clients and tools only, and the programs that they can run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from pathlib import Path
 from .child import Reporter
 
 ROCKETMQ_VERSION = "5.3.3"
+# What older clients run as well; where they differ, a class in tests/interop/older stands in.
+OLDER_PROGRAMS = (
+    *("Orders", "Report", "Admin", "Produce", "Consume", "PullConsume", "Transact"),
+    *("Ask", "Answer"),
+)
 JDK_MAJOR_MIN = 11
 INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
 
@@ -54,29 +60,39 @@ def missing() -> str | None:
     return None
 
 
-def class_path() -> str:
+def class_path(version: str = ROCKETMQ_VERSION) -> str:
     """Fetches the jars and compiles the programs if that is not done yet; the class path."""
     lack = missing()
     if lack is not None:
         raise JavaMissing(lack)
     if not (INTEROP / "pom.xml").exists():
         raise JavaMissing(f"{INTEROP} does not exist: this needs a source checkout of aerobee")
-    cache = _cache_folder()
+    cache = _cache_folder() / version
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once prepare once
         jars = cache / "lib"
         if not jars.exists():
-            _fetch(jars)
-        classes = cache / f"classes-{_digest()}"
+            _fetch(jars, version)
+        sources = _sources(version)
+        classes = cache / f"classes-{_digest(sources)}"
         if not classes.exists():
-            _compile(jars, classes)
+            _compile(jars, sources, classes)
     return f"{classes}{os.pathsep}{jars}/*"
 
 
-def java(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIVED) -> list[str]:
+def java(
+    main: str,
+    *orders: str,
+    home: Path,
+    flags: tuple[str, ...] = SHORT_LIVED,
+    version: str = ROCKETMQ_VERSION,
+) -> list[str]:
     """The command line of one of our programs. `home` takes RocketMQ's logs and small files."""
     home.mkdir(parents=True, exist_ok=True)
+    if version != ROCKETMQ_VERSION:  # an older mqadmin insists on a file there
+        (home / "conf").mkdir(exist_ok=True)
+        shutil.copy(INTEROP / "java" / "logback.xml", home / "conf" / "logback_tools.xml")
     return [
         "java",
         *flags,
@@ -84,15 +100,21 @@ def java(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIV
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
         "-cp",
-        class_path(),
+        class_path(version),
         main,
         *orders,
     ]
 
 
-def start(main: str, *orders: str, home: Path, flags: tuple[str, ...] = SHORT_LIVED) -> Reporter:
+def start(
+    main: str,
+    *orders: str,
+    home: Path,
+    flags: tuple[str, ...] = SHORT_LIVED,
+    version: str = ROCKETMQ_VERSION,
+) -> Reporter:
     """Starts one of our programs in `home`; its standard error goes to a file there."""
-    argv = java(main, *orders, home=home, flags=flags)
+    argv = java(main, *orders, home=home, flags=flags, version=version)
     # The variable would win over the addresses that a test gives.
     return Reporter(argv, home / f"{main}.stderr", env={"NAMESRV_ADDR": ""}, cwd=home)
 
@@ -133,29 +155,40 @@ def write_properties(path: Path, properties: dict[str, str | int]) -> Path:
 
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "aerobee-interop" / ROCKETMQ_VERSION
+    return Path(base) / "aerobee-interop"
 
 
-def _digest() -> str:
+def _sources(version: str) -> list[Path]:
+    if version == ROCKETMQ_VERSION:
+        return sorted((INTEROP / "java").glob("*.java"))
+    return [
+        *sorted((INTEROP / "older").glob("*.java")),
+        *(INTEROP / "java" / f"{name}.java" for name in OLDER_PROGRAMS),
+    ]
+
+
+def _digest(sources: list[Path]) -> str:
     digest = hashlib.sha256()
-    for source in sorted((INTEROP / "java").glob("*.java")):
+    for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _fetch(jars: Path) -> None:
+def _fetch(jars: Path, version: str) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
         goal = "dependency:copy-dependencies"
-        where = [f"-Drocketmq.version={ROCKETMQ_VERSION}", f"-DoutputDirectory={scratch}/lib"]
+        where = [f"-Drocketmq.version={version}", f"-DoutputDirectory={scratch}/lib"]
+        if version != ROCKETMQ_VERSION:
+            where.append("-Dolder")  # the profile without name server and broker
         argv = ["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where]
         _run(argv, JavaMissing)
         os.rename(f"{scratch}/lib", jars)
 
 
-def _compile(jars: Path, classes: Path) -> None:
-    sources = sorted(str(path) for path in (INTEROP / "java").glob("*.java"))
+def _compile(jars: Path, sources: list[Path], classes: Path) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
-        argv = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", f"{scratch}/classes", *sources]
+        argv = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", f"{scratch}/classes"]
+        argv += map(str, sources)
         _run(argv, NotCompiled)
         os.rename(f"{scratch}/classes", classes)
 

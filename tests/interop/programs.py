@@ -19,10 +19,14 @@ SECONDS = 60
 
 
 class Java:
-    """Starts our Java programs and ends those that are left when the module is through."""
+    """Starts our Java programs and ends those that are left when the module is through.
 
-    def __init__(self, folder: Path) -> None:
+    They run with the classes of `version`.
+    """
+
+    def __init__(self, folder: Path, version: str = java_side.ROCKETMQ_VERSION) -> None:
         self._folder = folder
+        self._version = version
         self._running: list[Reporter] = []
 
     def start(self, main: str, **orders: object) -> Reporter:
@@ -31,7 +35,7 @@ class Java:
         for name, value in orders.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         home = self._folder / f"{main}-{len(self._running)}"
-        program = java_side.start(main, *words, home=home)
+        program = java_side.start(main, *words, home=home, version=self._version)
         self._running.append(program)
         return program
 

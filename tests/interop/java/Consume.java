@@ -2,6 +2,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -12,7 +13,6 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /**
  * A member of a push-consumer group. Reports each message as it is consumed and, on the order
@@ -33,15 +33,11 @@ public final class Consume {
         consumer.setConsumeFromWhere(orders.text("from", "first").equals("first")
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
             : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        consumer.setMessageModel(orders.text("model", "clustering").equals("clustering")
-            ? MessageModel.CLUSTERING : MessageModel.BROADCASTING);
-        consumer.setEnableTrace(orders.flag("trace"));
-        consumer.setTraceTopic(orders.text("traceTopic", null));
+        // Its class moved with 5.0, so it is not named here.
+        consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(),
+            orders.text("model", "clustering").toUpperCase(Locale.ROOT)));
         consumer.subscribe(topic, orders.text("tags", "*"));
-        if (orders.flag("pop")) {
-            consumer.setClientRebalance(false);
-            consumer.setPopInvisibleTime(orders.number("invisible", 60_000));
-        }
+        Recent.ask(consumer, orders);
         AtomicInteger toFail = new AtomicInteger(orders.number("fail", 0));
         if (orders.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -68,13 +64,7 @@ public final class Consume {
         String order;
         while ((order = Report.order()) != null && !order.equals("stop")) {
             if (order.equals("popping")) {
-                List<String> popped = new ArrayList<>();
-                for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()
-                    .getRebalanceImpl().getPopProcessQueueTable().keySet()) {
-                    popped.add(queue.getTopic() + ":" + queue.getQueueId());
-                }
-                popped.sort(null);
-                Report.line("popping", "queues", popped);
+                Report.line("popping", "queues", Recent.popping(consumer));
             } else if (order.equals("queues")) {
                 List<String> held = new ArrayList<>();
                 for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl()

@@ -19,13 +19,14 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
  * --rate N (a second, 0 = as fast as it goes) --insist (sync: try each again until it is accepted)
  * --size N (pads the body with dots to N bytes) --hold (stay online until a line comes in)
  * --orders N (with mode ordered: message n is of order n % N, those of one go to one queue)
- * --trace, --traceTopic T (message traces)
+ * --delay N (a delay level) --trace, --traceTopic T (message traces)
  */
 public final class Produce {
     private static String topic;
     private static String prefix;
     private static List<String> tags;
     private static int size;
+    private static int delay;
 
     public static void main(String[] args) throws Exception {
         Report.begin();
@@ -34,11 +35,11 @@ public final class Produce {
         prefix = orders.text("prefix", "m");
         tags = orders.list("tags");
         size = orders.number("size", 0);
+        delay = orders.number("delay", 0);
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_interop"));
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.setSendMsgTimeout(orders.number("timeout", 3000));
-        producer.setEnableTrace(orders.flag("trace"));
-        producer.setTraceTopic(orders.text("traceTopic", null));
+        Recent.trace(producer, orders);
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());
         int first = orders.number("first", 0);
@@ -125,6 +126,9 @@ public final class Produce {
         Message message = new Message(topic, tag, name,
             body.toString().getBytes(StandardCharsets.UTF_8));
         message.putUserProperty("number", Integer.toString(number));
+        if (delay > 0) {
+            message.setDelayTimeLevel(delay);
+        }
         return message;
     }
 

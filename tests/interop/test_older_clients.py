@@ -1,0 +1,219 @@
+"""Older Java clients and their mqadmin find with our servers what they find with the real ones.
+
+5.3.3 servers serve clients from 4.x on, which speak the same protocol with fewer fields. The same
+story is told to both kinds of servers at the same time, and what came of it is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from aerobee.scripts.child import Reporter
+from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+
+from .programs import SECONDS, Java, Mqadmin, wait_until
+from .test_mqadmin import in_words, numbers_out
+
+Outcome = dict[str, Any]
+
+VERSIONS = ("4.9.8", "5.1.4")
+MODES = ("sync", "async", "oneway", "batch", "select")
+EACH = 16  # messages of each mode
+SETTINGS: dict[str, str | int] = {
+    "transactionCheckInterval": 1_000,
+    "transactionTimeOut": 1_000,
+    "mapedFileSizeCommitLog": 64 << 20,
+}
+
+
+@pytest.fixture(scope="module")
+def both(
+    java_is_here: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Cluster, Cluster]]:
+    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-older"), SETTINGS)
+    real = JavaCluster(tmp_path_factory.mktemp("java-older"), SETTINGS, flags=("-Xmx1g",))
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
+        yield ours, real
+    finally:
+        ours.stop()
+        real.stop()
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def outcomes(
+    request: pytest.FixtureRequest,
+    both: tuple[Cluster, Cluster],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Outcome, Outcome]]:
+    """What came of a version's story with ours, and with the real ones."""
+    programs = Java(tmp_path_factory.mktemp(f"clients-{request.param}"), request.param)
+    admins = [Mqadmin(programs.start("Admin")) for _ in both]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            ours, real = (
+                pool.submit(story, cluster, programs, admin, request.param.replace(".", "_"))
+                for cluster, admin in zip(both, admins, strict=True)
+            )
+            yield ours.result(), real.result()
+    finally:
+        programs.stop()
+
+
+def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outcome:
+    """Producers and consumers of each kind, then what the tools say of them."""
+    name = ("-n", cluster.namesrv)
+    topic, paid = f"Old-{version}", f"OldPaid-{version}"
+    created = [
+        mqadmin("updateTopic", *name, "-b", cluster.broker, "-t", each, "-r", "4", "-w", "4")
+        for each in (topic, paid)
+    ]
+    for each in (topic, paid):
+        mqadmin.until(lambda text: "readQueueNums" in text, "topicRoute", *name, "-t", each)
+    where = {"namesrv": cluster.namesrv, "topic": topic}
+    readers = f"Readers-{version}"
+    plain = java.start("Consume", **where, group=readers, tags="a||b", fail=1)
+    orderly = java.start("Consume", **where, group=f"Clerks-{version}", orderly=True, fail=1)
+    everybody = {**where, "group": f"Everybody-{version}", "model": "broadcasting"}
+    all_of_them = [java.start("Consume", **everybody) for _ in range(2)]
+    buyers = java.start("Consume", namesrv=cluster.namesrv, topic=paid, group=f"Books-{version}")
+    for consumer in (plain, orderly, *all_of_them, buyers):
+        consumer.wait_event("started", SECONDS)
+
+    many = java.start(
+        "Produce", **where, mode=",".join(MODES), count=EACH, tags="a,b,c", size=100, hold=True
+    )
+    late = java.start("Produce", **where, prefix="late", tags="a", delay=2)
+    plan = "commit,rollback,unknown-commit,unknown-rollback"
+    payer = java.start(
+        "Transact",
+        namesrv=cluster.namesrv,
+        topic=paid,
+        group=f"Payers-{version}",
+        count=4,
+        plan=plan,
+    )
+    assert many.wait_event("done", SECONDS)["failed"] == 0, many.events("failed")
+    assert late.wait_event("done", SECONDS)["failed"] == 0, late.events("failed")
+    payer.wait_event("done", SECONDS)
+    every = {f"m-{mode}-{at}" for mode in MODES for at in range(EACH)} | {"late-0"}
+    wanted = {key for key in every if int(key.rpartition("-")[2]) % 3 != 2}
+    pulled = java.start("PullConsume", **where, group=f"Lite-{version}", count=len(every))
+    # What failed once comes again after ten seconds.
+    wait_until(lambda: keys(plain) >= wanted and again(plain), lambda: sorted(wanted ^ keys(plain)))
+    for consumer in (orderly, *all_of_them):
+        wait_until(lambda: keys(consumer) >= every, lambda: sorted(every - keys(consumer)))  # noqa: B023
+    wait_until(lambda: keys(buyers) >= {"t-0", "t-2"}, lambda: (cluster.kind, buyers.lines))
+    wait_until(lambda: checked(payer).keys() >= {"t-2", "t-3"}, lambda: payer.lines)
+    lite = pulled.wait_event("done", SECONDS)
+
+    progress = ("consumerProgress", *name, "-g", readers)
+    mqadmin.until(
+        lambda text: text.count("interop-broker") == 5 and "Total: 0\n" in text, *progress
+    )
+    tools = {
+        "created": [in_words(each) for each in created],
+        "topicStatus": numbers_out(in_words(mqadmin("topicStatus", *name, "-t", topic))),
+        "topicRoute": in_words(mqadmin("topicRoute", *name, "-t", topic)),
+        "consumerConnection": in_words(mqadmin("consumerConnection", *name, "-g", readers)),
+        "producerConnection": in_words(
+            mqadmin("producerConnection", *name, "-g", "PG_interop", "-t", topic)
+        ),
+        "consumerProgress": numbers_out(in_words(mqadmin(*progress))),
+        "clusterList": numbers_out(in_words(mqadmin("clusterList", *name))),
+        "queryMsgByKey": numbers_out(
+            in_words(mqadmin("queryMsgByKey", *name, "-t", topic, "-k", "late-0"))
+        ),
+        "queryMsgByUniqueKey": message_of(
+            mqadmin(
+                "queryMsgByUniqueKey", *name, "-t", topic, "-i", many.events("sent")[0]["msgId"]
+            )
+        ),
+    }
+    consumers = (plain, orderly, *all_of_them, buyers)
+    for program in (*consumers, many, payer):
+        program.say("stop")
+    for consumer in consumers:
+        consumer.wait_event("stopped", SECONDS)
+    # Who leaves commits: the group's progress is known without it.
+    return {
+        "statuses": sorted({event["status"] for event in many.events("sent") if "status" in event}),
+        "queues": sorted({event["queue"] for event in many.events("sent") if "queue" in event}),
+        "late": [(event["key"], event["status"]) for event in late.events("sent")],
+        "plain": once(plain),
+        "again": sorted({event["times"] for event in plain.events("message")}),
+        "orderly": once(orderly),
+        "backwards": backwards(orderly),
+        "everybody": [once(consumer) for consumer in all_of_them],
+        "lite": (lite["count"], once(pulled)),
+        "bought": once(buyers),
+        "transactions": [(e["key"], e["status"], e["state"]) for e in payer.events("sent")],
+        "checked": {key: checked(payer)[key] for key in ("t-2", "t-3")},
+        **tools,
+    }
+
+
+def keys(consumer: Reporter) -> set[str]:
+    return {event["key"] for event in consumer.events("message")}
+
+
+def again(consumer: Reporter) -> bool:
+    return any(event["times"] > 0 for event in consumer.events("message"))
+
+
+def once(consumer: Reporter) -> list[tuple[str, str, str]]:
+    """What it got, each message once: a member that takes a queue over may get some again."""
+    got = {(e["key"], e.get("tag", ""), e["body"]) for e in consumer.events("message")}
+    return sorted(got)
+
+
+def backwards(consumer: Reporter) -> int:
+    """How often a queue went backwards, past the first one, which was asked for again."""
+    newest: dict[int, int] = {}
+    steps = 0
+    for event in consumer.events("message"):
+        steps += event["offset"] < newest.get(event["queue"], 0)
+        newest[event["queue"]] = event["offset"]
+    return steps
+
+
+def checked(payer: Reporter) -> dict[str, tuple[str, str, str]]:
+    return {e["key"]: (e["answer"], e["topic"], e["body"]) for e in payer.events("checked")}
+
+
+def message_of(output: str) -> list[str]:
+    """What mqadmin says of a message but for where and when, which differs."""
+    wanted = ("Topic:", "Tags:", "Keys:", "Reconsume Times:", "System Flag:", "Message Body Path:")
+    return [line for line in in_words(output) if line.startswith(wanted)]
+
+
+TOOLS = (
+    *("created", "topicStatus", "topicRoute", "consumerConnection", "producerConnection"),
+    *("consumerProgress", "clusterList", "queryMsgByKey", "queryMsgByUniqueKey"),
+)
+
+
+@pytest.mark.parametrize("title", TOOLS)
+def test_an_older_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
+    title: str, outcomes: tuple[Outcome, Outcome]
+) -> None:
+    ours, real = outcomes
+    assert real[title]
+    assert ours[title] == real[title]
+
+
+def test_an_older_client_sends_and_consumes_in_every_way_as_with_the_real_broker(
+    outcomes: tuple[Outcome, Outcome],
+) -> None:
+    ours, real = ({k: v for k, v in each.items() if k not in TOOLS} for each in outcomes)
+    assert ours == real
+    assert ours["statuses"] == ["SEND_OK"]
+    assert ours["queues"] == [0, 1, 2, 3]
+    assert len(ours["orderly"]) == len(MODES) * EACH + 1
+    assert ours["backwards"] == 0
+    assert ours["again"] == [0, 1]
+    assert [key for key, _, _ in ours["bought"]] == ["t-0", "t-2"]
