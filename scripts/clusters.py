@@ -18,6 +18,13 @@ from .child import Child, Reporter
 CLUSTER_NAME = "interop-cluster"
 BROKER_NAME = "interop-broker"
 READY_SECONDS = 60
+# For a test: ours reserves whole files, and a log of 1 GiB for each broker fills a small disk.
+SMALL_FILES: dict[str, str | int] = {
+    "mappedFileSizeCommitLog": 64 << 20,
+    "mappedFileSizeTimerLog": 10 << 20,
+    "maxHashSlotNum": 100_000,
+    "maxIndexNum": 400_000,
+}
 # Loopback only, and any free port for our HTTP door; the real ones pass over a key they don't know.
 HERE: dict[str, str | int] = {"bindAddress": "127.0.0.1", "httpPort": 0}
 # The default heap of the comparison; the flags of RocketMQ's own scripts ask for 8 GiB.

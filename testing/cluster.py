@@ -31,6 +31,7 @@ HOST = "127.0.0.1"
 # Small files: a broker of a test is there at once and leaves little to clean away.
 SMALL = {
     "mapped_file_size_commit_log": 16 << 20,
+    "mapped_file_size_timer_log": 1 << 20,
     "mapped_file_size_consume_queue": 20 * 10_000,
     "max_hash_slot_num": 10_000,
     "max_index_num": 40_000,

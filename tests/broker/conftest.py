@@ -121,6 +121,7 @@ def config(tmp_path: Path) -> Config:
             "listen_port": 0,
             "store_path_root_dir": str(tmp_path / "store"),
             "mapped_file_size_commit_log": 16 << 20,
+            "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
         }

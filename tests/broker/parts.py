@@ -69,6 +69,7 @@ class Parts:
             "broker_name": "broker-a",
             "store_path_root_dir": str(folder / "store"),
             "mapped_file_size_commit_log": 1 << 20,
+            "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 100,
             "max_index_num": 400,
         }
@@ -82,6 +83,7 @@ class Parts:
         self.store.open()
         self.stats = Stats(config.broker_cluster_name, clock)
         self.topics = Topics(root / "config" / "topics.json", config, self.stats, clock)
+        self.store.batch_topics = self.topics.with_batch_queues
         self.topics.load()
         self.changes: list[TopicConfig] = []
         self.topics.on_change = self.changes.append

@@ -65,6 +65,7 @@ async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
         store_path_root_dir=str(tmp_path / "store"),
         enable_property_filter=True,
         mapped_file_size_commit_log=16 << 20,
+        mapped_file_size_timer_log=1 << 20,
         max_hash_slot_num=1_000,
         max_index_num=4_000,
     )

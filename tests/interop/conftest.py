@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from aerobee.scripts import java_side
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 
@@ -56,7 +56,7 @@ def java_cluster(
 @pytest.fixture(scope="module")
 def aerobee_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AerobeeCluster]:
     """Ours: `aerobee namesrv` and `aerobee broker`."""
-    cluster = AerobeeCluster(tmp_path_factory.mktemp("aerobee-cluster"))
+    cluster = AerobeeCluster(tmp_path_factory.mktemp("aerobee-cluster"), SMALL_FILES)
     try:
         cluster.start()
         yield cluster

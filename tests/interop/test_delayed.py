@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 
 SETTINGS: dict[str, str | int] = {
+    **SMALL_FILES,
     "recallMessageEnable": "true",
     "timerMaxDelaySec": 86_400,
     "messageDelayLevel": "1s 5s 2s 2s 2s 2s",  # the first retry waits for level 3

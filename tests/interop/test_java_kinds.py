@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import (
+    BROKER_NAME,
+    CLUSTER_NAME,
+    SMALL_FILES,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 
@@ -22,6 +29,7 @@ Story = Callable[[Cluster, Java, Mqadmin], Outcome]
 
 # Checks every second, so that one that nobody can answer is given up within this test.
 SETTINGS: dict[str, str | int] = {
+    **SMALL_FILES,
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
     "transactionCheckMax": 20,

@@ -18,9 +18,9 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.record import decode_all
 from aerobee.scripts import loadgen
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
-SETTINGS: dict[str, str | int] = {"enablePropertyFilter": "true"}
+SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
 TOPIC = "Pulled"
 BATCH = 40  # more than one pull takes
 NUMBERS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 
 TOPIC = "Selected"
 COUNT = 150
-SETTINGS: dict[str, str | int] = {"enablePropertyFilter": "true"}
+SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
 
 # Each with how many of the messages it is true of, where that is easy to say.
 RIGHT = {

@@ -19,6 +19,7 @@ SECONDS = 60
 AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]
 # Segments of a test's store: the real ones take a GiB each.
 SMALL = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=60000"]
+SMALL += ["--set", "mappedFileSizeTimerLog=1048576", "--set", "maxIndexNum=400000"]
 FREE_PORTS = ["--namesrv-port", "0", "--listen-port", "0", "--set", "httpPort=0"]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.scripts.child import Child
+from aerobee.scripts.clusters import SMALL_FILES
 
 READY_SECONDS = 60
 
@@ -45,6 +46,8 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     argv = [sys.executable, "-m", "aerobee.scripts.cli", "up", "--namesrv-port", str(names)]
     argv += ["--listen-port", str(broker), "--store", str(folder / "store")]
     argv += ["--set", "brokerName=broker-a"]
+    for key, value in SMALL_FILES.items():
+        argv += ["--set", f"{key}={value}"]
     with Child(argv, folder / "stderr", cwd=folder) as cluster:
         cluster.wait_line(lambda line: "ready" in line, READY_SECONDS)
         yield f"127.0.0.1:{names}"

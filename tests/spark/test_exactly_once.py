@@ -27,6 +27,7 @@ from aerobee.client.blocking import Producer, Reader
 from aerobee.client.errors import AerobeeError
 from aerobee.protocol.record import decode_all
 from aerobee.scripts.child import Child
+from aerobee.scripts.clusters import SMALL_FILES
 
 from .conftest import free_port
 
@@ -109,6 +110,8 @@ class Scene:
         argv = [sys.executable, "-m", "aerobee.scripts.cli", "up"]
         argv += ["--namesrv-port", str(self.ports[0]), "--listen-port", str(self.ports[1])]
         argv += ["--store", str(self.folder / "store"), "--set", "httpPort=0"]
+        for key, value in SMALL_FILES.items():
+            argv += ["--set", f"{key}={value}"]
         broker = Child(argv, self.folder / "broker.stderr", cwd=self.folder)
         broker.wait_line(lambda line: "ready" in line, SECONDS)
         return broker
