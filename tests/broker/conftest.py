@@ -131,8 +131,8 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Callable[[BrokerConfig], "object"]]:
-    """Starts brokers and stops them afterwards: `broker = await start(config())`."""
+async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "object"]]:
+    """Starts brokers and stops them before their folder goes: `broker = await start(config())`."""
     running: list[Broker] = []
 
     async def make(config: BrokerConfig) -> Broker:
@@ -174,8 +174,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def run(clock: Clock):  # type: ignore[no-untyped-def]
-    """Starts brokers on the test's clock."""
+async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Starts brokers on the test's clock, and stops them before their folder goes."""
     running: list[tuple[Broker, Caller]] = []
 
     async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
