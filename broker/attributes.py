@@ -27,8 +27,10 @@ def _is_reserve_time(text: str) -> bool:
     return digits.isascii() and digits.isdigit() and -1 <= int(text) <= INT64_MAX
 
 
+QUEUE_TYPE = "queue.type"
+BATCH_QUEUES = "BatchCQ"
 ATTRIBUTES = {
-    "queue.type": _one_of("SimpleCQ", "BatchCQ", changeable=False),
+    QUEUE_TYPE: _one_of("SimpleCQ", BATCH_QUEUES, changeable=False),
     "cleanup.policy": _one_of("DELETE", "COMPACTION", changeable=False),
     "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
     "reserve.time": Attribute(f"a whole number from -1 to {INT64_MAX}", _is_reserve_time),

@@ -155,6 +155,7 @@ class Broker:
         self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
+        self.store.batch_topics = self.topics.with_batch_queues
         self.groups = Groups(
             folder / "subscriptionGroup.json",
             now_ms,

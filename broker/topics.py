@@ -24,6 +24,7 @@ from ..protocol.bodies.topic import (
 from ..protocol.errors import Refusal
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from ..store import json_file
+from .attributes import BATCH_QUEUES, QUEUE_TYPE
 from .config import BrokerConfig
 from .stats import Counter, Stats
 
@@ -63,6 +64,7 @@ class Topics:
         self._now_ms = now_ms
         self._topics: dict[str, TopicConfig] = {}
         self.targets: dict[str, Target] = {}
+        self.with_batch_queues: set[str] = set()
         self.version = DataVersion()
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.told: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -125,6 +127,7 @@ class Topics:
     def delete(self, name: str) -> bool:
         """Remove a topic and write the file; False when it wasn't there."""
         self.targets.pop(name, None)
+        self.with_batch_queues.discard(name)
         if self._topics.pop(name, None) is None:
             return False
         self._save()
@@ -172,6 +175,8 @@ class Topics:
 
     def _aim(self, config: TopicConfig) -> None:
         name = config.topic_name or ""
+        if config.attributes and config.attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
+            self.with_batch_queues.add(name)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         special = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
         keys = [(name, queue_id) for queue_id in range(queues)]

@@ -2,8 +2,7 @@
 
 RocketMQ keeps one instead of a consume queue for topics with the attribute queue.type=BatchCQ. 46
 bytes an entry; offsets count inner messages, so an entry covers `base` to `base + number` and is
-found by halving. We read these queues, cut them at recovery and rebuild them; senders can't yet
-fill them.
+found by halving.
 """
 
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from .commit_log import CommitLog
@@ -18,7 +19,10 @@ INDEX_PENDING_MAX = 1_000_000  # messages whose keys wait for the index
 
 
 class Parts:
-    """Log, queues and index of one store. `host` is this broker's ip and port, 8 or 20 bytes."""
+    """Log, queues and index of one store. `host` is this broker's ip and port, 8 or 20 bytes;
+    `batch_topics` are those whose queues are made as batch queues."""
+
+    batch_topics: AbstractSet[str] = frozenset()
 
     def __init__(
         self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
@@ -46,6 +50,13 @@ class Parts:
         """Go by these limits from now on. Sizes and places of files must be those from before."""
         self.settings = settings
         self._body_bytes_max = settings.max_message_bytes
+
+    def has_batch_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether this queue is a batch queue, or will be. A queue stays what it was made as."""
+        key = (topic, queue_id)
+        return key in self._queues.batch or (
+            topic in self.batch_topics and key not in self._queues.plain
+        )
 
     @property
     def readable_end(self) -> int:

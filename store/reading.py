@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -137,44 +138,45 @@ class Reading(Parts):
         entries = read_array(segment, at, scan)
         # Mostly a few entries hold all that one pull may take.
         near = messages_max * NEAR_SCAN
-        numbers = self._tagged(queue, entries[:near], tags_codes, messages_max)
+        numbers = self._tagged(queue, offset, entries[:near], tags_codes)
         if len(numbers) <= messages_max and near < scan:
-            numbers = self._tagged(queue, entries, tags_codes, messages_max)
-        if not numbers:
+            numbers = self._tagged(queue, offset, entries, tags_codes)
+        count = len(numbers)
+        if not count:
             found.status = status.NO_MATCHED_MESSAGE
             return found
-        if len(numbers) > messages_max:
-            numbers.pop()
-            found.next_offset = offset + numbers[-1] + 1
-        found.count = len(numbers)
+        if count > messages_max:
+            count = messages_max
+            numbers = numbers[:count]
+            found.next_offset = offset + int(numbers[-1]) + 1
+        found.count = count
         wanted = entries.take(numbers)  # seven times quicker than entries[numbers]
         offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
         if offset < queue.opened or not self._take(found, offsets, sizes, bytes_max):
             behind = found.next_offset
-            numbers = [offset + number for number in numbers]
-            done = self._collect(found, queue, numbers, offsets, sizes, bytes_max)
-            if done == len(numbers):
+            places = [offset + number for number in numbers.tolist()]
+            done = self._collect(found, queue, places, offsets, sizes, bytes_max)
+            if done == count:
                 found.next_offset = behind
         return found
 
     def _tagged(
         self,
         queue: ConsumeQueue,
+        offset: int,
         entries: npt.NDArray[np.void],
         tags_codes: frozenset[int],
-        messages_max: int,
-    ) -> list[int]:
-        """The numbers of the entries with these tags codes: up to one more than wanted."""
+    ) -> npt.NDArray[np.intp]:
+        """The numbers of the entries with these tags codes, ascending; the first is of `offset`."""
         tags = entries["tags"]
-        hits = tags <= EXT_ADDRESS_MAX
-        if hits.any():
-            for number in np.flatnonzero(hits):
-                code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
-                hits[number] = code is None or code in tags_codes
+        hits = np.zeros(len(tags), bool)
         for wanted in tags_codes:
             hits |= tags == wanted
-        numbers: list[int] = np.flatnonzero(hits)[: messages_max + 1].tolist()
-        return numbers
+        if offset < queue.opened:  # only a Java broker writes addresses of an extension
+            for number in (tags <= EXT_ADDRESS_MAX).nonzero()[0]:
+                code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
+                hits[number] = code is None or code in tags_codes
+        return hits.nonzero()[0]
 
     def _take(
         self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
@@ -192,10 +194,9 @@ class Reading(Parts):
             records = segment.memory[first - base : last - base]
         else:
             view = segment.view
-            pairs = zip(offsets, sizes, strict=True)
-            records = b"".join(
-                [view[place - base : place - base + length] for place, length in pairs]
-            )
+            starts = [place - base for place in offsets] if base else offsets
+            ends = map(add, starts, sizes)
+            records = b"".join([view[start:end] for start, end in zip(starts, ends, strict=True)])
         if len(records) != size:
             return False
         found.records.append(records)
@@ -294,6 +295,8 @@ class Reading(Parts):
             found.status, found.next_offset = status.OFFSET_OVERFLOW_BADLY, end
         if found.status != status.NO_MATCHED_MESSAGE:
             return found
+        messages_max = min(messages_max, self.settings.pull_messages_max)
+        bytes_max = min(bytes_max, self.settings.pull_bytes_max)
         for unit in queue.units(offset, messages_max, limit):
             too_many = found.count + unit.number > messages_max
             if found.records and (too_many or found.size + unit.size > bytes_max):
@@ -316,9 +319,14 @@ class Reading(Parts):
     # ---- offsets
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the first message of a queue that is still there; -1 without a queue."""
+        """The offset of the first message of a queue that is still there.
+
+        Where there never was one RocketMQ says 0, and -1 of a batch queue.
+        """
         queue = self._queues.find(topic, queue_id)
-        return -1 if queue is None else queue.min_offset
+        if queue is None or queue.next == 0:
+            return -1 if self.has_batch_queue(topic, queue_id) else 0
+        return queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset that the next message of a queue gets; 0 without a queue."""

@@ -10,29 +10,28 @@ from struct import Struct
 from ..protocol.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
 from ..protocol.batch import FLAG_AND_LENGTH as BATCH_ENTRY
 from ..protocol.errors import Malformed
-from ..protocol.properties import CRC32, PROPERTIES_BYTES_MAX, find
+from ..protocol.properties import PROPERTIES_BYTES_MAX, find
 from ..protocol.record import (
     BORN_HOST_V6,
     CRC_MASK,
     HEAD,
     INNER_BATCH,
     PROPERTIES_LENGTH,
-    RESERVED_CRC_BYTES,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     Record,
     crc32,
-    crc_property,
     encode_record,
 )
 from ..protocol.tags import TAG_HASHES
+from .batch_writing import BatchWriting, with_crc
 from .commit_log import STAGED_BYTES_MAX
 from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .errors import MessageTooLarge, StoreError
 from .index import is_indexed
-from .parts import HOST_BYTES_V4, Parts
+from .parts import HOST_BYTES_V4
 
 # The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
 # a batch, and what differs with the length of the body only.
@@ -62,10 +61,9 @@ RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessage
 # A message that a transaction has committed is stored like any other. One that is prepared or
 # rolled back (which has both bits) has no place in a queue.
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
-_CRC_NAME = CRC32.encode() + b"\x01"
 
 
-class Writing(Parts):
+class Writing(BatchWriting):
     """The half of the store that takes messages."""
 
     def put(
@@ -90,6 +88,11 @@ class Writing(Parts):
         """
         queue = self._plain_queues.get((topic, queue_id))
         if queue is None:
+            if self.has_batch_queue(topic, queue_id):
+                return self.put_in_batch_queue(
+                    topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
+                    tags_code, 1, reconsume_times,
+                )  # fmt: skip
             queue = self._new_queue(topic, queue_id)
         body_bytes = len(body)
         properties_bytes = len(properties)
@@ -187,9 +190,9 @@ class Writing(Parts):
         return first, entries[0::3], end
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        if (topic, queue_id) in self._queues.batch:
+        if self.has_batch_queue(topic, queue_id):
             raise StoreError(
-                f"topic {topic} has batch consume queues, which can be read only; send to another"
+                f"topic {topic} has batch consume queues: a batch goes there as one record"
             )
         return self._queues.make(topic, queue_id)
 
@@ -229,7 +232,7 @@ class Writing(Parts):
         data = encode_record(record)
         assert len(data) == size
         if self.settings.append_crc:
-            data = _with_crc(data)
+            data = with_crc(data)
         if is_queued:
             queue.append(log_offset, size, tags_code)
         log.staged.append(data)
@@ -321,7 +324,7 @@ class Writing(Parts):
                     self._with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
                 data = encode_record(record)
-                parts.append(_with_crc(data) if append_crc else data)
+                parts.append(with_crc(data) if append_crc else data)
                 size = len(data)
             tags_at = find_last("TAGS\x01", start, at)
             if tags_at < 0:
@@ -343,29 +346,6 @@ class Writing(Parts):
         if not entries:
             raise Malformed("the batch is empty")
         return parts, entries, pending, base
-
-    def _with_room_for_crc(self, properties: bytes) -> bytes:
-        """The properties with as many bytes more as the crc property takes, itself not in them."""
-        if _CRC_NAME in properties:
-            pairs = properties.split(b"\x02")
-            properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_CRC_NAME))
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        if len(properties) + RESERVED_CRC_BYTES > PROPERTIES_BYTES_MAX:
-            raise self._too_large(0, len(properties) + RESERVED_CRC_BYTES)
-        return properties + bytes(RESERVED_CRC_BYTES)
-
-    def _too_large(self, body_bytes: int, properties_bytes: int) -> MessageTooLarge:
-        if body_bytes > self.settings.max_message_bytes:
-            return MessageTooLarge(
-                f"the message body is {body_bytes} bytes, the limit is "
-                f"{self.settings.max_message_bytes} (maxMessageSize); send it in parts, compress "
-                "it, or raise the limit"
-            )
-        return MessageTooLarge(
-            f"the message properties are {properties_bytes} bytes, the limit is "
-            f"{PROPERTIES_BYTES_MAX}; put some of it into the body"
-        )
 
 
 def raw_tags_code(properties: bytes) -> int:
@@ -391,12 +371,6 @@ def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwi
     if level is None or not level.isdigit() or int(level) == 0:
         return otherwise
     return store_ms + levels_ms[min(int(level), len(levels_ms)) - 1]
-
-
-def _with_crc(data: bytes) -> bytes:
-    """A record whose last property, so far zeros, is the crc of what comes before it."""
-    covered = data[:-RESERVED_CRC_BYTES]
-    return covered + crc_property(covered)
 
 
 def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:

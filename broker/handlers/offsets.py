@@ -86,8 +86,7 @@ class OffsetHandlers:
         return _offset(self.store.max_offset(header.topic, header.queue_id))
 
     def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
-        # A queue that nobody wrote to yet begins at 0, as RocketMQ makes it when it is asked for.
-        return _offset(max(0, self.store.min_offset(header.topic, header.queue_id)))
+        return _offset(self.store.min_offset(header.topic, header.queue_id))
 
     def on_earliest(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
         found = self.store.earliest_store_ms(header.topic, header.queue_id)

@@ -10,11 +10,17 @@ from collections.abc import Callable
 
 from ...protocol import codes, properties, recall_handle
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.batch import split_batch
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Malformed, Refusal
 from ...protocol.frame import decode_all
-from ...protocol.headers.send import SendMessage, SendMessageV1, send_answer
+from ...protocol.headers.send import (
+    SendMessage,
+    SendMessageAnswer,
+    SendMessageV1,
+    send_answer,
+)
 from ...protocol.message_id import UniqueIds
 from ...protocol.names import (
     DLQ_PREFIX,
@@ -24,7 +30,7 @@ from ...protocol.names import (
     check_topic,
 )
 from ...protocol.recall_handle import RecallHandle
-from ...protocol.record import TRANSACTION_MASK
+from ...protocol.record import NEED_UNWRAP, TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import MessageTooLarge, StoreError
 from ...store.store import MessageStore
@@ -240,6 +246,10 @@ class SendHandlers:
             raise self._refused("the batch body is empty; send at least one message")
         if "DEL" in text and self._place(text, header.topic, queue_id).topic != header.topic:
             raise self._refused("a batch can't wait for its time; send the messages singly")
+        if target.name in self.topics.with_batch_queues and self.store.has_batch_queue(
+            target.name, queue_id
+        ):
+            return self._on_whole_batch(header, command, connection, target, queue_id, text)
         try:
             first, offsets, end = self.store.put_batch(
                 target.name,
@@ -271,6 +281,60 @@ class SendHandlers:
             self._region,
             first,
         )
+        if self.syncer is not None and "WAIT\x01false" not in text:
+            self._after_sync(end, connection, command, reply)
+            return None
+        return reply
+
+    def _on_whole_batch(
+        self,
+        header: SendMessage | SendMessageV1,
+        command: Command,
+        connection: Connection,
+        target: Target,
+        queue_id: int,
+        text: str,
+    ) -> Reply | None:
+        """A batch for a batch queue: one record, which the consumer takes apart."""
+        body = command.body or b""
+        try:
+            number = len(split_batch(body))
+        except Malformed as wrong:
+            raise self._refused(f"the batch body can't be read: {wrong}") from None
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        try:
+            log_offset, first, end = self.store.put_in_batch_queue(
+                target.name,
+                queue_id,
+                header.flag,
+                header.sys_flag | NEED_UNWRAP,
+                header.born_ms,
+                connection.host,
+                body,
+                (text + self._suffix).encode(),
+                TAG_HASHES[_value(text, "TAGS")],
+                number,
+                header.reconsume_times or 0,
+            )
+        except StoreError as wrong:
+            raise self._declined(wrong) from None
+        target.puts.messages += number
+        target.puts.bytes += end - log_offset
+        if target.keys[queue_id] in self._parked:
+            self.holds.mark(target.keys[queue_id])
+        unique = _value(text, "UNIQ_KEY")
+        answer = SendMessageAnswer(
+            f"{self._host_hex.decode()}{log_offset:016X}",
+            queue_id,
+            first,
+            unique,
+            # What tells the producer that the batch has this id, and not its messages theirs.
+            batch_uniq_id=unique or None,
+            region=self.config.region_id,
+            trace_on=True,
+        )
+        reply = Reply(codes.SUCCESS, answer.to_fields())
         if self.syncer is not None and "WAIT\x01false" not in text:
             self._after_sync(end, connection, command, reply)
             return None

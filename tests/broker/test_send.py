@@ -1,13 +1,17 @@
 """SEND in all its forms, over a socket: what is stored, what is answered, what is refused."""
 
+import asyncio
+
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, properties
-from aerobee.protocol.batch import Entry, encode_batch
+from aerobee.protocol.batch import Entry, encode_batch, split_batch, unwrap
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.pull import PullMessageAnswer
 from aerobee.protocol.headers.send import SendMessageAnswer, SendMessageV1
 from aerobee.protocol.message_id import parse_offset_message_id
 
-from .conftest import Caller, Config, records
+from .conftest import Caller, Config, parked, records
 
 
 async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller) -> None:
@@ -166,6 +170,43 @@ async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
     ids = [parse_offset_message_id(text)[1] for text in header.msg_id.split(",")]
     assert ids == [record.log_offset for record in found]
     assert [r.body for r in records(await caller.pull("T", expression="t1"))] == [b"body-1"]
+
+
+async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.topics.put(TopicConfig("B", 2, 2, attributes={"queue.type": "BatchCQ"}))
+    empty = await caller.ask(codes.GET_MIN_OFFSET, {"topic": "B", "queueId": "0"})
+    assert empty.fields()["offset"] == "-1"
+    for first in (0, 3):
+        sent = await caller.send(
+            "B", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True, UNIQ_KEY="ONE"
+        )
+        assert (sent.code, sent.fields()["batchUniqId"]) == (0, "ONE")
+        assert sent.fields()["queueOffset"] == str(first)
+        assert "," not in sent.fields()["msgId"]
+    pulled = await caller.pull("B", 1)
+    header = pulled.header(PullMessageAnswer)
+    assert (header.next_offset, header.min_offset, header.max_offset) == (6, 0, 6)
+    found = [one for each in records(pulled) for one in unwrap(each)]
+    assert [one.queue_offset for one in found] == [0, 1, 2, 3, 4, 5]
+    assert [one.body for one in found] == [entry.body for entry in split_batch(batch_of(3))] * 2
+    assert broker.stats.puts("B").messages == 6
+
+
+async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.topics.put(TopicConfig("B", 1, 1, attributes={"queue.type": "BatchCQ"}))
+    await caller.send("B", batch_of(1), code=codes.SEND_BATCH_MESSAGE, batch=True)
+    waiting = asyncio.create_task(caller.pull("B", 1, suspend_ms=15_000))
+    await parked(broker, 1)
+    await caller.send("B", batch_of(2), code=codes.SEND_BATCH_MESSAGE, batch=True)
+    assert (await waiting).header(PullMessageAnswer).next_offset == 3
+    waiting = asyncio.create_task(caller.pull("B", 3, suspend_ms=15_000))
+    await parked(broker, 1)
+    await caller.send("B", b"single")
+    assert [record.body for record in records(await waiting)] == [b"single"]
 
 
 async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:

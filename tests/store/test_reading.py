@@ -60,6 +60,8 @@ def test_the_status_tells_where_the_offset_lies(
 def test_a_queue_that_is_not_there_has_a_status_of_its_own(ten: MessageStore) -> None:
     found = ten.get("None", 0, 5, 32, 1000)
     assert (found.status, found.next_offset) == (status.NO_MATCHED_LOGIC_QUEUE, 0)
+    assert ten.min_offset("None", 0) == 0
+    ten.batch_topics = {"None"}
     assert ten.min_offset("None", 0) == -1
     assert ten.max_offset("None", 0) == 0
     assert ten.earliest_store_ms("None", 0) == -1
