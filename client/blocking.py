@@ -221,6 +221,8 @@ class Reader(Blocking[_reader.Reader]):
         """The offset of the first message stored at `ms` (since the epoch) or later."""
         return self._run(self._twin.offset_at(queue, ms))
 
-    def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
         """The messages from `offset` on, at once also when there are none; see `Pulled`."""
-        return self._run(self._twin.pull(queue, offset, max_messages))
+        return self._run(self._twin.pull(queue, offset, max_messages, bulk=bulk))

@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from .errors import ClosedError
@@ -34,11 +34,7 @@ class LoopThread:
 
         When the waiting thread is interrupted (Ctrl-C) the work is cancelled.
         """
-        if self._loop.is_closed() or os.getpid() != self._pid:
-            work.close()
-            reason = "is closed" if self._loop.is_closed() else "was made before a fork"
-            raise ClosedError(f"this client {reason}; make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.begin(work)
         try:
             return future.result()
         except CancelledError:
@@ -46,6 +42,14 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Have `work` run on the loop, and don't wait for it."""
+        if self._loop.is_closed() or os.getpid() != self._pid:
+            work.close()
+            reason = "is closed" if self._loop.is_closed() else "was made before a fork"
+            raise ClosedError(f"this client {reason}; make a new one")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Callable[[], None]) -> None:
         """Have `work` called on the loop, in the order of these calls; not waited for."""

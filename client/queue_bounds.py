@@ -5,6 +5,7 @@ A broker that isn't known is looked for once, in the route of the queue's topic.
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
+from ..protocol.bodies.route import MASTER_ID
 from ..protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
 from ..protocol.wire import Header
 from .answers import header_of
@@ -31,13 +32,13 @@ async def offset_at(cluster: Cluster, queue: MessageQueue, ms: int) -> int:
     return await _offset(cluster, queue, codes.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
 
-async def broker_of(cluster: Cluster, queue: MessageQueue) -> str:
-    """The address of a queue's broker, any one of that name."""
+async def broker_of(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+    """The address of a queue's broker: of the wanted one, else of another of that name."""
     try:
-        return cluster.address_of(queue.broker_name, only=False)
+        return cluster.address_of(queue.broker_name, broker_id, only=False)
     except NoRouteError:
         await cluster.route(queue.topic, fresh=True)
-        return cluster.address_of(queue.broker_name, only=False)
+        return cluster.address_of(queue.broker_name, broker_id, only=False)
 
 
 async def _offset(cluster: Cluster, queue: MessageQueue, code: int, header: Header) -> int:

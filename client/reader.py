@@ -3,24 +3,29 @@
 A reader belongs to no group's membership: it sends its subscription with every pull, so brokers
 need no heartbeat from it, and it commits only what it is told to. `expression` is tags ("a || b")
 or, with `is_sql`, a SQL92 condition; brokers compare hashes of tags, so others may come as well.
+A queue is pulled from the broker that the last answer suggested: a slave, when the master has much
+to do. What a slave has not got yet is asked of the master.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
+from ..protocol.bodies.route import MASTER_ID
 from ..protocol.headers.offsets import UpdateConsumerOffset
-from ..protocol.headers.pull import SUBSCRIPTION, PullMessage, PullMessageAnswer
+from ..protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageAnswer
 from . import queue_bounds
 from .answers import header_of
 from .cluster import Cluster, topic_names
-from .errors import BrokerError, ClientError
+from .errors import AerobeeError, BrokerError, ClientError
 from .security import OPEN, Security
 
 PULL_SECONDS = 30.0
 MESSAGES_MAX = 1024  # asked for in one pull; brokers give 32 unless set otherwise
+BULK_MESSAGES_MAX = 8_192  # the same in bulk, which only brokers of ours know
 
 PULL_CODES = frozenset(
     (
@@ -66,6 +71,7 @@ class Reader:
         self._expression_type = "SQL92" if is_sql else "TAG"
         self._security = security
         self._cluster: Cluster | None = None
+        self._suggested: dict[MessageQueue, int] = {}  # broker ids, of queues that slaves answer
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -112,33 +118,47 @@ class Reader:
         """The offset of the first message stored at `ms` or later."""
         return await queue_bounds.offset_at(self._open(), queue, ms)
 
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
         """The messages from `offset` on, at once also when there are none.
 
-        BrokerError for any other answer than those of `Pulled`.
+        In `bulk` a broker of ours gives as many as were asked for, in up to a MiB; RocketMQ's keep
+        to their own limits. BrokerError for any other answer than those of `Pulled`.
         """
-        if not 0 < max_messages <= MESSAGES_MAX:
-            raise ClientError(f"max_messages is {max_messages}; give 1 to {MESSAGES_MAX}")
+        most = BULK_MESSAGES_MAX if bulk else MESSAGES_MAX
+        if not 0 < max_messages <= most:
+            raise ClientError(f"max_messages is {max_messages}; give 1 to {most}")
         header = PullMessage(
             self.group,
             queue.topic,
             queue.queue_id,
             offset,
             max_messages,
-            SUBSCRIPTION,
+            SUBSCRIPTION | BULK if bulk else SUBSCRIPTION,
             commit_offset=0,
             suspend_ms=0,
             sub_version=0,
             subscription=self._expression,
             expression_type=self._expression_type,
         )
-        address = await queue_bounds.broker_of(self._open(), queue)
-        answer = await self._open().request(
-            address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS
-        )
+        broker_id = self._suggested.pop(queue, MASTER_ID) if self._suggested else MASTER_ID
+        if broker_id != MASTER_ID:
+            with suppress(AerobeeError):  # it is gone or has other troubles: the master knows
+                pulled = await self._pull(queue, header, broker_id)
+                if pulled.code == codes.SUCCESS:
+                    return pulled
+        return await self._pull(queue, header, MASTER_ID)
+
+    async def _pull(self, queue: MessageQueue, header: PullMessage, broker_id: int) -> Pulled:
+        cluster = self._open()
+        address = await queue_bounds.broker_of(cluster, queue, broker_id)
+        answer = await cluster.request(address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS)
         if answer.code not in PULL_CODES:
             raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
         found = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
+        if found.suggested_broker_id != MASTER_ID:
+            self._suggested[queue] = found.suggested_broker_id
         body = answer.body if answer.code == codes.SUCCESS else None
         return Pulled(
             answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""

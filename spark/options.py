@@ -20,7 +20,6 @@ from ..protocol.names import check_group, check_topic
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 DEFAULT_GROUP = "aerobee-spark"
-MESSAGES_PER_PULL = 32  # what RocketMQ's brokers give at most unless they are set otherwise
 MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
@@ -111,7 +110,7 @@ class ReadOptions:
     sql: str | None = None
     starting: Place = Place(EARLIEST)
     ending: Place = Place(LATEST)
-    messages_per_pull: int = MESSAGES_PER_PULL
+    messages_per_pull: int | None = None  # None: as many as the broker gives
     partitions_min: int = 0
     rows_max: int | None = None
     rows_min: int | None = None
@@ -164,9 +163,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         sql=said.get("filterSql") or None,
         starting=_place(said, "starting", LATEST if stream else EARLIEST),
         ending=_place(said, "ending", LATEST),
-        messages_per_pull=_number(
-            said, "maxMessagesPerPull", MESSAGES_PER_PULL, 1, MESSAGES_PER_PULL_MAX
-        ),
+        messages_per_pull=_number(said, "maxMessagesPerPull", 0, 1, MESSAGES_PER_PULL_MAX) or None,
         partitions_min=_number(said, "minPartitions", 0, 1, PARTITIONS_MAX),
         rows_max=_number(said, "maxOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
         rows_min=_number(said, "minOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,

@@ -1,8 +1,10 @@
 """Pulls a range of a queue, in pieces large enough to be worth decoding.
 
-A broker answers some 32 messages a pull, and waiting for each answer would cost more than the rest
-of a read: a range is cut into slots of that size, and several slots are pulled at the same time.
-What is held at once is one piece, so the memory of a task doesn't depend on how long its range is.
+Waiting for each answer would cost more than the rest of a read. So a piece begins with one pull,
+which shows how much this broker gives at once (RocketMQ's 32 messages, ours a MiB), and the rest of
+it is cut into slots of that size, several of which are pulled at the same time. They are pulled on
+another thread, the next piece while this one is worked on. What is held at once is two pieces, so
+the memory of a task doesn't depend on how long its range is.
 """
 
 import asyncio
@@ -15,9 +17,11 @@ from typing import Protocol
 
 from ..client.blocking import MessageQueue, Pulled
 from ..client.errors import AerobeeError
+from ..client.loop_thread import LoopThread
+from ..client.reader import BULK_MESSAGES_MAX
 from ..protocol import codes
 from ..store import Piece
-from .options import MESSAGES_PER_PULL, RETRIES, RETRY_MS
+from .options import RETRIES, RETRY_MS
 from .plan import DataLossError, QueueRange
 
 log = logging.getLogger(__name__)
@@ -25,7 +29,7 @@ log = logging.getLogger(__name__)
 PIECE_MESSAGES_MAX = 8192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_ENOUGH = 8 << 20  # no slot is begun after it
 HOLES_OFFSETS_MAX = 1 << 20  # looked through for a piece, when messages are left out
-PULLS_UNDER_WAY_MAX = 16  # of one task; an answer is 256 KiB at most, or one message
+PULLS_UNDER_WAY_MAX = 16  # of one task
 
 
 class Puller(Protocol):
@@ -34,18 +38,21 @@ class Puller(Protocol):
     async def start(self) -> None: ...
     async def close(self) -> None: ...
     async def queues(self, topic: str) -> list[MessageQueue]: ...
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled: ...
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pulling:
     """How a range is pulled.
 
+    `messages_per_pull` is what one pull asks for, None: as much as the broker gives.
     `has_holes`: the broker leaves messages out, so how many a pull brings says nothing of offsets.
     A broker that doesn't answer is asked `retries` times more, `retry_ms` apart.
     """
 
-    messages_per_pull: int = MESSAGES_PER_PULL
+    messages_per_pull: int | None = None
     fail_on_data_loss: bool = True
     has_holes: bool = False
     retries: int = RETRIES
@@ -58,18 +65,21 @@ def pull_pieces(puller: Puller, wanted: QueueRange, how: Pulling) -> Iterator[Pi
     DataLossError when the broker has deleted a part of the range, unless that is not to fail: then
     what is left is read. Raises what the client raises.
     """
-    with asyncio.Runner() as runner:
-        try:
-            runner.run(puller.start())
-            start = wanted.start
-            while start < wanted.end:
-                work = _Work(puller, wanted, how)
-                piece = runner.run(work.pull_piece(start))
-                start = piece.end
-                if piece.data:
-                    yield piece
-        finally:
-            runner.run(puller.close())
+    work, thread = _Work(puller, wanted, how), LoopThread("aerobee-pull")
+    try:
+        thread.run(puller.start())
+        following = thread.begin(work.pull_piece(wanted.start))
+        end = wanted.start
+        while end < wanted.end:
+            piece = following.result()
+            end = piece.end
+            if end < wanted.end:
+                following = thread.begin(work.pull_piece(end))
+            if piece.data:
+                yield piece
+    finally:
+        thread.run(puller.close())
+        thread.close()
 
 
 @dataclass(slots=True)
@@ -82,34 +92,46 @@ class _Work:
         if self.how.has_holes:
             return await self._pull_through(start)
         limit = min(self.wanted.end, start + PIECE_MESSAGES_MAX)
+        end, held = await self._pull_first(start, limit)
+        if end >= limit or not held:
+            return Piece(start, end, held)
+        slot, slot_bytes, bodies = max(1, end - start), len(held), [held]
+        size = len(held)
         under_way: deque[asyncio.Task[list[bytes]]] = deque()
-        held: list[bytes] = []
-        size, end = 0, start
         try:
             while True:
                 while (
                     end < limit
-                    and size < PIECE_BYTES_ENOUGH
+                    and size + len(under_way) * slot_bytes < PIECE_BYTES_ENOUGH
                     and len(under_way) < PULLS_UNDER_WAY_MAX
                 ):
-                    begin, end = end, min(limit, end + self.how.messages_per_pull)
+                    begin, end = end, min(limit, end + slot)
                     under_way.append(asyncio.create_task(self._pull_slot(begin, end)))
                 if not under_way:
-                    return Piece(start, end, b"".join(held))
-                bodies = await under_way.popleft()
-                held += bodies
-                size += sum(map(len, bodies))
+                    return Piece(start, end, b"".join(bodies))
+                found = await under_way.popleft()
+                bodies += found
+                size += sum(map(len, found))
         finally:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _pull_first(self, start: int, limit: int) -> tuple[int, bytes]:
+        """What one pull brings from `start` on, and where that ends."""
+        pulled = await self._pull(start, limit - start)
+        if pulled.code != codes.SUCCESS:
+            return min(self.wanted.end, self._after_nothing(pulled, start)), b""
+        if pulled.next_offset <= start:
+            raise self._stuck(pulled, start)
+        return min(limit, pulled.next_offset), pulled.body
 
     async def _pull_through(self, start: int) -> Piece:
         """One pull after the other: only an answer says where the next one begins."""
         held: list[bytes] = []
         size, offset, stop = 0, start, min(self.wanted.end, start + HOLES_OFFSETS_MAX)
         while offset < stop and size < PIECE_BYTES_ENOUGH:
-            pulled = await self._pull(offset, self.how.messages_per_pull)
+            pulled = await self._pull(offset, BULK_MESSAGES_MAX)
             if pulled.code == codes.SUCCESS and pulled.next_offset > offset:
                 held.append(pulled.body)
                 size += len(pulled.body)
@@ -122,9 +144,12 @@ class _Work:
 
     async def _pull(self, offset: int, count: int) -> Pulled:
         """An answer, from whichever broker has the queue by then, if need be at a later try."""
+        most = self.how.messages_per_pull
+        bulk = most is None
+        count = min(count, BULK_MESSAGES_MAX if most is None else most)
         for left in range(self.how.retries, -1, -1):
             try:
-                return await self.puller.pull(self.wanted.queue, offset, count)
+                return await self.puller.pull(self.wanted.queue, offset, count, bulk=bulk)
             except AerobeeError as wrong:
                 if not wrong.retriable or not left:
                     raise

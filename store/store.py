@@ -12,11 +12,12 @@ from pathlib import Path
 
 from . import checkpoint as checkpoints
 from . import disk
+from .bulk import BulkReading
 from .checkpoint import Checkpoint
 from .cleaning import Cleaning
 from .errors import DiskFull, StoreError, WritesRefused, plain_errors
 from .lock import StoreLock, sync_had_failed, write_abort
-from .reading import Found, Reading
+from .reading import Found
 from .recovery import recover
 from .segment import make_folder, sync_folder
 from .settings import StoreSettings
@@ -34,7 +35,7 @@ PAGE_BYTES = 4096
 QUEUE_ENTRY_BYTES = 20
 
 
-class MessageStore(Writing, Reading, Cleaning):
+class MessageStore(Writing, BulkReading, Cleaning):
     """A store folder, opened. `host` is this broker's ip and port as records have it."""
 
     def __init__(

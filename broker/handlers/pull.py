@@ -13,6 +13,7 @@ from ...protocol.bodies.subscription import TAG
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
+    BULK,
     CLASS_FILTER,
     COMMIT_OFFSET,
     SUBSCRIPTION,
@@ -38,6 +39,8 @@ from ..topics import Topics
 
 PERM_READ = 4
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
+BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
+BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
 
 # forbiddenType of an answer: what exactly was not allowed
 FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
@@ -251,6 +254,11 @@ class PullHandlers:
     def _look(self, header: PullMessage, wanted: Wanted) -> Found:
         if wanted is not None and not isinstance(wanted, frozenset):
             return self._look_into(header, wanted)
+        if header.sys_flag & BULK:
+            messages_max = min(header.max_messages, BULK_MESSAGES_MAX)
+            return self.store.get_many(
+                header.topic, header.queue_id, header.offset, messages_max, BULK_BYTES_MAX, wanted
+            )
         return self.store.get(
             header.topic,
             header.queue_id,

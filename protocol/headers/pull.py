@@ -11,6 +11,7 @@ SUSPEND = 2
 SUBSCRIPTION = 4
 CLASS_FILTER = 8
 LITE_PULL = 16
+BULK = 1 << 16  # of ours: as many as asked for at once; RocketMQ's brokers pass over it
 
 
 class PullMessage(Header):

@@ -10,7 +10,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.headers.pull import CLASS_FILTER, COMMIT_OFFSET, PullMessageAnswer
+from aerobee.protocol.headers.pull import BULK, CLASS_FILTER, COMMIT_OFFSET, PullMessageAnswer
 from aerobee.protocol.tags import tag_hash
 from aerobee.store import status
 from aerobee.store.store import Found
@@ -30,6 +30,21 @@ async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None
     assert (answer.code, answer.remark) == (0, "FOUND")
     assert [record.body for record in records(answer)] == [b"1", b"2", b"3"]
     assert (header.next_offset, header.min_offset, header.max_offset) == (4, 0, 5)
+
+
+async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(caller, 100)
+    plain = await caller.pull("T", max_messages=90)
+    assert [record.body for record in records(plain)] == [b"%d" % number for number in range(32)]
+    bulk = await caller.pull("T", max_messages=90, sys_flag=BULK)
+    assert [record.body for record in records(bulk)] == [b"%d" % number for number in range(90)]
+    assert bulk.header(PullMessageAnswer).next_offset == 90
+    odd = await caller.pull("T", max_messages=90, sys_flag=BULK, expression="odd")
+    assert [record.body for record in records(odd)] == [b"%d" % n for n in range(1, 90, 2)]
+    monkeypatch.setattr(pull_module, "BULK_BYTES_MAX", 1)
+    assert len(records(await caller.pull("T", max_messages=90, sys_flag=BULK))) == 1
 
 
 async def test_a_lite_pull_is_the_same_pull(caller: Caller) -> None:

@@ -41,7 +41,9 @@ class FakeReader:
     async def close(self) -> None:
         self.is_open = False
 
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
         assert self.is_open
         self.pulls.append((offset, max_messages))
         low, high = self.held[queue].start, self.held[queue].stop

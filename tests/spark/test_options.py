@@ -12,7 +12,7 @@ def test_only_topics_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         group="aerobee-spark",
         starting=Place("earliest"),
         ending=Place("latest"),
-        messages_per_pull=32,
+        messages_per_pull=None,
         partitions_min=0,
         headers=False,
         full=False,

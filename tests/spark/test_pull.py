@@ -52,7 +52,7 @@ def test_no_slot_is_begun_after_a_number_of_bytes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pull, "PIECE_BYTES_ENOUGH", 1)
     monkeypatch.setattr(pull, "PULLS_UNDER_WAY_MAX", 2)
     found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
-    assert [len(piece) for piece in found] == [64, 64, 22]
+    assert [len(piece) for piece in found] == [32, 32, 32, 32, 22]
     assert [offset for piece in found for offset in piece] == list(range(150))
 
 
@@ -62,13 +62,15 @@ class Slow(FakeReader):
     most = 0
     now = 0
 
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
         self.now += 1
         self.most = max(self.most, self.now)
         for _ in range(3 if offset % 64 else 9):
             await asyncio.sleep(0)
         self.now -= 1
-        return await super().pull(queue, offset, max_messages)
+        return await super().pull(queue, offset, max_messages, bulk=bulk)
 
 
 def test_pulls_run_side_by_side_and_their_answers_keep_the_order() -> None:
@@ -104,11 +106,13 @@ def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
 class Filtering(FakeReader):
     """Says at each second pull that nothing matched and where to go on."""
 
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
         if len(self.pulls) % 2 == 0:
             self.pulls.append((offset, max_messages))
             return Pulled(codes.PULL_RETRY_IMMEDIATELY, offset + 5, 0, 100, b"")
-        return await super().pull(queue, offset, max_messages)
+        return await super().pull(queue, offset, max_messages, bulk=bulk)
 
 
 def test_a_broker_that_says_go_on_is_followed() -> None:
@@ -118,8 +122,10 @@ def test_a_broker_that_says_go_on_is_followed() -> None:
 class Standing(FakeReader):
     """Gives messages and the same offset as the next one."""
 
-    async def pull(self, queue: MessageQueue, offset: int, max_messages: int = 32) -> Pulled:
-        found = await super().pull(queue, offset, max_messages)
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
+        found = await super().pull(queue, offset, max_messages, bulk=bulk)
         return Pulled(found.code, offset, found.min_offset, found.max_offset, found.body)
 
 
