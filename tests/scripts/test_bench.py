@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.scripts import bench, loadgen, store_measures
+from aerobee.scripts.bench_report import HEAD, MISSED, Measured, block, merged
 from aerobee.scripts.measures import CASES, Compared, Growth
 from aerobee.scripts.store_measures import Held
 from aerobee.store.settings import StoreSettings
@@ -28,10 +29,14 @@ def row(ratio: float, *, holds: bool) -> Compared:
 def test_the_report_says_of_each_mark_whether_it_was_reached(
     compared: list[Compared], calls: dict[str, float], grown: list[Growth], missed: int
 ) -> None:
-    options = bench.read_options(["--quick"])
-    report = bench.report(["--quick"], options, compared, calls, grown)
-    assert report.count(bench.MISSED) == missed
+    words = ["--quick", "--scratch", "/somewhere"]
+    held = [Held("Query", "1.10 ms", "<= 2 ms", holds=not missed)]
+    found = Measured(4.25, compared, calls, grown, held if missed else [])
+    report = block("rates", words, 3, found)
+    assert report.count(MISSED) == (2 if missed else 0)
     assert "`scripts/bench --quick`" in report
+    assert "/somewhere" not in report
+    assert "was 4.2 when it began" in report
     assert f"| {compared[0].ratio:.2f} |" in report
 
 
@@ -50,33 +55,18 @@ def test_only_the_refusals_of_a_busy_broker_are_borne_and_few_of_them() -> None:
     assert loadgen.refused_max(load, "14") == 0
 
 
-def test_a_part_about_the_store_says_what_was_reached_and_how_busy_the_machine_was() -> None:
-    held = [Held("Query", "2.10 ms", "<= 2 ms", False), Held("Lag", "0.2 s", "<= 1 s", True)]
-    words = ["--only", "keys", "--scratch", "/somewhere"]
-    text = bench.store_report("keys", words, 3, [row(2.6, holds=True)], held, 4.25)
-    assert text.count(bench.MISSED) == 1
-    assert "`scripts/bench --only keys`" in text
-    assert "/somewhere" not in text
-    assert "was 4.2 when it began" in text
-
-
 def test_what_was_not_measured_again_stays_in_the_report() -> None:
     def part(name: str, ratio: float) -> str:
-        return bench.store_report(name, [], 3, [row(ratio, holds=True)], [], 0.0)
+        return block(name, [], 3, Measured(0.0, [row(ratio, holds=True)]))
 
     sync, recovery = part("sync", 2.6), part("recovery", 0.3)
-    whole = bench.merged("# Performance\n\nold rates\n", "", {"recovery": recovery})
-    whole = bench.merged(whole, "", {"sync": sync})
-    assert whole == f"# Performance\n\nold rates\n\n{sync}{recovery}".rstrip("\n") + "\n"
-    again = bench.merged(whole, "# Performance\n\nnew rates\n", {})
-    assert again == whole.replace("old", "new")
+    whole = merged(merged("", {"recovery": recovery}), {"sync": sync})
+    assert whole == f"{HEAD}{sync}{recovery}".rstrip("\n") + "\n"
     newer = part("recovery", 0.2)
-    assert bench.merged(again, "", {"recovery": newer}) == again.replace(
-        recovery.strip(), newer.strip()
-    )
-    assert bench.merged(whole, "", {}) == whole
+    assert merged(whole, {"recovery": newer}) == whole.replace(recovery.strip(), newer.strip())
+    assert merged(whole, {}) == whole
     others = whole + "\n<!-- timers: begin -->\nof others\n<!-- timers: end -->\n"
-    assert bench.merged(others, "", {"recovery": recovery}) == others
+    assert merged(others, {"recovery": recovery}) == others
 
 
 def test_the_wait_for_the_index_is_measured_while_a_store_is_filled(tmp_path: Path) -> None:
