@@ -63,7 +63,16 @@ class QueueRange:
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
-def plan(bounds: Bounds, options: ReadOptions) -> list[QueueRange]:
+class Narrows(Protocol):
+    """What filters of a query leave of a read (`narrow.Narrowing`)."""
+
+    def passes(self, queue: MessageQueue) -> bool: ...
+    def cut(self, whole: QueueRange, bounds: Bounds) -> QueueRange: ...
+
+
+def plan(
+    bounds: Bounds, options: ReadOptions, narrowing: Narrows | None = None
+) -> list[QueueRange]:
     """The ranges of a batch read, one for a task, at least `minPartitions` if there are messages.
 
     ValueError when given offsets don't fit the topics; the client's errors when a topic is unknown
@@ -72,7 +81,12 @@ def plan(bounds: Bounds, options: ReadOptions) -> list[QueueRange]:
     queues = queues_of(bounds, options)
     check_place(options.starting, "starting", queues)
     check_place(options.ending, "ending", queues)
-    ranges = [_queue_range(bounds, queue, options) for each in queues.values() for queue in each]
+    wanted = [queue for each in queues.values() for queue in each]
+    if narrowing is not None:
+        wanted = [queue for queue in wanted if narrowing.passes(queue)]
+    ranges = [_queue_range(bounds, queue, options) for queue in wanted]
+    if narrowing is not None:
+        ranges = [narrowing.cut(each, bounds) for each in ranges]
     return split([each for each in ranges if len(each)], options.partitions_min)
 
 

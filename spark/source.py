@@ -5,6 +5,7 @@ columns only, never a connection. Ranges are planned in the driver; each task re
 connection of its own.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ..client.blocking import Reader
+from .narrow import EVERYTHING, narrowed
 from .options import ReadOptions, read_options
 from .plan import plan
 from .read import read_range
@@ -22,6 +24,7 @@ from .sink_options import WriteOptions, check_columns, write_options
 from .stream import RocketmqStreamReader
 
 NAME = "rocketmq"
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"  # from PySpark 4.1 on
 
 
 class RocketmqSource(DataSource):
@@ -40,7 +43,8 @@ class RocketmqSource(DataSource):
         return ddl(row_columns(headers=options.headers, full=options.full))
 
     def reader(self, schema: StructType) -> "RocketmqReader":
-        return RocketmqReader(read_options(self.given), _columns(schema))
+        kind = NarrowingReader if _filters_are_pushed() else RocketmqReader
+        return kind(read_options(self.given), _columns(schema))
 
     def streamReader(self, schema: StructType) -> RocketmqStreamReader:
         return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
@@ -65,15 +69,35 @@ class RocketmqReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
         self.options = options
         self.columns = columns
+        self.narrowing = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
         with Reader(self.options.name_server, **self.options.reader) as bounds:
-            return [InputPartition(each) for each in plan(bounds, self.options)]
+            return [InputPartition(each) for each in plan(bounds, self.options, self.narrowing)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, batch by batch."""
         return read_range(self.options, self.columns, partition.value)
+
+
+class NarrowingReader(RocketmqReader):
+    """One batch read that filters of the query narrow.
+
+    A class of its own: where Spark pushes no filters down, one that takes some fails the query.
+    """
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+        """Take what the plan can do; gives what Spark must do after it."""
+        self.narrowing, rest = narrowed(filters, self.options)
+        self.options = self.narrowing.told(self.options)
+        return iter(rest)
+
+
+def _filters_are_pushed() -> bool:
+    """Whether `spark.sql.python.filterPushdown.enabled` is on: Spark plans in this module then."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHING in sys.modules or getattr(main, "name", None) == PUSHING
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:
