@@ -36,6 +36,7 @@ from .identity import now_ms
 from .received import ReceivedMessage
 from .security import OPEN, Security
 from .start_from import Start
+from .trace import trace_topic
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,8 @@ class Consumer(PushMember):
     come one after the other, each when the one before is settled; one that fails holds up its
     queue. `model` "broadcasting" gives every message to every member; what fails is then dropped.
     `strategy` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose
-    size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes.
+    size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes. With
+    `trace` (True, or a topic) what becomes of the messages is told in the trace topic.
 
     Every message must be settled: by `process()`, `ack()` or `nack()`; unsettled ones stop the flow
     after `limits.messages_max` per queue and come again after a restart. Several tasks may iterate
@@ -99,6 +101,7 @@ class Consumer(PushMember):
         offsets_folder: str | os.PathLike[str] = FOLDER,
         on_queues: QueuesListener | None = None,
         security: Security = OPEN,
+        trace: bool | str = False,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -123,7 +126,7 @@ class Consumer(PushMember):
         if max_reconsume_times is not None:
             consume = replace(consume, max_reconsume_times=max_reconsume_times)
         self._settings = PushSettings(
-            ordered, limits or Limits(), pull or PullSettings(), consume, None
+            ordered, limits or Limits(), pull or PullSettings(), consume, None, trace_topic(trace)
         )
         self._on_queues = on_queues
         self._inbox: Inbox[ReceivedMessage] = Inbox()
@@ -158,7 +161,7 @@ class Consumer(PushMember):
             return
         parts = PushParts(self._membership, self._settings, self._subscriptions, self._inbox)
         self._parts = parts
-        self._taken = parts.service.taken
+        self._taken = parts.settling.taken
         self._started_ms = now_ms()
         try:
             await self._join(parts)
@@ -176,7 +179,7 @@ class Consumer(PushMember):
                 continue  # it may be made later; the rebalance says so in the log
         await check_with_broker(parts.cluster, self.group, self._subscriptions)
         await parts.cluster.beat()
-        parts.start()
+        await parts.start()
         parts.cluster.start()
         parts.cluster.rebalance_soon()
 

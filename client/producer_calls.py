@@ -45,6 +45,8 @@ class TransactionState(IntEnum):
 
 
 Check = Callable[[MessageView], Awaitable[TransactionState]]
+# Told of an answer to a check: the half message, the request, the broker's address, the answer.
+Told = Callable[[MessageView, CheckTransactionState, str, TransactionState], None]
 
 
 class ProducerCalls:
@@ -52,6 +54,7 @@ class ProducerCalls:
 
     def __init__(self) -> None:
         self.checks: dict[str, Check] = {}
+        self.told: dict[str, Told] = {}
         self._waiting: dict[str, asyncio.Future[MessageView]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -135,6 +138,9 @@ class ProducerCalls:
             from_check=True, transaction_id=header.transaction_id,
         )  # fmt: skip
         connection.oneway(codes.END_TRANSACTION, answer.to_fields())
+        told = self.told.get(group)
+        if told is not None:
+            told(message, header, connection.address, state)
 
 
 def _view(record: Record, broker_name: str) -> MessageView:

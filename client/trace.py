@@ -1,4 +1,4 @@
-"""Message trace: what became of each send, told in messages of a trace topic.
+"""Message trace: what became of messages, told in messages of a trace topic.
 
 As Java's AsyncTraceDispatcher writes it, so that `mqadmin queryMsgTraceById` and the dashboards of
 RocketMQ read it: records of fields in one message's body, found by the ids and keys of the messages
@@ -18,6 +18,7 @@ from .identity import now_ms
 from .message import Message
 from .outgoing import Outgoing
 from .receipts import SendReceipt, SendStatus
+from .received import MessageView
 
 if TYPE_CHECKING:
     from .producer import Producer
@@ -38,7 +39,7 @@ _numbers = itertools.count()
 
 
 class Told(NamedTuple):
-    """One record and what it is found by."""
+    """Records that go together, and what they are found by."""
 
     topic: str
     text: str
@@ -48,15 +49,18 @@ class Told(NamedTuple):
 class Tracer:
     """Collects records and sends them, ten at a time or after five seconds.
 
-    `make` gives a producer of the tracer's own, for this group; it is not traced itself.
+    `make` gives a producer of the tracer's own, for this group; it is not traced itself. `kind` is
+    PRODUCE or CONSUME: what `group` does.
     """
 
-    def __init__(self, topic: str, group: str, make: Callable[[str], "Producer"]) -> None:
+    def __init__(
+        self, topic: str, group: str, make: Callable[[str], "Producer"], kind: str = "PRODUCE"
+    ) -> None:
         self._topic = topic
         self._group = group
         # A group has at most so many characters; what makes it unique stands in the end.
         name = f"_INNER_TRACE_PRODUCER-{group}"[: GROUP_CHARS_MAX - 20]
-        self._producer = make(f"{name}-PRODUCE-{next(_numbers)}")
+        self._producer = make(f"{name}-{kind}-{next(_numbers)}")
         self._waiting: list[Told] = []
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -66,6 +70,11 @@ class Tracer:
     def topic(self) -> str:
         """Messages of this topic are not traced."""
         return self._topic
+
+    @property
+    def group(self) -> str:
+        """Whose messages these are."""
+        return self._group
 
     async def start(self) -> None:
         """Begin to send."""
@@ -91,46 +100,59 @@ class Tracer:
             kind = HALF
         elif any(name in pairs for name in DELAYS):
             kind = DELAYED
-        self._tell(
+        self.tell(
             outgoing.topic,
-            (
+            [(
                 "Pub", began_ms, region, self._group, outgoing.topic, receipt.msg_id,
                 pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(outgoing.body), cost_ms,
-                kind, receipt.offset_msg_id, _flag(receipt.status is SendStatus.OK),
-            ),
+                kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
+            )],
             [*receipt.msg_id.split(","), *pairs.get(props.KEYS, "").split()],
         )  # fmt: skip
 
-    def ended(self, receipt: SendReceipt, address: str, state: str, *, by_check: bool) -> None:
+    def ended(
+        self,
+        receipt: SendReceipt,
+        address: str,
+        state: str,
+        message: Message | MessageView | None,
+        *,
+        by_check: bool,
+    ) -> None:
         """A transaction ended; `state` is COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
-        self._tell(
-            receipt.queue.topic,
-            (
-                "EndTransaction", now_ms(), "DefaultRegion", self._group, receipt.queue.topic,
-                receipt.msg_id, None, None, address, COMMIT, receipt.transaction_id, state,
-                _flag(by_check),
-            ),
-            [receipt.msg_id],
+        tags = message.tags if message is not None else None
+        given = message.keys if message is not None else ()
+        keys = given.split() if isinstance(given, str) else list(given)
+        topic, msg_id = receipt.queue.topic, receipt.msg_id
+        self.tell(
+            topic,
+            [(
+                "EndTransaction", now_ms(), "DefaultRegion", self._group, topic, msg_id, tags,
+                " ".join(keys) or None, address, COMMIT, receipt.transaction_id, state,
+                flag(by_check),
+            )],
+            [msg_id, *keys],
         )  # fmt: skip
 
     def recalled(self, topic: str, msg_id: str) -> None:
         """A message was taken back."""
-        self._tell(
-            topic,
-            ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, _flag(True)),
-            [msg_id],
-        )
+        fields = ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, flag(True))
+        self.tell(topic, [fields], [msg_id])
 
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _tell(self, topic: str, fields: Iterable[object], keys: Iterable[str]) -> None:
+    def tell(self, topic: str, records: Iterable[Iterable[object]], keys: Iterable[str]) -> None:
+        """Records that go together, about messages of `topic`; dropped when too many wait."""
         if len(self._waiting) >= WAITING_MAX:
             self._dropped += 1
             return
-        text = FIELD.join("null" if each is None else str(each) for each in fields) + RECORD
+        text = "".join(
+            FIELD.join("null" if each is None else str(each) for each in fields) + RECORD
+            for fields in records
+        )
         self._waiting.append(Told(topic, text, tuple(keys)))
         if len(self._waiting) >= BATCH_MAX:
             self._more.set()
+
+    # --- inside ---------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
@@ -175,5 +197,11 @@ def _batch(waiting: list[Told]) -> list[Told]:
     return found
 
 
-def _flag(value: bool) -> str:
+def trace_topic(trace: bool | str) -> str | None:
+    """The topic that the option `trace` of a client means, None for no trace."""
+    return TRACE_TOPIC if trace is True else trace or None
+
+
+def flag(value: bool) -> str:
+    """A boolean as Java writes it."""
     return "true" if value else "false"

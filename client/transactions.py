@@ -13,7 +13,8 @@ from typing import Any
 
 from ..protocol import codes
 from ..protocol import properties as props
-from ..protocol.headers.transactions import EndTransaction
+from ..protocol.bodies.body import MessageQueue
+from ..protocol.headers.transactions import CheckTransactionState, EndTransaction
 from ..protocol.message_id import parse_offset_message_id
 from ..protocol.record import TRANSACTION_PREPARED
 from .errors import AerobeeError, ClientError, IllegalMessageError
@@ -64,7 +65,10 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """Make the client; connections are made when the first message needs them."""
         await super().start()
-        self._open().producer_calls.checks[self.group] = self._ask
+        calls = self._open().producer_calls
+        calls.checks[self.group] = self._ask
+        if self._tracer is not None:
+            calls.told[self.group] = self._check_told
 
     async def send_in_transaction(
         self,
@@ -80,14 +84,14 @@ class TransactionProducer(Producer):
         """
         receipt = await self._send_half(message, timeout)
         if receipt.status is not SendStatus.OK:
-            await self.end(receipt, TransactionState.ROLLBACK)
+            await self._end(receipt, TransactionState.ROLLBACK, message)
             return receipt, TransactionState.ROLLBACK
         try:
             state = TransactionState(await _result(local, message))
         except BaseException:
-            await self.end(receipt, TransactionState.UNKNOWN)
+            await self._end(receipt, TransactionState.UNKNOWN, message)
             raise
-        await self.end(receipt, state)
+        await self._end(receipt, state, message)
         return receipt, state
 
     @asynccontextmanager
@@ -104,9 +108,9 @@ class TransactionProducer(Producer):
         try:
             yield receipt
         except BaseException:
-            await self.end(receipt, TransactionState.ROLLBACK)
+            await self._end(receipt, TransactionState.ROLLBACK, message)
             raise
-        await self.end(receipt, TransactionState.COMMIT)
+        await self._end(receipt, TransactionState.COMMIT, message)
 
     async def begin(
         self,
@@ -120,7 +124,7 @@ class TransactionProducer(Producer):
         receipt = await self._send_half(message, timeout)
         if receipt.status is SendStatus.OK:
             return receipt
-        await self.end(receipt, TransactionState.ROLLBACK)
+        await self._end(receipt, TransactionState.ROLLBACK, message)
         raise ClientError(
             f"the half message {receipt.msg_id} is not safe ({receipt.status}) and was rolled "
             "back; try again, or see why the broker's disk or slave is slow"
@@ -138,6 +142,11 @@ class TransactionProducer(Producer):
 
     async def end(self, receipt: SendReceipt, state: TransactionState) -> None:
         """Tell the broker. It is told once, and asks when that is lost."""
+        await self._end(receipt, state, None)
+
+    async def _end(
+        self, receipt: SendReceipt, state: TransactionState, message: Message | None
+    ) -> None:
         _, log_offset = parse_offset_message_id(receipt.offset_msg_id)
         header = EndTransaction(
             self.group, receipt.queue_offset, log_offset, state, receipt.msg_id,
@@ -148,9 +157,25 @@ class TransactionProducer(Producer):
             address = cluster.address_of(receipt.queue.broker_name)
             await cluster.oneway(address, codes.END_TRANSACTION, header)
             if self._tracer is not None:
-                self._tracer.ended(receipt, address, STATE_NAMES[state], by_check=False)
+                told = STATE_NAMES[state]
+                self._tracer.ended(receipt, address, told, message, by_check=False)
         except AerobeeError as wrong:
             log.warning("the end of transaction %s was not told: %s", receipt.msg_id, wrong)
+
+    def _check_told(
+        self,
+        message: MessageView,
+        asked: CheckTransactionState,
+        address: str,
+        state: TransactionState,
+    ) -> None:
+        assert self._tracer is not None
+        queue = MessageQueue(message.topic, "", message.queue_id)
+        receipt = SendReceipt(
+            message.msg_id, message.offset_msg_id, queue,
+            asked.queue_offset, SendStatus.OK, None, asked.transaction_id,
+        )  # fmt: skip
+        self._tracer.ended(receipt, address, STATE_NAMES[state], message, by_check=True)
 
     async def _ask(self, message: MessageView) -> TransactionState:
         return TransactionState(await _result(self._check, message))

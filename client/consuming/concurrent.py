@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...protocol.record import Record
 from ..errors import AerobeeError, ClientError
-from ..received import ReceivedMessage
+from ..received import ReceivedMessage, Settler
 from .listening import Batch, Verdict
 from .offsets import OffsetStore
 from .process_queue import ProcessQueue
@@ -58,6 +58,7 @@ class ConcurrentService:
     def __init__(
         self, store: OffsetStore, send_back: SendBack | None, settings: ConsumeSettings, emit: Emit
     ) -> None:
+        self.settler: Settler = self  # what the messages are settled by
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -71,7 +72,8 @@ class ConcurrentService:
 
     def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
         """These were pulled, in this order."""
-        self._emit(held, [ReceivedMessage(record, held, self) for record in records])
+        settler = self.settler
+        self._emit(held, [ReceivedMessage(record, held, settler) for record in records])
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has it now."""

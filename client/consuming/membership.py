@@ -7,7 +7,7 @@ clustering one has a new id each time.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...protocol.assign import STRATEGIES, Strategy
@@ -16,6 +16,7 @@ from ...protocol.names import check_group, with_namespace
 from ..cluster import Cluster
 from ..errors import ClientError
 from ..identity import DEFAULT_INSTANCE, new_client_id
+from ..producer import Producer
 from ..security import OPEN, Security
 from ..start_from import Start, StartFrom
 from .local_offsets import FOLDER, LocalOffsetStore
@@ -97,6 +98,11 @@ class Membership:
         if isinstance(self.name_server, Cluster):
             return self.name_server
         return Cluster(self.name_server, client_id=self.client_id, security=self.security)
+
+    def tracing_producer(self, cluster: Cluster) -> Callable[[str], Producer]:
+        """Makes the producer of a trace, for a group; it has a client of its own."""
+        servers = cluster.name_servers.addresses
+        return lambda group: Producer(servers, group=group, security=cluster.security)
 
     def store(self, cluster: Cluster) -> OffsetStore:
         """Where the group's offsets are kept."""

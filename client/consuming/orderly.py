@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ...protocol.record import Record
 from ..errors import AerobeeError
-from ..received import ReceivedMessage
+from ..received import ReceivedMessage, Settler
 from .concurrent import ConsumeSettings, Emit
 from .listening import Batch, Verdict
 from .offsets import OffsetStore
@@ -64,6 +64,7 @@ class OrderlyService:
         freed: Callable[[], None],
         batch_max: int = 1,
     ) -> None:
+        self.settler: Settler = self  # what the messages are settled by
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -82,7 +83,7 @@ class OrderlyService:
             for other in [each for each in self._lines if each.dropped and not each.under_way]:
                 del self._lines[other]
             line = self._lines[held] = _Line(held)
-        line.waiting.extend(ReceivedMessage(record, held, self) for record in records)
+        line.waiting.extend(ReceivedMessage(record, held, self.settler) for record in records)
         if line.is_at_rest:
             self._next(line)
 

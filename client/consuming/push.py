@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ...protocol.bodies.subscription import SubscriptionData
 from ..cluster import Cluster, every
 from ..received import ReceivedMessage
+from ..trace import Tracer
 from .agreement import Agreement
 from .concurrent import ConcurrentService, ConsumeSettings
 from .consume_stats import ConsumeStats
@@ -26,6 +27,7 @@ from .pulling import PullLoop
 from .queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
 from .rebalance import Rebalance
 from .send_back import SendBack
+from .tracing import Service, TracedService
 
 RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
 
@@ -39,6 +41,7 @@ class PushSettings:
     pull: PullSettings
     consume: ConsumeSettings
     listener: Listener | None
+    trace_topic: str | None = None
 
 
 class PushParts:
@@ -64,9 +67,17 @@ class PushParts:
         self._inbox = inbox
         self._background: list[asyncio.Task[None]] = []
         self.service = self._service(settings, clustering)
+        self.settling: Service = self.service
+        self.tracer: Tracer | None = None
+        if settings.trace_topic is not None:
+            make = membership.tracing_producer(self.cluster)
+            self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
+            self.settling = TracedService(
+                self.service, self.tracer, settings.consume.timeout_s, membership.namespace
+            )
         self.workers: Workers | None = None
         if settings.listener is not None:
-            self.workers = Workers(group, settings.listener, self.service)
+            self.workers = Workers(group, settings.listener, self.settling)
         self._batch_max = (settings.listener and settings.listener.batch_max) or 1
         self.loop = PullLoop(
             self.cluster,
@@ -86,8 +97,10 @@ class PushParts:
             membership.namespace,
         )
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin the work that is repeated."""
+        if self.tracer is not None:
+            await self.tracer.start()
         group, seconds = self._group, self._consume.timeout_s
         if isinstance(self.service, ConcurrentService):
             expire = every(seconds, self.service.give_up_expired, f"giving up of {group}")
@@ -121,6 +134,8 @@ class PushParts:
             await self.workers.close()
         self.service.close()
         await self.held.close()
+        if self.tracer is not None:
+            await self.tracer.close()
 
     # --- inside ---------------------------------------------------------------------------------
 

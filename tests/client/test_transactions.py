@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from aerobee.client import Message
+from aerobee.client import Consumer, Message
 from aerobee.client.errors import ClientError, IllegalMessageError
 from aerobee.client.producer_calls import TransactionState
 from aerobee.client.receipts import SendStatus
@@ -23,6 +23,9 @@ COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.ROLLBACK,
     TransactionState.UNKNOWN,
 )
+
+
+SECONDS = 20
 
 
 @pytest.fixture
@@ -94,6 +97,36 @@ async def test_the_broker_asks_when_it_was_not_told(cluster: LocalCluster) -> No
         cluster.advance(minutes=2)
         await seen(lambda: stored(cluster) == 1)
     assert asked == [b"x", b"x"]
+
+
+@pytest.mark.parametrize("by_check", [False, True])
+async def test_the_end_is_told_in_the_trace(cluster: LocalCluster, by_check: bool) -> None:
+    def check(message: MessageView) -> TransactionState:
+        return COMMIT
+
+    message = Message("orders", b"x", tags="paid", keys=["o-1"])
+    state = UNKNOWN if by_check else ROLLBACK
+    async with TransactionProducer(
+        cluster.name_server, group="g", check=check, trace="traces"
+    ) as producer:
+        receipt, _ = await producer.send_in_transaction(message, lambda _: state)
+        if by_check:
+            cluster.advance(minutes=2)
+            await seen(lambda: stored(cluster) == 1)
+    async with Consumer(
+        cluster.name_server, group="g", topics=["traces"], start="earliest"
+    ) as consumer:
+        traces = await consumer.receive(SECONDS)
+    assert traces is not None
+    assert traces.keys == [receipt.msg_id, "o-1"]
+    records = [each.split("\x01") for each in traces.body.decode().split("\x02") if each]
+    assert [each[0] for each in records] == ["Pub", *["EndTransaction"] * (1 + by_check)]
+    address = f"127.0.0.1:{cluster.brokers[0].port}"
+    assert records[-1][2:] == [
+        "DefaultRegion", "g", "orders", receipt.msg_id, "paid", "o-1", address, "2",
+        receipt.msg_id, "COMMIT_MESSAGE" if by_check else "ROLLBACK_MESSAGE",
+        "true" if by_check else "false",
+    ]  # fmt: skip
 
 
 async def test_a_failing_check_is_asked_again(

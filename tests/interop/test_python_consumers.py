@@ -295,6 +295,36 @@ async def test_administrators_see_a_python_consumer_and_move_it(
     assert sorted(message.body for message in messages) == sorted([b"0", b"1", b"2", b"3"] * 2)
 
 
+async def test_the_trace_of_a_message_shows_who_sent_it_and_who_consumed_it(
+    cluster: Cluster, mqadmin: Mqadmin
+) -> None:
+    topic, kept_in = "TracedByPython", "TracesOfPython"
+    await make(mqadmin, cluster, topic, 1)
+    await make(mqadmin, cluster, kept_in, 1)
+    async with (
+        Producer(cluster.namesrv, group="PythonWriters", trace=kept_in) as producer,
+        Consumer(
+            cluster.namesrv, group="PythonReaders", topics=[topic], start="earliest", trace=kept_in
+        ) as consumer,
+        received(consumer) as messages,
+    ):
+        receipt = await producer.send(Message(topic, b"0", tags="a", keys=["o-1"]))
+        await until(lambda: len(messages) == 1, lambda: messages)
+    words = ("queryMsgTraceById", "-n", cluster.namesrv, "-i", receipt.msg_id, "-t", kept_in)
+
+    def has_both_ends(text: str) -> bool:
+        return "PythonWriters" in text and "PythonReaders" in text
+
+    text = await asyncio.to_thread(mqadmin.until, has_both_ends, *words)
+    sent, consumed = (
+        next(line.split() for line in text.splitlines() if group in line)
+        for group in ("PythonWriters", "PythonReaders")
+    )
+    assert (sent[0], consumed[0]) == ("Pub", "Sub")
+    assert "success" in sent
+    assert "success" in consumed
+
+
 def client_of(consumer: Consumer) -> str:
     assert consumer._parts is not None
     return consumer._parts.cluster.client_id
