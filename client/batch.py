@@ -50,7 +50,8 @@ def split(
         first = first or message
         _check(message, first, body_bytes_max)
         unique = next_id()
-        raw = encode_properties({**message.all_properties(), props.UNIQ_KEY: unique})
+        pairs = {**message.all_properties(), props.UNIQ_KEY: unique}
+        raw = encode_properties(pairs).encode()
         size = ENTRY_BYTES_MIN + len(message.body) + len(raw)
         if part.messages and (part.size + size > bytes_max or len(part.messages) >= messages_max):
             yield part

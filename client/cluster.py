@@ -70,7 +70,6 @@ class Cluster:
         route_seconds: float = ROUTE_SECONDS,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
-        self.security = security
         self.client_id = client_id or new_client_id()
         addresses = read_addresses(name_server)
         self.members = Members(self.client_id, addresses)
@@ -208,6 +207,14 @@ class Cluster:
             )
         return found
 
+    def known_address(self, broker_name: str, broker_id: int) -> str:
+        """The same, "" when it isn't known."""
+        return self._brokers.get(broker_name, {}).get(broker_id, "")
+
+    def connected(self, address: str) -> Connection | None:
+        """The connection to a broker that had its heartbeat, if there is one; it may be lost."""
+        return self._greeted.get(address)
+
     @property
     def masters(self) -> dict[str, str]:
         """The addresses of all known masters by broker name."""
@@ -224,10 +231,14 @@ class Cluster:
         header: Header | dict[str, str] | None = None,
         body: bytes = b"",
         timeout_s: float = REQUEST_SECONDS,
+        begun: Awaitable[Command] | None = None,
     ) -> Command:
-        """The answer of a broker, whatever its code; UnreachableError or NoAnswerError."""
+        """The answer of a broker, whatever its code; UnreachableError or NoAnswerError.
+
+        `begun` is this request when it is under way already.
+        """
         fields = header.to_fields() if isinstance(header, Header) else header
-        answer = await self._request(address, code, fields, body, timeout_s)
+        answer = await self._request(address, code, fields, body, timeout_s, begun)
         if answer.code == codes.GO_AWAY:  # the broker is going; its address may be served again
             connection = self._greeted.pop(address, None)
             if connection is not None:
@@ -330,13 +341,21 @@ class Cluster:
             await member.persist()
 
     async def _request(
-        self, address: str, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
+        self,
+        address: str,
+        code: int,
+        fields: dict[str, str] | None,
+        body: bytes,
+        timeout_s: float,
+        begun: Awaitable[Command] | None = None,
     ) -> Command:
-        connection = self._greeted.get(address)
-        if connection is None or connection.is_lost:
-            connection = await self._connection(address)
+        if begun is None:
+            connection = self._greeted.get(address)
+            if connection is None or connection.is_lost:
+                connection = await self._connection(address)
+            begun = connection.ask(code, fields, body, timeout_s)
         try:
-            return await connection.ask(code, fields, body, timeout_s)
+            return await begun
         except TimeoutError:
             name = codes.REQUEST_NAMES.get(code, str(code))
             raise NoAnswerError(

@@ -1,5 +1,6 @@
 """A message to be sent, and what makes one illegal. Sending never changes it."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -12,6 +13,8 @@ from .errors import IllegalMessageError
 
 BODY_BYTES_MAX = 4 << 20  # maxMessageSize of Java's client and broker
 SEPARATORS = (props.NAME_VALUE_SEPARATOR, props.PAIR_SEPARATOR)
+BODIES = (bytes, bytearray, memoryview)
+TOPICS_REMEMBERED = 1_024  # names that were checked
 
 
 @dataclass(slots=True)
@@ -39,16 +42,9 @@ class Message:
 
     def check(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         """IllegalMessageError, with the reason, when no broker would take it."""
-        try:
-            check_topic(self.topic)
-        except Refusal as refusal:
-            raise IllegalMessageError(refusal.remark) from None
-        if self.topic in SEND_FORBIDDEN_TOPICS:
-            raise IllegalMessageError(
-                f"topic {self.topic} belongs to the broker; send to a topic of your own"
-            )
+        _check_topic(self.topic)
         body = self.body
-        if not isinstance(body, bytes | bytearray | memoryview):
+        if not isinstance(body, BODIES):
             raise IllegalMessageError(
                 f"the body for topic {self.topic} is a {type(body).__name__}; give bytes "
                 "(text.encode() makes them from a text)"
@@ -64,6 +60,10 @@ class Message:
                 f"{body_bytes_max}; send less, or raise maxMessageSize of the broker and "
                 "message_bytes_max of the producer"
             )
+        if self.delay_level or self.is_delayed:
+            self._check_delay()
+
+    def _check_delay(self) -> None:
         if not self.delay_level >= 0:
             raise IllegalMessageError(f"delay_level is {self.delay_level}; give 1 to 18, or 0")
         said = (self.delay_level or None, self.delay, self.deliver_at)
@@ -86,13 +86,14 @@ class Message:
         IllegalMessageError for a reserved name, an empty name or text, or a separator inside.
         """
         pairs: dict[str, str] = {}
-        for name, text in (self.properties or {}).items():
-            if name in props.RESERVED:
-                raise IllegalMessageError(
-                    f"property {name} is reserved for the protocol; use another name"
-                )
-            _check_pair(name, text)
-            pairs[name] = text
+        if self.properties:
+            for name, text in self.properties.items():
+                if name in props.RESERVED:
+                    raise IllegalMessageError(
+                        f"property {name} is reserved for the protocol; use another name"
+                    )
+                _check_pair(name, text)
+                pairs[name] = text
         keys = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
         if keys:
             _check_pair(props.KEYS, keys)
@@ -116,6 +117,18 @@ class Message:
         return round(seconds * 1000) if math.isfinite(seconds) else -1
 
 
+@functools.lru_cache(maxsize=TOPICS_REMEMBERED)
+def _check_topic(topic: str) -> None:
+    try:
+        check_topic(topic)
+    except Refusal as refusal:
+        raise IllegalMessageError(refusal.remark) from None
+    if topic in SEND_FORBIDDEN_TOPICS:
+        raise IllegalMessageError(
+            f"topic {topic} belongs to the broker; send to a topic of your own"
+        )
+
+
 def _check_pair(name: str, text: str) -> None:
     if not isinstance(name, str) or not isinstance(text, str):
         raise IllegalMessageError(f"property {name!r} is {text!r}; names and values are texts")
@@ -130,12 +143,16 @@ def _check_pair(name: str, text: str) -> None:
             )
 
 
-def encode_properties(pairs: dict[str, str]) -> bytes:
-    """The stored form of properties; IllegalMessageError when it is too long."""
-    encoded = props.encode(pairs)
-    if len(encoded) > props.PROPERTIES_BYTES_MAX:
+def encode_properties(pairs: dict[str, str]) -> str:
+    """The sent form of properties; IllegalMessageError when it is too long."""
+    text = props.join(pairs)
+    size = len(text)
+    if not text.isascii():
+        raw = text.encode(errors="replace")
+        text, size = raw.decode(), len(raw)
+    if size > props.PROPERTIES_BYTES_MAX:
         raise IllegalMessageError(
-            f"the properties have {len(encoded)} bytes together, the limit is "
+            f"the properties have {size} bytes together, the limit is "
             f"{props.PROPERTIES_BYTES_MAX}; put some of it into the body"
         )
-    return encoded
+    return text

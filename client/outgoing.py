@@ -100,7 +100,7 @@ class Packer:
             smaller = compress(body, self._level, self._kind)
             if len(smaller) < len(body):
                 body, sys_flag = smaller, sys_flag | COMPRESSED | self._kind
-        text = encode_properties(pairs).decode()
+        text = encode_properties(pairs)
         topic = with_namespace(message.topic, self._namespace)
         return Outgoing(topic, code, body, text, message.flag, sys_flag, unique, batch=False)
 
@@ -108,7 +108,7 @@ class Packer:
         """A part of a batch."""
         first = part.messages[0]
         pairs = {props.WAIT: "true" if first.wait_store else "false"}
-        text = encode_properties(pairs).decode()
+        text = encode_properties(pairs)
         code = codes.SEND_BATCH_MESSAGE
         topic = with_namespace(first.topic, self._namespace)
         return Outgoing(topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)

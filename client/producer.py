@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from ..protocol import codes, recall_handle
 from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
+from ..protocol.command import Command
 from ..protocol.compression import LEVEL
 from ..protocol.errors import Refusal
 from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
@@ -37,12 +38,13 @@ from .errors import (
 from .latency import LatencyFaults
 from .message import BODY_BYTES_MAX, Message
 from .outgoing import COMPRESS_BYTES_MIN, Outgoing, Packer
+from .quick_send import Begun, QuickSends
 from .receipts import STATUS_OF_CODE, BatchReceipt, SendReceipt, SendStatus
 from .received import MessageView
 from .route import Route
 from .security import OPEN, Security
 from .select_queue import RoundRobin, Selector, by_hash
-from .trace import Tracer, trace_topic
+from .trace import TRACE_TOPIC, Tracer
 from .window import Window
 
 log = logging.getLogger(__name__)
@@ -109,7 +111,7 @@ class Producer:
         self._security = security
         self._namespace = namespace
         self._vip_channel = vip_channel
-        self._trace_topic = trace_topic(trace)
+        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
         self._tracer: Tracer | None = None
         self._tries = tries
         self._packer = Packer(
@@ -121,6 +123,7 @@ class Producer:
         )
         self._batch_bytes_max = batch_bytes_max
         self._turn = RoundRobin()
+        self._quick = QuickSends(self.group, self._turn)
         self._faults = LatencyFaults(time.monotonic) if latency_faults else None
         self._retry_not_stored = retry_not_stored
         self._window = Window(under_way_max)
@@ -181,8 +184,22 @@ class Producer:
         if queue is None and selector is not None:
             queues = (await self._route(self._topic(message.topic))).publish
             queue = selector(queues, message, selector_arg)
-        if not telemetry.ENABLED:
-            return await self._deliver(self._packer.pack(message, more), queue, timeout)
+        if not telemetry.is_wanted():
+            outgoing = self._packer.pack(message, more)
+            begun = None if queue is not None else self._begin(outgoing, timeout)
+            if begun is None:
+                return await self._deliver(outgoing, queue, timeout)
+            try:
+                answer = await begun.answer
+                if answer.code == codes.SUCCESS:
+                    return self._receipt(
+                        answer, outgoing, begun.queue, begun.address, begun.born_ms
+                    )
+            except (ConnectionError, TimeoutError):
+                pass  # the long way says why, and tries again
+            finally:
+                self._window.leave()
+            return await self._deliver(outgoing, None, timeout, begun)
         with telemetry.sending(message.topic, self.group, more) as span:
             receipt = await self._deliver(self._packer.pack(message, more), queue, timeout)
             span.set_attribute("messaging.message.id", receipt.msg_id)
@@ -269,11 +286,22 @@ class Producer:
             self._tracer.recalled(topic, msg_id)
         return msg_id
 
+    def _begin(self, outgoing: Outgoing, timeout: float) -> Begun | None:
+        """The first try, under way and in the window; None when it needs the long way."""
+        cluster, window = self._cluster, self._window
+        if cluster is None or window.is_full or self._faults is not None or self._vip_channel:
+            return None
+        begun = self._quick.begin(cluster, outgoing, timeout)
+        if begun is not None:
+            window.enter()
+        return begun
+
     async def _deliver(
         self,
         outgoing: Outgoing,
         queue: MessageQueue | None,
         timeout: float,  # noqa: ASYNC109
+        begun: Begun | None = None,
     ) -> SendReceipt:
         window = self._window
         if window.is_full:
@@ -283,7 +311,7 @@ class Producer:
         try:
             if queue is not None:
                 return await self._send_to(queue, outgoing, timeout)
-            return await self._send_in_turn(outgoing, timeout)
+            return await self._send_in_turn(outgoing, timeout, begun)
         finally:
             window.leave()
 
@@ -345,22 +373,32 @@ class Producer:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _send_in_turn(self, outgoing: Outgoing, timeout_s: float) -> SendReceipt:
+    async def _send_in_turn(
+        self, outgoing: Outgoing, timeout_s: float, begun: Begun | None = None
+    ) -> SendReceipt:
+        """Try until it is stored; `begun` is the first try, if that is through already."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout_s
+        deadline = begun.deadline if begun else clock() + timeout_s
         failure: AerobeeError | None = None
         stored: SendReceipt | None = None
         tried: list[str] = []
         for _ in range(self._tries):
             left = deadline - clock()
-            if tried and left <= 0:
+            if begun is not None:
+                queue, left = begun.queue, timeout_s
+            elif tried and left <= 0:
                 break
-            route = await self._route(outgoing.topic)
-            avoid = tried[-1] if tried else None
-            queue = self._turn.next(route.publish, avoid, self._faults)
+            else:
+                route = await self._route(outgoing.topic)
+                avoid = tried[-1] if tried else None
+                queue = self._turn.next(route.publish, avoid, self._faults)
             tried.append(queue.broker_name)
+            begun, first = None, begun
             try:
-                receipt = await self._send_to(queue, outgoing, left)
+                if first is None:
+                    receipt = await self._send_to(queue, outgoing, left)
+                else:
+                    receipt = await self._send_once(queue, outgoing, left, first)
                 if receipt.status is SendStatus.OK or not self._retry_not_stored:
                     return receipt
                 stored = receipt
@@ -394,13 +432,31 @@ class Producer:
         return receipt
 
     async def _send_once(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
+        self,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_s: float,
+        begun: Begun | None = None,
     ) -> SendReceipt:
         cluster = self._open()
-        address = await self._address(cluster, queue)
+        address = begun.address if begun else await self._address(cluster, queue)
         header = outgoing.header(self.group, queue)
-        began_ms = header.born_ms
-        answer = await cluster.request(address, outgoing.code, header, outgoing.body, timeout_s)
+        if begun:
+            header.born_ms = begun.born_ms
+        answer = await cluster.request(
+            address,
+            outgoing.code,
+            header,
+            outgoing.body,
+            timeout_s,
+            begun.answer if begun else None,
+        )
+        return self._receipt(answer, outgoing, queue, address, header.born_ms)
+
+    def _receipt(
+        self, answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str, born_ms: int
+    ) -> SendReceipt:
+        """What the answer to a send says; BrokerError when the message isn't stored."""
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
@@ -412,7 +468,7 @@ class Producer:
             found.recall_handle, found.transaction_id,
         )  # fmt: skip
         if self._tracer is not None and found.region is not None and found.trace_on:
-            self._tracer.sent(outgoing, receipt, address, found.region, began_ms)
+            self._tracer.sent(outgoing, receipt, address, found.region, born_ms)
         return receipt
 
     async def _route(self, topic: str) -> Route:

@@ -5,19 +5,39 @@ nothing. The context travels as W3C's `traceparent` in the message's properties,
 goes on in whoever consumes it, in any language.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
 except ImportError:
     ENABLED = False
 else:
     ENABLED = True
+    API = vars(trace)
+    # The API sets a provider of this name up when it is first asked.
+    IS_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 SYSTEM = "rocketmq"
 NAME = "aerobee"
+TRACE_PARENT = b"traceparent\x01"  # the property, in a message's stored properties
+
+
+def is_wanted(raw_properties: bytes = b"") -> bool:
+    """Whether a span would be made, or a context has to be passed on.
+
+    Without an SDK there are no spans, and spans that do nothing cost half as much as a send. It may
+    be set up at any time, so this is asked each time. `raw_properties` are those of a message that
+    was received.
+    """
+    if not ENABLED:
+        return False
+    # The API's own question looks into the environment each time.
+    if IS_NAMED or API.get("_TRACER_PROVIDER", True) is not None:
+        return True
+    return TRACE_PARENT in raw_properties or bool(context.get_current())
 
 
 @contextmanager

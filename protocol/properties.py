@@ -93,9 +93,12 @@ RESERVED = frozenset(
 
 def encode(pairs: Mapping[str, str | None]) -> bytes:
     """The stored form of these properties, in their order; a None value is left out."""
-    return "".join(
-        f"{name}\x01{value}\x02" for name, value in pairs.items() if value is not None
-    ).encode(errors="replace")
+    return join(pairs).encode(errors="replace")
+
+
+def join(pairs: Mapping[str, str | None]) -> str:
+    """The same as a text, as it travels in the header of a send."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in pairs.items() if value is not None])
 
 
 def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:

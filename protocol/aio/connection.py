@@ -290,11 +290,29 @@ class Connection(asyncio.Protocol):
             return future
         if self._sign is not None:
             fields = self._sign(fields, body)
-        opaque = self._next_opaque
-        self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        self._waiting[opaque] = (future, loop.time() + timeout_s, code)
-        self._turn.watch(self)
+        opaque = self._expect(code, future, loop.time() + timeout_s)
         self._write(encode_request(code, opaque, fields, body, codec=self.codec))
+        return future
+
+    @property
+    def is_ready(self) -> bool:
+        """A request can be written at once, by `ask_now`."""
+        return (
+            self._drained is None
+            and self._sign is None
+            and len(self._waiting) < WAITING_MAX
+            and not self.is_lost
+        )
+
+    def ask_now(
+        self, code: int, frame: Callable[[int], bytes], deadline: float
+    ) -> asyncio.Future[Command]:
+        """`request` for one who writes the frame himself, for any opaque; only when `is_ready`.
+
+        `deadline` is of the loop's clock.
+        """
+        future: asyncio.Future[Command] = self._turn.loop.create_future()
+        self._write(frame(self._expect(code, future, deadline)))
         return future
 
     async def ask(
@@ -432,6 +450,14 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             self._drained.set()
             self._drained = None
+
+    def _expect(self, code: int, future: asyncio.Future[Command], deadline: float) -> int:
+        """The opaque of a new request, whose answer goes to `future`."""
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        self._waiting[opaque] = (future, deadline, code)
+        self._turn.watch(self)
+        return opaque
 
     def _write(self, data: bytes) -> None:
         self._out.append(data)

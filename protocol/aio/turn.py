@@ -32,7 +32,6 @@ class Turn:
     __slots__ = (
         "_dirty",
         "_greedy",
-        "_loop",
         "_queue",
         "_scheduled",
         "_shared_until",
@@ -40,6 +39,7 @@ class Turn:
         "_waiting",
         "backlog",
         "before_write",
+        "loop",
         "share",
     )
 
@@ -49,7 +49,7 @@ class Turn:
         before_write: Callable[[], None] | None = None,
         backlog: Backlog | None = None,
     ) -> None:
-        self._loop = loop or asyncio.get_running_loop()
+        self.loop = loop or asyncio.get_running_loop()
         self.backlog = backlog or Backlog()
         self.before_write = before_write
         self._dirty: list[Connection] = []
@@ -66,13 +66,13 @@ class Turn:
         self._dirty.append(connection)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._end)
+            self.loop.call_soon(self._end)
 
     def wake(self) -> None:
         """Run `before_write` at the end of this turn even when nothing is to be written yet."""
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._end)
+            self.loop.call_soon(self._end)
 
     @property
     def is_busy(self) -> bool:
@@ -85,12 +85,12 @@ class Turn:
         One such connection is served a turn, so that whoever asks for little waits for no more.
         """
         if not self._queue:
-            self._loop.call_soon(self._serve_one)
+            self.loop.call_soon(self._serve_one)
         self._queue[connection] = None
 
     def asked_much(self, connection: "Connection") -> None:
         """More than a small share of requests came in at once."""
-        now = self._greedy[connection] = self._loop.time()
+        now = self._greedy[connection] = self.loop.time()
         if now >= self._shared_until:
             self.share = COMMANDS_ALONE
 
@@ -99,12 +99,12 @@ class Turn:
         self._waiting.add(connection)
         if not self._ticking:
             self._ticking = True
-            self._loop.call_later(TICK_SECONDS, self._tick)
+            self.loop.call_later(TICK_SECONDS, self._tick)
 
     def _serve_one(self) -> None:
         connection = next(iter(self._queue))
         if len(self._queue) > 1:
-            self._loop.call_soon(self._serve_one)
+            self.loop.call_soon(self._serve_one)
         del self._queue[connection]
         connection.serve_more()
 
@@ -127,7 +127,7 @@ class Turn:
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
-        now = self._loop.time()
+        now = self.loop.time()
         greedy = self._greedy = {
             connection: at for connection, at in self._greedy.items() if now - at < SHARED_SECONDS
         }
@@ -136,11 +136,11 @@ class Turn:
             self.share = COMMANDS_SHARED
 
     def _tick(self) -> None:
-        now = self._loop.time()
+        now = self.loop.time()
         for connection in list(self._waiting):
             if not connection.expire(now):
                 self._waiting.discard(connection)
         if self._waiting:
-            self._loop.call_later(TICK_SECONDS, self._tick)
+            self.loop.call_later(TICK_SECONDS, self._tick)
         else:
             self._ticking = False

@@ -80,9 +80,31 @@ async def test_requests_become_msgpack_once_the_peer_has_shown_to_be_aerobee(
     fake: FakeCluster,
 ) -> None:
     async with Producer(fake.address) as producer:
+        await producer.send(Message("orders", b"x"))  # after a heartbeat
+        # What goes the quick way is written as JSON, which brokers read in one pass.
         await producer.send(Message("orders", b"x"))
-        await producer.send(Message("orders", b"x"))
-    assert fake.broker.requests[codes.SEND_MESSAGE_V2][-1].codec == 2
+    codecs = [each.codec for each in fake.broker.requests[codes.SEND_MESSAGE_V2]]
+    assert codecs == [2, 0]
+
+
+async def test_a_send_is_the_same_request_the_quick_way_and_the_long_one(
+    fake: FakeCluster,
+) -> None:
+    message = Message(
+        "orders", b"x" * 5_000, tags="a\N{SNOWMAN}", keys='"o"-1', properties={"a": "\\"}, flag=7
+    )
+    async with Producer(fake.address, group="shop") as producer:
+        for _ in range(2):  # the first makes the connection
+            await producer.send(message)
+    long_way, quick = fake.broker.requests[codes.SEND_MESSAGE_V2]
+    fields = [each.fields() for each in (long_way, quick)]
+    for each in fields:
+        # Its queue, when it was made, and its id are its own.
+        each["i"] = {**props.decode(each["i"]), "UNIQ_KEY": ""}
+        del each["e"], each["g"]
+    assert fields[0] == fields[1]
+    assert long_way.body == quick.body
+    assert len(quick.body or b"") < 5_000
 
 
 async def test_messages_go_through_the_queues_in_turn(fake: FakeCluster) -> None:
