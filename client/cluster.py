@@ -70,6 +70,7 @@ class Cluster:
         route_seconds: float = ROUTE_SECONDS,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
+        self.security = security
         self.client_id = client_id or new_client_id()
         addresses = read_addresses(name_server)
         self.members = Members(self.client_id, addresses)

@@ -44,7 +44,7 @@ from .received import MessageView
 from .route import Route
 from .security import OPEN, Security
 from .select_queue import RoundRobin, Selector, by_hash
-from .trace import TRACE_TOPIC, Tracer
+from .trace import Tracer, trace_topic
 from .window import Window
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Producer:
         self._security = security
         self._namespace = namespace
         self._vip_channel = vip_channel
-        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
+        self._trace_topic = trace_topic(trace)
         self._tracer: Tracer | None = None
         self._tries = tries
         self._packer = Packer(

@@ -203,7 +203,7 @@ class Processing:
 
     async def __aenter__(self) -> ReceivedMessage:
         message = self._message
-        if telemetry.ENABLED:
+        if telemetry.is_wanted(message.record.raw_properties):
             self._span = telemetry.processing(
                 message.topic,
                 message.msg_id,
