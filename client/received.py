@@ -145,7 +145,7 @@ class ReceivedMessage(MessageView):
     __slots__ = ("_open", "_settler")
 
     def __init__(self, record: Record, held: ProcessQueue, settler: Settler) -> None:
-        super().__init__(record, held)
+        MessageView.__init__(self, record, held)  # super() costs more, for every message
         self._settler = settler
         self._open = True
 
@@ -181,6 +181,11 @@ class ReceivedMessage(MessageView):
         if self._open:
             self._open = False
             self._settler.acknowledge(self)
+
+    def finish(self) -> bool:
+        """It counts as settled from now on; False when it did before. For its settler."""
+        was_open, self._open = self._open, False
+        return was_open
 
     def release(self) -> None:
         """Let go of it unsettled: it may be received again at once, here."""

@@ -5,8 +5,10 @@ of pop-era stores (system flag 0x80) have the same layout in the body of one rec
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from .errors import Malformed
 from .record import COMPRESSED, INNER_BATCH, NEED_UNWRAP, PROPERTIES_LENGTH, Data, Record
@@ -75,6 +77,14 @@ def split_batch(data: Data) -> list[Entry]:
     return entries
 
 
+def unwrap_all(records: list[Record]) -> list[Record]:
+    """The same for many records; the list itself when none of them holds a batch."""
+    for record in records:
+        if record.sys_flag & INNER_BATCH:
+            return [inner for each in records for inner in unwrap(each)]
+    return records
+
+
 def unwrap(record: Record) -> list[Record]:
     """The messages of a record that holds an inner batch; any other record stands for itself.
 
@@ -84,7 +94,7 @@ def unwrap(record: Record) -> list[Record]:
         return [record]
     flags = record.sys_flag & ~(INNER_BATCH | NEED_UNWRAP | COMPRESSED)
     return [
-        replace(
+        msgspec.structs.replace(
             record,
             flag=entry.flag,
             body=entry.body,

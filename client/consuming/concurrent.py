@@ -150,10 +150,18 @@ class ConcurrentService:
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """The first messages are done, the others go back."""
-        for message in batch.messages[: verdict.done]:
-            message.settle()
+        self._acknowledge_all(batch.held, batch.messages[: verdict.done])
         for message in batch.messages[verdict.done :]:
             await message.nack(verdict.context.delay_level)
+
+    def _acknowledge_all(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Those of them that nobody has settled yet are done."""
+        self._young.difference_update(messages)
+        self._old.difference_update(messages)
+        count, offset = held.settle_all([each.offset for each in messages if each.finish()])
+        if count:
+            held.stats.ok += count
+            self._store.update(held.queue, offset)
 
     # --- upkeep ---------------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ that are shown to brokers.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.running import ProcessQueueInfo
 from ...protocol.names import RETRY_PREFIX, without_namespace
+from ...protocol.record import Record
 from .consume_stats import TopicStats
 from .open_offsets import OpenOffsets
 
@@ -117,21 +119,44 @@ class ProcessQueue:
         self.bytes += size
         return True
 
+    def hold_all(self, records: list[Record]) -> list[Record]:
+        """These were pulled, in this order: those that are not held or settled already."""
+        opened, sizes = self._open.open, self._sizes
+        fresh = []
+        for record in records:
+            offset = record.queue_offset
+            if opened(offset):
+                sizes[offset] = size = len(record.body)
+                self.bytes += size
+                fresh.append(record)
+        return fresh
+
     def settle(self, offset: int) -> int:
         """The message needs no more work; gives the offset that may be committed, -1 for none.
 
         Nothing happens when the queue was dropped or the message is not open.
         """
-        size = self._sizes.pop(offset, None)
-        if size is None or self.dropped:
-            return -1
-        self.bytes -= size
-        self._open.settle(offset)
+        return self.settle_all((offset,))[1]
+
+    def settle_all(self, offsets: Sequence[int]) -> tuple[int, int]:
+        """The same for several messages; how many of them were open, too."""
+        if self.dropped:
+            return 0, -1
+        sizes, settle = self._sizes, self._open.settle
+        count = 0
+        for offset in offsets:
+            size = sizes.pop(offset, None)
+            if size is not None:
+                self.bytes -= size
+                settle(offset)
+                count += 1
+        if not count:
+            return 0, -1
         if not self._has_room.is_set() and not self.is_full:
             self._has_room.set()
-        if self._idle is not None and not self._sizes:
+        if self._idle is not None and not sizes:
             self._idle.set()
-        return self._open.committed
+        return count, self._open.committed
 
     @property
     def is_empty(self) -> bool:

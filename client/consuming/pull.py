@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol import properties as props
-from ...protocol.batch import unwrap
+from ...protocol.batch import unwrap_all
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.bodies.subscription import TAG, SubscriptionData
@@ -116,16 +116,14 @@ def read_answer(answer: Command, subscription: SubscriptionData, offset: int) ->
     )
     if answer.code == codes.SUCCESS:
         try:
-            records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
+            records = unwrap_all(decode_all(answer.body or b""))
         except Malformed as wrong:
             raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
-        # Brokers compare hashes of tags, and two tags may have the same.
-        wanted = {tag.encode() for tag in subscription.tags_set}
-        result.records = [
-            record
-            for record in records
-            if not wanted or props.find(record.raw_properties, TAGS) in wanted
-        ]
+        if subscription.tags_set:
+            # Brokers compare hashes of tags, and two tags may have the same.
+            wanted = {tag.encode() for tag in subscription.tags_set}
+            records = [each for each in records if props.find(each.raw_properties, TAGS) in wanted]
+        result.records = records
     return result
 
 
@@ -173,7 +171,7 @@ class Puller:
         result = read_answer(answer, subscription, held.next_offset)
         if result.code == codes.PULL_OFFSET_MOVED:
             raise OffsetMoved(result.next_offset)
-        fresh = [each for each in result.records if held.hold(each.queue_offset, len(each.body))]
+        fresh = held.hold_all(result.records)
         held.suggested_broker_id = result.suggested_broker_id
         held.next_offset = result.next_offset
         if fresh:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,31 @@ def test_all_records_of_a_pull_are_read_in_order() -> None:
     parts = [bytes.fromhex(vector["hex"]) for vector in WHOLE]
     assert [encode_record(record) for record in decode_all(b"".join(parts))] == parts
     assert decode_all(b"") == []
+
+
+@pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
+def test_a_record_of_a_pull_is_the_same_as_a_record_alone(vector: dict) -> None:
+    data = bytes.fromhex(vector["hex"])
+    plain = encode_record(decode_record(CRC_RECORD))
+    found = decode_all(memoryview(plain + data + plain))
+    assert found == [decode_record(plain), decode_record(data), decode_record(plain)]
+
+
+def test_every_damage_to_the_lengths_of_a_pulled_record_is_found_as_in_a_record_alone() -> None:
+    for place in (0, 3, 4, 7, 39, 84, 87, 88, len(CRC_RECORD) - RESERVED_CRC_BYTES):
+        for bit in range(8):
+            damaged = bytearray(CRC_RECORD)
+            damaged[place] ^= 1 << bit
+            assert outcome(decode_all, damaged) == outcome(
+                lambda data: [decode_record(data)], damaged
+            )
+
+
+def outcome(read: Callable[[bytes], list[Record]], data: bytearray) -> list[Record] | str:
+    try:
+        return read(bytes(data))
+    except Malformed as wrong:
+        return str(wrong)
 
 
 def test_a_pull_with_a_broken_record_is_refused_whole() -> None:
