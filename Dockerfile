@@ -33,7 +33,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends default-jre-hea
     && mkdir /data && chown aerobee /data \
     && ln -s "$(python3 -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark
 ENV SPARK_HOME=/opt/spark \
-    PYSPARK_PYTHON=/usr/local/bin/python3 \
+    PYSPARK_PYTHON=python3 \
     PATH=/opt/spark/bin:$PATH
 USER aerobee
 VOLUME /data

@@ -15,7 +15,15 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("rocketmq")` known to this session."""
+    """Make `format("rocketmq")` known to this session.
+
+    SparkFailed when the Python of its workers can't read with it.
+    """
+    from pyspark.sql import SparkSession
+
+    from .session import check_python
     from .source import RocketmqSource
 
+    if isinstance(spark, SparkSession):  # of Spark Connect's the workers are elsewhere
+        check_python(spark.sparkContext.pythonExec)
     spark.dataSource.register(RocketmqSource)

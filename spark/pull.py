@@ -27,7 +27,7 @@ from .plan import DataLossError, QueueRange
 log = logging.getLogger(__name__)
 
 PIECE_MESSAGES_MAX = 8192  # Spark's own Arrow batches have 10,000 rows
-PIECE_BYTES_ENOUGH = 8 << 20  # no slot is begun after it
+PIECE_BYTES_ENOUGH = 4 << 20  # no slot is begun after it
 HOLES_OFFSETS_MAX = 1 << 20  # looked through for a piece, when messages are left out
 PULLS_UNDER_WAY_MAX = 16  # of one task
 

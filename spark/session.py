@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17  # of Spark 4
 JAVA_SECONDS_MAX = 30  # for `java -version`
+PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
 # Spark's own settings fill the terminal with what the user of a command has no use for.
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -35,6 +36,11 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     `delta` brings the jars and settings of the package delta-spark, which must be installed.
     """
     check_java()
+    if master.startswith("local"):
+        # The Python that runs this has what the tasks need; another `python3` may not.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    check_python(os.environ.get("PYSPARK_PYTHON", "python3"))
     builder = (
         SparkSession.builder.master(master)
         .appName(app_name)
@@ -49,10 +55,6 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     )
     if delta:
         builder = _with_delta(builder)
-    if master.startswith("local"):
-        # The Python that runs this has what the tasks need; another `python3` may not.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as wrong:
@@ -95,6 +97,29 @@ def check_java() -> None:
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
         version = found[1] if found else said.strip()[:100]
         raise SparkFailed(f"{wanted}; {java} is {version}: install another or set JAVA_HOME")
+
+
+def check_python(python: str) -> None:
+    """SparkFailed when the Python of Spark's workers can't import the source.
+
+    Spark plans a read in such a worker, on the driver's machine, so it must be able to.
+    """
+    if python == sys.executable:
+        return
+    wanted = f"Spark's workers run {python} (PYSPARK_PYTHON)"
+    todo = 'run pip install "aerobee[spark]" there, or set PYSPARK_PYTHON to a Python that has it'
+    try:
+        done = subprocess.run(  # noqa: S603 - our own argument list, no shell
+            [python, "-c", "import aerobee.spark.source"],
+            capture_output=True,
+            text=True,
+            timeout=PYTHON_SECONDS_MAX,
+        )
+    except (OSError, subprocess.TimeoutExpired) as wrong:
+        raise SparkFailed(f"{wanted}, which does not run: {wrong}; {todo}") from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise SparkFailed(f"{wanted}, which can't import the source: {said[-1]}; {todo}")
 
 
 def sentence(wrong: Exception) -> str:

@@ -1,12 +1,13 @@
 """What a command says when Spark or Java isn't as it must be."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from aerobee.spark.session import SparkFailed, check_java, sentence
+from aerobee.spark.session import SparkFailed, check_java, check_python, sentence, session
 
 
 def make_java(folder: Path, says: str) -> None:
@@ -74,3 +75,30 @@ def test_no_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_the_cause_is_found_in_sparks_long_text(text: str, cause: str) -> None:
     assert sentence(RuntimeError(text)) == cause
+
+
+def test_a_python_that_can_import_the_source_will_do(tmp_path: Path) -> None:
+    check_python(sys.executable)
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    check_python(str(other))
+
+
+def test_a_python_without_pyarrow_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ImportError(\"No module named 'pyarrow'\")\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.setattr("aerobee.spark.session.check_java", lambda: None)
+    words = "PYSPARK_PYTHON.*can't import the source: .*No module named 'pyarrow'; run pip install"
+    with pytest.raises(SparkFailed, match=words), session("test", "local[1]"):
+        pass
+
+
+def test_a_python_that_is_not_there_is_told() -> None:
+    with pytest.raises(SparkFailed, match="run /no/python .*does not run.*set PYSPARK_PYTHON"):
+        check_python("/no/python")
