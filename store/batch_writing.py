@@ -16,7 +16,7 @@ from ..protocol.record import (
     encode_record,
 )
 from .commit_log import STAGED_BYTES_MAX
-from .errors import MessageTooLarge, StoreError
+from .errors import IllegalMessage, MessageTooLarge
 from .parts import Parts
 
 MESSAGES_MAX = (1 << 15) - 1  # of one unit: its field has 16 bits
@@ -46,7 +46,10 @@ class BatchWriting(Parts):
         With the flag NEED_UNWRAP the messages are in the body, as a batch has them.
         """
         if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
-            raise StoreError(f"system flag {sys_flag} has no place in a batch queue")
+            raise IllegalMessage(
+                f"system flag {sys_flag} has no place in a batch queue: no transactions there; "
+                "send to a topic without batch queues"
+            )
         if not 0 < number <= MESSAGES_MAX:
             raise MessageTooLarge(
                 f"the batch has {number} messages, a batch queue takes 1 to {MESSAGES_MAX}; send "

@@ -11,7 +11,11 @@ class StoreError(Exception):
     """The store declines; the text says what happened, the value, the limit, and what to do."""
 
 
-class MessageTooLarge(StoreError):
+class IllegalMessage(StoreError):
+    """What was given can't be stored as it is, however often it is tried."""
+
+
+class MessageTooLarge(IllegalMessage):
     """A body, the properties, or the whole record is larger than a limit."""
 
 

@@ -29,7 +29,7 @@ from ..protocol.tags import TAG_HASHES
 from .batch_writing import BatchWriting, with_crc
 from .commit_log import STAGED_BYTES_MAX
 from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
-from .errors import MessageTooLarge, StoreError
+from .errors import IllegalMessage, MessageTooLarge, StoreError
 from .index import is_indexed
 from .parts import HOST_BYTES_V4
 
@@ -158,7 +158,7 @@ class Writing(BatchWriting):
         else as `put`.
         """
         if sys_flag & (TRANSACTION_MASK | INNER_BATCH):
-            raise StoreError(
+            raise IllegalMessage(
                 f"a batch with system flag {sys_flag} can't be stored: no transactions, no batches "
                 "in batches; send the messages singly"
             )
@@ -211,7 +211,10 @@ class Writing(BatchWriting):
     ) -> tuple[int, int, int]:
         """`put` for IPv6 hosts, transactions, delayed messages and records with a crc property."""
         if sys_flag & INNER_BATCH:
-            raise StoreError("a record with an inner batch can't be stored; send a plain batch")
+            raise IllegalMessage(
+                f"system flag {sys_flag} says that the body is a batch in one record, which only "
+                "batch queues have; send a plain batch"
+            )
         log = self._log
         store_ms = self._now_ms()
         if queue.is_schedule:

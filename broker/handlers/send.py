@@ -32,7 +32,7 @@ from ...protocol.names import (
 from ...protocol.recall_handle import RecallHandle
 from ...protocol.record import NEED_UNWRAP, TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
-from ...store.errors import MessageTooLarge, StoreError
+from ...store.errors import IllegalMessage, StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due, Place, without
@@ -414,7 +414,7 @@ class SendHandlers:
     def _declined(self, wrong: StoreError) -> Refusal:
         self.stats.failures.messages += 1
         code = codes.SERVICE_NOT_AVAILABLE
-        if isinstance(wrong, MessageTooLarge):
+        if isinstance(wrong, IllegalMessage):
             code = codes.MESSAGE_ILLEGAL
         return Refusal(code, str(wrong), self._error_fields)
 

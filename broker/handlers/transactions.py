@@ -26,6 +26,7 @@ from ..syncer import Syncer
 from ..transaction_counts import TransactionCounts
 from ..transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 
+NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 LATE = Reply(codes.FLUSH_DISK_TIMEOUT)
 
 
@@ -64,8 +65,15 @@ class TransactionHandlers:
     def on_end(
         self, header: EndTransaction, command: Command, connection: Connection
     ) -> Reply | None:
+        if header.outcome == NOT_KNOWN:
+            return None  # RocketMQ gives no answer, and asks again later
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-            return None  # not known yet: RocketMQ gives no answer, and asks again later
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"commitOrRollback field wrong: it is {header.outcome}, and can be "
+                f"{TRANSACTION_COMMIT} to commit, {TRANSACTION_ROLLBACK} to roll back, or "
+                f"{NOT_KNOWN} where that is not known yet",
+            )
         half, pairs = self._half(header)
         topic = pairs.get(properties.REAL_TOPIC, "")
         end = 0

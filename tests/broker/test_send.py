@@ -8,7 +8,7 @@ from aerobee.protocol import codes, properties
 from aerobee.protocol.batch import Entry, encode_batch, split_batch, unwrap
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pull import PullMessageAnswer
-from aerobee.protocol.headers.send import SendMessageAnswer, SendMessageV1
+from aerobee.protocol.headers.send import SendMessage, SendMessageAnswer, SendMessageV1
 from aerobee.protocol.message_id import parse_offset_message_id
 
 from .conftest import Caller, Config, parked, records
@@ -131,6 +131,15 @@ async def test_a_queue_that_is_not_there_is_refused(caller: Caller) -> None:
     answer = await caller.send("T", queue_id=4)
     assert answer.code == codes.INVALID_PARAMETER
     assert "queueId[4]" in (answer.remark or "")
+
+
+async def test_a_system_flag_that_only_batches_of_batch_queues_have_is_illegal(
+    caller: Caller,
+) -> None:
+    header = SendMessage("pg", "T", "TBW102", 4, 0, -1, 1, 0, "")
+    answer = await caller.ask(codes.SEND_MESSAGE_V2, header, b"x")
+    assert answer.code == codes.MESSAGE_ILLEGAL
+    assert "system flag -1" in (answer.remark or "")
 
 
 async def test_bodies_over_the_limit_and_empty_ones_are_refused(caller: Caller) -> None:

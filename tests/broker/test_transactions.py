@@ -71,6 +71,17 @@ async def test_a_half_message_is_seen_only_once_it_is_committed(
     assert seen.raw_properties == waiting.raw_properties
 
 
+@pytest.mark.parametrize("outcome", [-1, 4, 99_999_999])
+async def test_an_outcome_that_is_none_is_refused_with_those_there_are(
+    run: Callable, config: Config, outcome: int
+) -> None:
+    _, caller = await run(config())
+    answer = await end(caller, await half(caller), outcome)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert f"it is {outcome}, and can be 8 to commit, 12 to roll back" in str(answer.remark)
+    assert len(await stored(caller, HALF_TOPIC)) == 1
+
+
 async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config) -> None:
     broker, caller = await run(config())
     waiting = await half(caller)
