@@ -100,5 +100,5 @@ def test_a_python_without_pyarrow_is_told_before_spark_starts(
 
 
 def test_a_python_that_is_not_there_is_told() -> None:
-    with pytest.raises(SparkFailed, match="run /no/python .*does not run.*set PYSPARK_PYTHON"):
+    with pytest.raises(SparkFailed, match=r"run /no/python .*does not run.*set PYSPARK_PYTHON"):
         check_python("/no/python")
