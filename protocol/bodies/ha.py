@@ -26,7 +26,6 @@ class HAClientRuntimeInfo(Body):
     last_read_timestamp: Int64 = 0
     last_write_timestamp: Int64 = 0
     master_flush_offset: Int64 = 0
-    activated: bool = False
 
 
 class HARuntimeInfo(Body):

@@ -14,7 +14,7 @@ async def test_a_lone_master_names_its_end_and_no_slaves(broker: Broker, caller:
     end = broker.store.log_end
     assert end > 0
     assert answer.body == (
-        b'{"haClientRuntimeInfo":{"activated":false,"lastReadTimestamp":0,"lastWriteTimestamp":0,'
+        b'{"haClientRuntimeInfo":{"lastReadTimestamp":0,"lastWriteTimestamp":0,'
         b'"masterFlushOffset":0,"maxOffset":0,"transferredByteInSecond":0},"haConnectionInfo":[],'
         b'"inSyncSlaveNums":0,"master":true,"masterCommitLogMaxOffset":%d}' % end
     )
