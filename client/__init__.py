@@ -10,6 +10,7 @@ from .consumer import Consumer
 from .consuming.concurrent import ConsumeSettings
 from .consuming.listening import Context, Outcome
 from .consuming.lite_pulling import LitePullSettings
+from .consuming.popped_queues import PopSettings
 from .consuming.process_queue import Limits
 from .consuming.pull import PullSettings
 from .consuming.subscriptions import by_sql, by_tag
@@ -37,6 +38,7 @@ __all__ = [
     "Message",
     "MessageQueue",
     "Outcome",
+    "PopSettings",
     "PoppedMessage",
     "Producer",
     "PullConsumer",

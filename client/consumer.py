@@ -7,23 +7,27 @@ never passes a message that is not settled. Failures of background work are logg
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Self, overload
 
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.names import RETRY_PREFIX, with_namespace
+from ..protocol.pop_handles import normal_topic
 from . import rebalance_service
+from .consuming.broker_rebalance import changed_retries
 from .consuming.concurrent import ConsumeSettings
 from .consuming.inbox import Inbox
 from .consuming.listening import CONCURRENCY, Function, Listener
 from .consuming.local_offsets import FOLDER
 from .consuming.membership import Membership, NameServer
+from .consuming.popped_queues import PopSettings
 from .consuming.process_queue import Limits
 from .consuming.pull import PullSettings
 from .consuming.push import PushParts, PushSettings
 from .consuming.push_member import PushMember
+from .consuming.rebalance import Share
 from .consuming.subscriptions import (
     Expression,
     Topics,
@@ -74,7 +78,10 @@ class Consumer(PushMember):
     queue. `model` "broadcasting" gives every message to every member; what fails is then dropped.
     `strategy` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose
     size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes. With
-    `trace` (True, or a topic) what becomes of the messages is told in the trace topic.
+    `trace` (True, or a topic) what becomes of the messages is told in the trace topic. Without
+    `client_rebalance` the brokers share the queues out, by "AVG" or "AVG_BY_CIRCLE", and messages
+    are popped (see `PopSettings`) where an administrator has set that; `mqadmin setConsumeMode` or
+    `Admin.set_request_mode` does. Consumers in order and broadcasting ones do it by themselves.
 
     Every message must be settled: by `process()`, `ack()` or `nack()`; unsettled ones stop the flow
     after `limits.messages_max` per queue and come again after a restart. Several tasks may iterate
@@ -102,6 +109,8 @@ class Consumer(PushMember):
         on_queues: QueuesListener | None = None,
         security: Security = OPEN,
         trace: bool | str = False,
+        client_rebalance: bool = True,
+        pop: PopSettings | None = None,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -126,7 +135,13 @@ class Consumer(PushMember):
         if max_reconsume_times is not None:
             consume = replace(consume, max_reconsume_times=max_reconsume_times)
         self._settings = PushSettings(
-            ordered, limits or Limits(), pull or PullSettings(), consume, None, trace_topic(trace)
+            ordered,
+            limits or Limits(),
+            pull or PullSettings(),
+            consume,
+            None,
+            trace_topic(trace),
+            None if client_rebalance else pop or PopSettings(),
         )
         self._on_queues = on_queues
         self._inbox: Inbox[ReceivedMessage] = Inbox()
@@ -200,7 +215,7 @@ class Consumer(PushMember):
         try:
             async with asyncio.timeout(timeout):
                 async with self._changing:
-                    await parts.held.drain()
+                    await parts.drain()
         except TimeoutError:
             return False
         else:
@@ -345,11 +360,15 @@ class Consumer(PushMember):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues this member holds now, sorted, without those of its retry topic."""
+        """The queues this member holds now, sorted, without those of its retry topic.
+
+        Where a broker gives everybody all of its queues to be popped, there is one, with the id -1.
+        """
         if self._parts is None:
             return []
-        queues = self._parts.held.queues
-        return sorted(queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX))
+        return sorted(
+            queue for queue in self._parts.queues if not queue.topic.startswith(RETRY_PREFIX)
+        )
 
     async def rebalance(self) -> float:
         """Take and release queues as the group's members are now; seconds until the next look."""
@@ -369,13 +388,12 @@ class Consumer(PushMember):
         async with self._changing:
             if self._closed or self._draining:
                 return rebalance_service.SECONDS
-            before = set(parts.held.queues)
-            complete = await parts.held.keep_topics(topics)
+            before = set(parts.queues)
+            complete = await parts.keep_topics(topics)
             shares = await parts.rebalance.shares(topics)
-            complete &= await parts.held.become(
-                {topic: share.mine for topic, share in shares.items()}
-            )
-            changed = {queue.topic for queue in before.symmetric_difference(parts.held.queues)}
+            self._follow_modes(shares)
+            complete &= await parts.become(shares)
+            changed = {queue.topic for queue in before.symmetric_difference(parts.queues)}
         for topic in changed:
             share = shares.get(topic)
             self._tell(topic, share.every if share else [])
@@ -383,6 +401,19 @@ class Consumer(PushMember):
         if not complete:
             return rebalance_service.MIN_SECONDS
         return MISSING_TOPIC_SECONDS if len(shares) < len(topics) else rebalance_service.SECONDS
+
+    def _follow_modes(self, shares: Mapping[str, Share]) -> None:
+        """Subscribe the retry topics of what was popped and is pulled now, and the reverse."""
+        parts = self._open()
+        if parts.popped is None:
+            return
+        for name, is_pulled in changed_retries(shares, self.group, self._subscriptions).items():
+            if is_pulled:
+                self._subscriptions[name] = subscription_of(name, "*")
+                parts.held.pop_retries[name] = normal_topic(name, self.group)
+                parts.cluster.rebalance_soon()
+            else:
+                del self._subscriptions[name]
 
     def _tell(self, topic: str, every: list[MessageQueue]) -> None:
         if self._on_queues is None or topic.startswith(RETRY_PREFIX):

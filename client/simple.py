@@ -17,10 +17,9 @@ from ..protocol.bodies.route import MASTER_ID
 from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from ..protocol.command import Command
 from ..protocol.errors import Refusal
-from ..protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeAnswer
 from . import rebalance_service
-from .answers import header_of
 from .cluster import Cluster
+from .consuming import pop_acks
 from .consuming.consume_stats import ConsumeStats
 from .consuming.membership import Membership, NameServer
 from .consuming.popping import Popped, pop
@@ -38,7 +37,6 @@ INVISIBLE_SECONDS_MIN, INVISIBLE_SECONDS_MAX = 0.01, 12 * 3600.0
 WAIT_SECONDS = 15.0  # brokerSuspendMaxTimeMillis
 BATCH_MAX = 32  # messages, of one pop; brokers refuse more
 FAILED_SECONDS = 1.0  # until a broker that failed is asked again
-ACK_SECONDS = 3.0
 
 
 class PoppedMessage(MessageView):
@@ -182,7 +180,7 @@ class SimpleConsumer:
                 continue
             done, _ = await asyncio.wait(
                 self._pending.values(),
-                timeout=max(left, 0) + ACK_SECONDS,
+                timeout=max(left, 0) + pop_acks.ACK_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             self._gather(done)
@@ -197,39 +195,18 @@ class SimpleConsumer:
 
     async def ack(self, message: PoppedMessage) -> None:
         """The message is done; BrokerError or ClientError when the broker could not be told."""
-        handle = pop_handles.parse_handle(message.handle)
-        header = AckMessage(
-            self.group, self._place(message), handle.queue_id, message.handle, _offset(message)
-        )
-        address = self._open().address_of(handle.broker_name)
-        await self._open().ask(address, codes.ACK_MESSAGE, header, timeout_s=ACK_SECONDS)
+        await pop_acks.ack(self._open(), self.group, message.queue, message.handle, message.offset)
 
     async def change_invisible_time(self, message: PoppedMessage, seconds: float) -> None:
         """The message stays ours for so long from now on; a short time gives it back early."""
-        handle = pop_handles.parse_handle(message.handle)
-        header = ChangeInvisibleTime(
-            self.group,
-            self._place(message),
-            handle.queue_id,
-            message.handle,
-            _offset(message),
-            _checked_ms(seconds),
-        )
-        address = self._open().address_of(handle.broker_name)
-        code = codes.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self._open().ask(address, code, header, timeout_s=ACK_SECONDS)
-        changed = header_of(answer, ChangeInvisibleTimeAnswer, code)
-        # The message has a check point of its own now, which begins at its own offset.
         message._take(
-            pop_handles.handle(
-                _offset(message),
-                changed.pop_ms,
-                changed.invisible_ms,
-                changed.revive_queue_id,
-                handle.retry,
-                handle.broker_name,
-                handle.queue_id,
-                _offset(message),
+            await pop_acks.change_invisible_time(
+                self._open(),
+                self.group,
+                message.queue,
+                message.handle,
+                message.offset,
+                _checked_ms(seconds),
             )
         )
 
@@ -272,14 +249,12 @@ class SimpleConsumer:
                 continue
             del self._pending[place]
             try:
-                self._ready.extend(PoppedMessage(each, self) for each in task.result())
+                self._ready.extend(
+                    PoppedMessage(each, self) for each in task.result() if each.is_wanted
+                )
             except (AerobeeError, ValueError) as wrong:
                 log.warning("next try in %g s: %s", FAILED_SECONDS, wrong)
                 self._failed[place] = asyncio.get_running_loop().time()
-
-    def _place(self, message: PoppedMessage) -> str:
-        retry = pop_handles.parse_handle(message.handle).retry
-        return pop_handles.real_topic(message.queue.topic, self.group, retry)
 
     def _open(self) -> Cluster:
         if self._cluster is None or self._closed:
@@ -331,11 +306,6 @@ class SimpleConsumer:
             codes.SYSTEM_ERROR,
             f"The Consumer Group <{self.group}> pops by itself; a message can't be given to it",
         )
-
-
-def _offset(message: PoppedMessage) -> int:
-    offset = pop_handles.parse_handle(message.handle).offset
-    return message.offset if offset < 0 else offset
 
 
 def _checked_ms(seconds: float) -> int:

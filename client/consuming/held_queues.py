@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.running import ProcessQueueInfo
+from ...protocol.names import without_namespace
 from ..errors import BrokerError, ClientError
 from .consume_stats import ConsumeStats
 from .first_offset import FirstOffset
@@ -45,6 +46,7 @@ class HeldQueues:
         self._stats = stats
         self._locks = locks
         self._namespace = namespace
+        self.pop_retries: dict[str, str] = {}  # retry topics of pop, and whose messages they have
         self._held: dict[MessageQueue, tuple[ProcessQueue, asyncio.Task[None]]] = {}
 
     @property
@@ -174,6 +176,8 @@ class HeldQueues:
             self._stats.of(queue.topic),
             self._namespace,
         )
+        if queue.topic in self.pop_retries:
+            held.topic = without_namespace(self.pop_retries[queue.topic], self._namespace)
         held.last_pull = held.last_lock = asyncio.get_running_loop().time()
         held.locked = self._locks is not None
         work = self._loop.run(held, lambda moved: self._begin_again(queue, moved))

@@ -88,8 +88,8 @@ class Batch:
 
     @property
     def is_void(self) -> bool:
-        """The queue belongs to somebody else now."""
-        return self.held.dropped
+        """The messages belong to somebody else now."""
+        return self.messages[0].is_void
 
 
 @dataclass(slots=True)

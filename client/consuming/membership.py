@@ -39,6 +39,7 @@ class Membership:
     model: str
     start: StartFrom
     strategy: Strategy
+    strategy_name: str | Strategy
     client_id: str | None
     namespace: str
     offsets_folder: str | os.PathLike[str]
@@ -78,6 +79,7 @@ class Membership:
             wanted,
             StartFrom.read(start),
             strategy_of(strategy),
+            strategy,
             client_id,
             namespace,
             offsets_folder,

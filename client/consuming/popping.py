@@ -19,21 +19,26 @@ from ..answers import header_of
 from ..cluster import Cluster
 from ..errors import BrokerError, ClientError
 from ..identity import now_ms
+from .consume_stats import TopicStats
 from .process_queue import Limits, ProcessQueue
 
 ALL_QUEUES = -1
 ANSWER_SECONDS = 10.0  # beyond the time that the broker may wait
-NOTHING = (codes.POLLING_FULL, codes.POLLING_TIMEOUT, codes.PULL_NOT_FOUND)
+NOTHING = (codes.POLLING_TIMEOUT, codes.PULL_NOT_FOUND)
 
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """One message of a pop: its record, the queue it was in, its handle, earlier deliveries."""
+    """One message of a pop: its record, the queue it was in, its handle, earlier deliveries.
+
+    Not `is_wanted` is one whose tag only has the same hash as one that is.
+    """
 
     record: Record
     held: ProcessQueue
     handle: str
     times: int
+    is_wanted: bool = True
 
 
 async def pop(
@@ -48,15 +53,19 @@ async def pop(
     poll_ms: int,
     from_start: bool,
     namespace: str = "",
+    queue_id: int = ALL_QUEUES,
+    helds: dict[int, ProcessQueue] | None = None,
+    stats: TopicStats | None = None,
 ) -> list[Popped]:
-    """Messages of all queues of a topic on one broker, none after `poll_ms`.
+    """Messages of all queues of a topic on one broker (or of one queue), none after `poll_ms`.
 
-    BrokerError for any answer but "found" and "nothing".
+    Their queues are those in `helds` by id, which gets the others. BrokerError for any answer but
+    "found" and "nothing"; POLLING_FULL, too many wait, is one of those.
     """
     header = PopMessage(
         group,
         topic,
-        ALL_QUEUES,
+        queue_id,
         max_messages,
         invisible_ms,
         poll_ms,
@@ -77,19 +86,18 @@ async def pop(
         records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
         handle_of = _handles(infos, broker_name)
         tags = {tag.encode() for tag in wanted.tags_set}
-        helds: dict[int, ProcessQueue] = {}
+        helds = {} if helds is None else helds
         found = []
         for record in records:
             # Brokers compare hashes of tags, and two tags may have the same.
-            if tags and props.find(record.raw_properties, b"TAGS") not in tags:
-                continue
+            wants = not tags or props.find(record.raw_properties, b"TAGS") in tags
             held = helds.get(record.queue_id)
             if held is None:
                 queue = MessageQueue(topic, broker_name, record.queue_id)
-                held = ProcessQueue(queue, record.queue_offset, Limits(), namespace=namespace)
+                held = ProcessQueue(queue, record.queue_offset, Limits(), stats, namespace)
                 helds[record.queue_id] = held
             times = max(record.reconsume_times, _count(infos, record))
-            found.append(Popped(record, held, handle_of(record), times))
+            found.append(Popped(record, held, handle_of(record), times, wants))
         return found
     except (Malformed, ValueError) as wrong:
         raise ClientError(f"the messages that {address} gave can't be read: {wrong}") from wrong

@@ -58,6 +58,10 @@ class PullLoop:
         """Go on pulling."""
         self._going.set()
 
+    async def going(self) -> None:
+        """Wait until it isn't paused."""
+        await self._going.wait()
+
     @property
     def is_paused(self) -> bool:
         return not self._going.is_set()

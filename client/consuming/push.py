@@ -4,16 +4,20 @@ Made at the start and closed at the end of the consumer; the consumer itself is 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.subscription import SubscriptionData
 from ..cluster import Cluster, every
 from ..received import ReceivedMessage
+from ..start_from import FIRST
 from ..trace import Tracer
 from .agreement import Agreement
+from .broker_rebalance import BrokerRebalance
 from .concurrent import ConcurrentService, ConsumeSettings
 from .consume_stats import ConsumeStats
+from .either_service import EitherService
 from .first_offset import FirstOffset
 from .held_queues import HeldQueues
 from .inbox import Inbox
@@ -21,11 +25,13 @@ from .listening import Batch, Listener, Workers
 from .membership import Membership
 from .offsets import OffsetStore
 from .orderly import TIMES_WITHOUT_END, OrderlyService
+from .pop_service import PopService
+from .popped_queues import PoppedQueues, PopSettings
 from .process_queue import Limits, ProcessQueue
 from .pull import Puller, PullSettings
 from .pulling import PullLoop
 from .queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
-from .rebalance import Rebalance
+from .rebalance import Rebalance, Share
 from .send_back import SendBack
 from .tracing import Service, TracedService
 
@@ -34,7 +40,10 @@ RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the defaul
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """All that can be set about how a push consumer works."""
+    """All that can be set about how a push consumer works.
+
+    With `pop` the brokers share the queues out, and say which are popped.
+    """
 
     ordered: bool
     limits: Limits
@@ -42,6 +51,7 @@ class PushSettings:
     consume: ConsumeSettings
     listener: Listener | None
     trace_topic: str | None = None
+    pop: PopSettings | None = None
 
 
 class PushParts:
@@ -59,21 +69,34 @@ class PushParts:
         self.store: OffsetStore = membership.store(self.cluster)
         self.stats = ConsumeStats()
         self.agreement = Agreement(self.cluster, group, membership.model)
+        by_broker = settings.pop is not None and clustering and not settings.ordered
         strategy = membership.strategy if clustering else None
-        self.rebalance = Rebalance(self.cluster, group, strategy)
+        self.rebalance = (
+            BrokerRebalance(self.cluster, group, membership.strategy_name)
+            if by_broker
+            else Rebalance(self.cluster, group, strategy)
+        )
         self.locks = QueueLocks(self.cluster, group) if settings.ordered and clustering else None
         self._group = group
         self._consume = settings.consume
         self._inbox = inbox
         self._background: list[asyncio.Task[None]] = []
-        self.service = self._service(settings, clustering)
+        times = settings.consume.max_reconsume_times
+        if times is None:
+            times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
+        send_back = SendBack(self.cluster, group, times) if clustering else None
+        self.service = self._service(settings, send_back, times)
         self.settling: Service = self.service
+        pops: PopService | None = None
+        if by_broker and send_back is not None:
+            pops = PopService(self.cluster, group, send_back, self._emit)
+            self.settling = EitherService(self.service, pops)
         self.tracer: Tracer | None = None
         if settings.trace_topic is not None:
             make = membership.tracing_producer(self.cluster)
             self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
             self.settling = TracedService(
-                self.service, self.tracer, settings.consume.timeout_s, membership.namespace
+                self.settling, self.tracer, settings.consume.timeout_s, membership.namespace
             )
         self.workers: Workers | None = None
         if settings.listener is not None:
@@ -96,6 +119,19 @@ class PushParts:
             self.locks,
             membership.namespace,
         )
+        self.popped: PoppedQueues | None = None
+        if pops is not None and settings.pop is not None:
+            self.popped = PoppedQueues(
+                self.cluster,
+                group,
+                pops,
+                settings.pop,
+                wanted,
+                self.loop,
+                self.stats,
+                from_start=membership.start.where == FIRST,
+                namespace=membership.namespace,
+            )
 
     async def start(self) -> None:
         """Begin the work that is repeated."""
@@ -124,6 +160,30 @@ class PushParts:
 
         self.in_background(asyncio.create_task(look(), name=f"agreement-{self._group}"))
 
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What is pulled and what is popped now."""
+        return [*self.held.queues, *(self.popped.queues if self.popped is not None else ())]
+
+    async def keep_topics(self, topics: Iterable[str]) -> bool:
+        """Release the queues of all other topics; False when one could not be released yet."""
+        if self.popped is not None:
+            self.popped.keep_topics(topics)
+        return await self.held.keep_topics(topics)
+
+    async def become(self, shares: Mapping[str, Share]) -> bool:
+        """Hold these shares; False when a queue could not be taken or released yet."""
+        complete = await self.held.become({topic: share.mine for topic, share in shares.items()})
+        if self.popped is not None:
+            self.popped.become({topic: share.popped for topic, share in shares.items()})
+        return complete
+
+    async def drain(self) -> None:
+        """Ask for no more, and wait until everything that is here is settled."""
+        await self.held.drain()
+        if self.popped is not None:
+            await self.popped.drain()
+
     async def close(self) -> None:
         """Stop consuming and pulling, commit, let the queues go."""
         for task in self._background:
@@ -133,6 +193,8 @@ class PushParts:
         if self.workers is not None:
             await self.workers.close()
         self.service.close()
+        if self.popped is not None:
+            await self.popped.close()
         await self.held.close()
         if self.tracer is not None:
             await self.tracer.close()
@@ -140,19 +202,14 @@ class PushParts:
     # --- inside ---------------------------------------------------------------------------------
 
     def _service(
-        self, settings: PushSettings, clustering: bool
+        self, settings: PushSettings, send_back: SendBack | None, times: int
     ) -> ConcurrentService | OrderlyService:
-        consume = settings.consume
-        times = consume.max_reconsume_times
-        if times is None:
-            times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
-        send_back = SendBack(self.cluster, self._group, times) if clustering else None
         if not settings.ordered:
-            return ConcurrentService(self.store, send_back, consume, self._emit)
+            return ConcurrentService(self.store, send_back, settings.consume, self._emit)
         return OrderlyService(
             self.store,
             send_back,
-            replace(consume, max_reconsume_times=times),
+            replace(settings.consume, max_reconsume_times=times),
             self._emit,
             self.locks,
             self.cluster.rebalance_soon,

@@ -71,6 +71,8 @@ class PushMember(ABC):
             ordered=self._settings.ordered,
             started_ms=self._started_ms,
         )
+        if parts.popped is not None:
+            info.mq_pop_table = parts.popped.infos()
         if self._settings.listener is not None:
             threads = str(self._settings.listener.concurrency)
             info.properties["PROP_THREADPOOL_CORE_SIZE"] = threads

@@ -6,8 +6,9 @@ holding on is better than letting go because of a lost answer.
 
 import logging
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ...protocol import codes
 from ...protocol.assign import Strategy, sort_ids
@@ -23,13 +24,19 @@ from ..route import Route
 
 log = logging.getLogger(__name__)
 
+Answered = TypeVar("Answered")
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """All queues of a topic, sorted, and those of them that are this member's."""
+    """All queues of a topic, sorted, and those of them that are this member's.
+
+    `mine` are to be pulled and `popped` to be popped, with the queue id -1 for all of a broker.
+    """
 
     every: list[MessageQueue]
     mine: list[MessageQueue]
+    popped: list[MessageQueue] = field(default_factory=list)
 
 
 class Rebalance:
@@ -56,8 +63,7 @@ class Rebalance:
 
     async def _of_topic(self, topic: str) -> Share | None:
         try:
-            route = await self._cluster.route(topic)
-            ids = await self._members(route) if self._strategy is not None else []
+            share = await self._share(topic, await self._cluster.route(topic))
         except NoRouteError as unknown:
             self._warn_once(topic, unknown)
             return None
@@ -65,6 +71,10 @@ class Rebalance:
             log.warning("group %s keeps its queues of topic %s: %s", self._group, topic, wrong)
             return None
         self._missing.discard(topic)
+        return share
+
+    async def _share(self, topic: str, route: Route) -> Share | None:
+        ids = await self._members(route) if self._strategy is not None else []
         every = sorted(route.subscribe)
         if self._strategy is None:
             return Share(every, every) if every else None
@@ -90,18 +100,24 @@ class Rebalance:
 
     async def _members(self, route: Route) -> list[str]:
         # Any broker of the topic knows all members, because each sends them all its heartbeats.
+        return await self._of_any(route, self._ask) or []
+
+    async def _of_any(
+        self, route: Route, ask: Callable[[str], Awaitable[Answered]]
+    ) -> Answered | None:
+        """What the first broker of the topic says that can be reached; None without any."""
         names = list(route.brokers)
         random.shuffle(names)
         failure: ClientError | None = None
         for name in names:
             addresses = route.brokers[name]
             try:
-                return await self._ask(addresses.get(MASTER_ID) or addresses[min(addresses)])
+                return await ask(addresses.get(MASTER_ID) or addresses[min(addresses)])
             except (UnreachableError, NoAnswerError) as wrong:
                 failure = wrong
         if failure is not None:
             raise failure
-        return []
+        return None
 
     async def _ask(self, address: str) -> list[str]:
         code, header = codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup(self._group)

@@ -27,7 +27,7 @@ from aerobee.client.errors import ClientError, NoRouteError
 from aerobee.client.received import ReceivedMessage
 from aerobee.scripts import java_side
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import Cluster
+from aerobee.scripts.clusters import CLUSTER_NAME, Cluster
 
 from .programs import Java, Mqadmin
 from .test_python_client import received, until
@@ -293,6 +293,30 @@ async def test_administrators_see_a_python_consumer_and_move_it(
         text = await asyncio.to_thread(mqadmin, "resetOffsetByTime", *words, "-t", topic, "-s", "0")
         await until(lambda: len(messages) == 8, lambda: (text, messages))
     assert sorted(message.body for message in messages) == sorted([b"0", b"1", b"2", b"3"] * 2)
+
+
+async def test_a_push_consumer_pops_where_an_administrator_has_set_it(
+    cluster: Cluster, mqadmin: Mqadmin
+) -> None:
+    topic, group = "PoppedByPush", "PoppingGroup"
+    await make(mqadmin, cluster, topic, 4)
+    where = ("-n", cluster.namesrv, "-c", CLUSTER_NAME)
+    await asyncio.to_thread(mqadmin, "updateSubGroup", *where, "-g", group)
+    words = (*where, "-t", topic, "-g", group, "-m", "POP", "-q", "0")
+    await asyncio.to_thread(mqadmin, "setConsumeMode", *words)
+    async with (
+        Consumer(
+            cluster.namesrv, group=group, topics=[topic], start="earliest", client_rebalance=False
+        ) as consumer,
+        received(consumer) as messages,
+    ):
+        await until(
+            lambda: [queue.queue_id for queue in consumer.queues] == [-1], lambda: consumer.queues
+        )
+        sent = [f"{number:02}" for number in range(40)]
+        await send(cluster, topic, sent)
+        await until(lambda: len(messages) >= len(sent), lambda: messages)
+    assert sorted(key for message in messages for key in message.keys) == sent
 
 
 async def test_the_trace_of_a_message_shows_who_sent_it_and_who_consumed_it(
