@@ -19,6 +19,7 @@ def register(spark: "SparkSession") -> None:
 
     SparkFailed when the Python of its workers can't read with it.
     """
+    from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 
     from .session import check_python
@@ -26,4 +27,9 @@ def register(spark: "SparkSession") -> None:
 
     if isinstance(spark, SparkSession):  # of Spark Connect's the workers are elsewhere
         check_python(spark.sparkContext.pythonExec)
-    spark.dataSource.register(RocketmqSource)
+    try:
+        spark.dataSource.register(RocketmqSource)
+    except AnalysisException as wrong:
+        # PySpark has found it by itself, and takes no other under that name.
+        if wrong.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

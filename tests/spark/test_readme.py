@@ -19,6 +19,11 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 600  # a deadline, for a machine that has much else to do
 BODIES = [b"one", b"two", "größe".encode()]
 CHECK = """
+from aerobee.spark import register
+
+register(spark)  # which must do no harm where PySpark has found the source
+
+
 def look(topic):
     rows = spark.read.format("rocketmq").option("subscribe", topic).load().collect()
     return sorted((row.key, bytes(row.value).decode()) for row in rows)
