@@ -147,6 +147,22 @@ def test_attributes_of_a_topic_line_that_are_cut_at_a_blank_are_dropped() -> Non
     assert found == topic.TopicConfig("T", 1, 2, 6)
 
 
+def test_a_heartbeat_may_give_the_ordinals_of_enums_as_the_cpp_client_does() -> None:
+    # What rocketmq-client-cpp 2.1.0 sends, the line end included.
+    text = (
+        b'{"clientID":"127.0.0.1@1#DEFAULT","consumerDataSet":[{"consumeFromWhere":0,'
+        b'"consumeType":1,"groupName":"g","messageModel":1,"subscriptionDataSet":[{"subString":'
+        b'"*","subVersion":"1795263176","topic":"orders"}]}]}\n'
+    )
+    (consumer,) = heartbeat.HeartbeatData.decode(text).consumer_data_set
+    assert consumer.consume_type == "CONSUME_PASSIVELY"
+    assert consumer.message_model == "CLUSTERING"
+    assert consumer.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
+    assert consumer.subscription_data_set[0].sub_version == 1795263176
+    with pytest.raises(ValueError, match="2 is none of BROADCASTING, CLUSTERING"):
+        heartbeat.HeartbeatData.decode(text.replace(b'"messageModel":1', b'"messageModel":2'))
+
+
 def test_the_fingerprint_of_a_heartbeat_is_javas() -> None:
     vectors = {each["name"]: each for each in WRITTEN}
     for name in ("HeartbeatData (v1)", "HeartbeatData (v2 fields)"):
