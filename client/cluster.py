@@ -33,7 +33,7 @@ from .errors import (
 )
 from .heartbeat import ConsumerMember, Members
 from .identity import new_client_id
-from .name_servers import NameServers, read_addresses
+from .name_servers import NameServers, read_source
 from .producer_calls import ProducerCalls
 from .rebalance_service import RebalanceService
 from .route import Route, read_route
@@ -46,6 +46,7 @@ HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
 PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
 # How long after the start each of them is done for the first time, as in MQClientInstance.
 FIRST_ROUTE_SECONDS, FIRST_HEARTBEAT_SECONDS, FIRST_PERSIST_SECONDS = 0.01, 1.0, 10.0
+LOOK_UP_SECONDS, FIRST_LOOK_UP_SECONDS = 120.0, 10.0  # fetchNameServerAddr
 REQUEST_SECONDS = 3.0  # mqClientApiTimeout
 TOPICS_MAX = 10_000  # topics in use by one client
 TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
@@ -57,7 +58,7 @@ Found = TypeVar("Found")
 class Cluster:
     """One client: its id, its connections and what it knows. Make it inside a running loop.
 
-    `name_server` as in `read_addresses`. Producers and consumers join with `join_producer` and
+    `name_server` as in `read_source`. Producers and consumers join with `join_producer` and
     `join_consumer` and leave with `leave`; `close` leaves for all that are still there.
     """
 
@@ -72,8 +73,8 @@ class Cluster:
     ) -> None:
         self.security = security
         self.client_id = client_id or new_client_id()
-        addresses = read_addresses(name_server)
-        self.members = Members(self.client_id, addresses)
+        servers = read_source(name_server)
+        self.members = Members(self.client_id, servers)
         self._rebalancing = RebalanceService(self._rebalance)
         self.producer_calls = ProducerCalls()
         calls = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
@@ -82,7 +83,7 @@ class Cluster:
             tls=security.context,
             sign=security.sign if security.signs else None,
         )
-        self.name_servers = NameServers(addresses, self._peers)
+        self.name_servers = NameServers(servers, self._peers)
         self._route_seconds = route_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._routes: dict[str, Route] = {}
@@ -107,6 +108,11 @@ class Cluster:
             ),
             "rebalance": self._rebalancing.run(),
         }
+        if self.name_servers.are_looked_up:
+            look_up = self.name_servers.look_up
+            work["name-servers"] = every(
+                LOOK_UP_SECONDS, look_up, "looking up name servers", FIRST_LOOK_UP_SECONDS
+            )
         self._upkeep = [
             asyncio.create_task(each, name=f"{name}-{self.client_id}")
             for name, each in work.items()

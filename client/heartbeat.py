@@ -43,13 +43,15 @@ class ConsumerMember(Protocol):
 
 
 # The consumers of this process by name servers, client id and group.
-_here: WeakValueDictionary[tuple[tuple[str, ...], str, str], ConsumerMember] = WeakValueDictionary()
+_here: WeakValueDictionary[tuple[str | tuple[str, ...], str, str], ConsumerMember] = (
+    WeakValueDictionary()
+)
 
 
 class Members:
     """The groups of one client."""
 
-    def __init__(self, client_id: str, name_servers: tuple[str, ...] = ()) -> None:
+    def __init__(self, client_id: str, name_servers: str | tuple[str, ...] = ()) -> None:
         self.client_id = client_id
         self._name_servers = name_servers
         self.producers: set[str] = set()

@@ -1,9 +1,11 @@
 """The name servers a client was given: asked in turn, the one that works is kept.
 
 Name servers don't know of each other, so any of them that answers is good enough. One is chosen at
-random in the beginning, which spreads the clients.
+random in the beginning, which spreads the clients. Where a page tells which they are, it is read
+before the first question, and again every two minutes.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -13,6 +15,7 @@ from ..protocol import codes
 from ..protocol.aio.peers import Peers
 from ..protocol.command import Command
 from ..protocol.wire import Header
+from . import top_addressing
 from .errors import BrokerError, ClientError, UnreachableError
 
 log = logging.getLogger(__name__)
@@ -21,6 +24,19 @@ DEFAULT_ADDRESS = "127.0.0.1:9876"
 DEFAULT_PORT = 9876
 REQUEST_SECONDS = 3.0
 ADDRESSES_MAX = 64  # name servers of one client
+
+
+def read_source(name_server: str | Iterable[str] | None) -> str | tuple[str, ...]:
+    """The URL of the page that tells the name servers, or their addresses (`read_addresses`).
+
+    None takes the environment: NAMESRV_ADDR, else the page of ROCKETMQ_NAMESRV_DOMAIN, and without
+    both 127.0.0.1:9876.
+    """
+    if name_server is None and not os.environ.get("NAMESRV_ADDR"):
+        name_server = top_addressing.url_of_environment()
+    if isinstance(name_server, str) and name_server.startswith(top_addressing.SCHEMES):
+        return name_server
+    return read_addresses(name_server)
 
 
 def read_addresses(name_server: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -55,15 +71,51 @@ def _address(text: str) -> str:
 class NameServers:
     """Asks the name servers; shares the connections (`peers`) of its client."""
 
-    def __init__(self, addresses: tuple[str, ...], peers: Peers) -> None:
-        self.addresses = addresses
+    def __init__(self, source: str | tuple[str, ...], peers: Peers) -> None:
+        self.source = source
+        self.addresses: tuple[str, ...] = ()
         self._peers = peers
-        self._at = random.randrange(len(addresses))  # noqa: S311
+        self._at = 0
+        self._looking = asyncio.Lock()
+        if not isinstance(source, str):
+            self._become(source)
 
     @property
     def current(self) -> str:
         """The one that is asked first."""
         return self.addresses[self._at]
+
+    @property
+    def are_looked_up(self) -> bool:
+        """A page tells which they are."""
+        return isinstance(self.source, str)
+
+    async def look_up(self) -> None:
+        """Read the page again. When it can't be had those that are known stay.
+
+        UnreachableError or ClientError when none are known.
+        """
+        if not isinstance(self.source, str):
+            return
+        async with self._looking:
+            try:
+                found = read_addresses(await top_addressing.fetch(self.source))
+            except ClientError as wrong:
+                if not self.addresses:
+                    raise
+                log.warning("keeping name servers %s: %s", ";".join(self.addresses), wrong)
+                return
+            if set(found) != set(self.addresses):
+                log.info("name servers are %s", ";".join(found))
+                self._become(found)
+
+    def _become(self, addresses: tuple[str, ...]) -> None:
+        kept = self.current if self.addresses else None
+        self.addresses = addresses
+        if kept in addresses:
+            self._at = addresses.index(kept)
+        else:
+            self._at = random.randrange(len(addresses))  # noqa: S311
 
     async def ask(
         self,
@@ -77,17 +129,20 @@ class NameServers:
 
         UnreachableError when none answers, BrokerError when the answer's code is not `accepted`.
         """
+        if not self.addresses:
+            await self.look_up()
         failures: list[str] = []
-        for turn in range(len(self.addresses)):
-            at = (self._at + turn) % len(self.addresses)
-            address = self.addresses[at]
+        addresses, first = self.addresses, self._at
+        for turn in range(len(addresses)):
+            address = addresses[(first + turn) % len(addresses)]
             try:
                 answer = await self._peers.request(address, code, header, body, timeout_s)
             except (ConnectionError, TimeoutError) as wrong:
                 log.debug("name server %s: %s", address, wrong)
                 failures.append(f"{address}: {wrong}")
                 continue
-            self._at = at
+            if address in self.addresses:  # they may have changed meanwhile
+                self._at = self.addresses.index(address)
             if answer.code not in accepted:
                 what = codes.REQUEST_NAMES.get(code, str(code))
                 raise BrokerError(answer.code, answer.remark, address, what)
@@ -101,6 +156,8 @@ class NameServers:
         self, code: int, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:
         """The answer of each name server, by address: for what every one of them must do."""
+        if not self.addresses:
+            await self.look_up()
         found: dict[str, Command] = {}
         for address in self.addresses:
             try:

@@ -103,7 +103,7 @@ class Membership:
 
     def tracing_producer(self, cluster: Cluster) -> Callable[[str], Producer]:
         """Makes the producer of a trace, for a group; it has a client of its own."""
-        servers = cluster.name_servers.addresses
+        servers = cluster.name_servers.source
         return lambda group: Producer(servers, group=group, security=cluster.security)
 
     def store(self, cluster: Cluster) -> OffsetStore:

@@ -30,7 +30,7 @@ ARROWS = {
 
 # Each outside package and the folders or files that may know it.
 PLACES = {
-    "aiohttp": ["console"],
+    "aiohttp": ["console", "client/top_addressing.py"],
     "isal": ["protocol/record.py"],
     "lark": ["broker/sql92.py"],
     "msgpack": ["protocol/header_msgpack.py"],
