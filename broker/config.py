@@ -28,6 +28,7 @@ from .delays import parse_levels
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
 NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
 
+TlsMode = Literal["disabled", "permissive", "enforcing"]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -43,7 +44,16 @@ HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
-OWN_KEYS = frozenset({"httpPort", "httpBindAddress", "clientMemoryBytesMax"})
+OWN_KEYS = frozenset(
+    {
+        "clientMemoryBytesMax",
+        "httpBindAddress",
+        "httpPort",
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
+    }
+)
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -65,6 +75,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     http_bind_address: str = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
+    tls_server_mode: TlsMode = "permissive"
+    tls_server_cert_path: str = ""
+    tls_server_key_path: str = ""
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
     channel_expired_timeout: PeriodMs = 120_000

@@ -18,6 +18,7 @@ import msgspec
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
+from ..protocol.aio.tls import Tls
 from ..store import json_file
 from ..store.errors import StoreError, WritesRefused
 from ..store.segment import make_folder
@@ -139,6 +140,9 @@ class Broker:
             before_write=self._end_of_turn,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             backlog=Backlog(config.client_memory_bytes_max),
+            tls=Tls(
+                config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
+            ),
         )
         closers.append(self.server.stop)
         # The ports come first: the port is part of each record. Nobody gets in before the end.

@@ -7,7 +7,7 @@ of a Java name server works unchanged; `UNUSED` lists them.
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +20,10 @@ IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
 
-ALWAYS_BLACK = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+
+OWN_KEYS = frozenset({"tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"})
+ALWAYS_BLACK = OWN_KEYS | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 UNUSED = frozenset(
     {
         "rocketmqHome",
@@ -58,6 +61,9 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     listen_port: Port = 9876
     bind_address: str = "127.0.0.1"
     server_channel_max_idle_time_seconds: IdleSeconds = 120
+    tls_server_mode: TlsMode = "permissive"
+    tls_server_cert_path: str = ""
+    tls_server_key_path: str = ""
 
     kv_config_path: str = ""  # empty: the key-value config lives in memory only
     config_store_path: str = ""  # empty: changes of settings are not stored
@@ -119,9 +125,10 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             found = msgspec.structs.replace(found, **{name: getattr(one, name)})
         return found
 
-    def to_properties(self) -> str:
-        """All settings as `key=value` lines."""
-        return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in NAMES})
+    def to_properties(self, *, own: bool = True) -> str:
+        """All settings as `key=value` lines; without `own` those that a Java name server has."""
+        keys = [key for key in NAMES if own or key not in OWN_KEYS]
+        return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in keys})
 
     @property
     def black_list(self) -> frozenset[str]:

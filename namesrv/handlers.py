@@ -296,7 +296,7 @@ class Handlers:
         return Reply()
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(body=self.config.to_properties().encode())
+        return Reply(body=self.config.to_properties(own=False).encode())
 
     def _check_topic_list(self) -> None:
         if not self.config.enable_topic_list:

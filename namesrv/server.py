@@ -18,6 +18,7 @@ from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
+from ..protocol.aio.tls import Tls
 from ..protocol.headers.namesrv import MinBrokerIdChange
 from .config import NamesrvConfig
 from .handlers import Handlers
@@ -72,7 +73,11 @@ class NameServer:
         """Listen. OSError with a plain sentence when the port can't be had."""
         config = self.config
         server = Server(
-            on_lost=self._lost, idle_seconds=config.server_channel_max_idle_time_seconds
+            on_lost=self._lost,
+            idle_seconds=config.server_channel_max_idle_time_seconds,
+            tls=Tls(
+                config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
+            ),
         )
         rows = table(self._handlers.rows())
         self.port = await server.listen(config.bind_address, config.listen_port, rows)

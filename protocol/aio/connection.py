@@ -151,6 +151,10 @@ class Connection(asyncio.Protocol):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def speak_through(self, transport: asyncio.Transport) -> None:
+        """From now on its bytes go through this, which hands on what comes in."""
+        self._transport = transport
+
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
         decoder = self._decoder

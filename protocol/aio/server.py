@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from .. import header_json
 from .backlog import Backlog
 from .connection import Connection, Row
+from .tls import Greeting, Tls
 from .turn import Turn
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,12 @@ class Server:
         connections_max: int = CONNECTIONS_MAX,
         idle_seconds: float = IDLE_SECONDS,
         backlog: Backlog | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self.turn = Turn(before_write=before_write, backlog=backlog)
         self._on_lost = on_lost
+        self._tls = tls if tls is not None and tls.mode != "disabled" else None
         self._connections_max = connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
         self._servers: list[asyncio.Server] = []
@@ -116,7 +119,7 @@ class Server:
         connection = Connection(self.turn, rows, on_lost=self._lost, expected=expected)
         self.connections.add(connection)
         self._empty.clear()
-        return connection
+        return connection if self._tls is None else Greeting(connection, self._tls)
 
     def _lost(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -21,12 +21,18 @@ SECONDS = 60
 class Java:
     """Starts our Java programs and ends those that are left when the module is through.
 
-    They run with the classes of `version`.
+    They run with the classes of `version` and the flags of a JVM.
     """
 
-    def __init__(self, folder: Path, version: str = java_side.ROCKETMQ_VERSION) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        version: str = java_side.ROCKETMQ_VERSION,
+        flags: tuple[str, ...] = java_side.SHORT_LIVED,
+    ) -> None:
         self._folder = folder
         self._version = version
+        self._flags = flags
         self._running: list[Reporter] = []
 
     def start(self, main: str, **orders: object) -> Reporter:
@@ -35,7 +41,7 @@ class Java:
         for name, value in orders.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         home = self._folder / f"{main}-{len(self._running)}"
-        program = java_side.start(main, *words, home=home, version=self._version)
+        program = java_side.start(main, *words, home=home, flags=self._flags, version=self._version)
         self._running.append(program)
         return program
 

@@ -54,4 +54,7 @@ def test_the_black_list_always_holds_the_paths() -> None:
         "configStorePath",
         "kvConfigPath",
         "rocketmqHome",
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
     }

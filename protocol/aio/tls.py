@@ -1,0 +1,199 @@
+"""TLS on the listening side, on the port that also speaks plainly, as RocketMQ does it.
+
+The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
+A plain connection is handed on with its first bytes and pays nothing after that. A server without a
+certificate of its own makes one when the first hello comes: that hides what is said, but proves to
+nobody who the server is.
+"""
+
+import asyncio
+import logging
+import ssl
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, cast
+
+from .. import self_signed
+from .connection import Connection
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["disabled", "permissive", "enforcing"]
+HELLO = 22  # the first byte of a handshake
+READ_BYTES = 256 << 10
+WAITING_BYTES_MAX = 64 << 10  # what a peer may say before its hello is answered
+
+
+class Tls:
+    """Whether and how a server speaks TLS. OSError, in one sentence, for unusable files."""
+
+    def __init__(self, mode: Mode, cert_path: str = "", key_path: str = "") -> None:
+        self.mode = mode
+        self._context: ssl.SSLContext | None = None
+        self._making: asyncio.Task[ssl.SSLContext] | None = None
+        if mode == "disabled" or not (cert_path or key_path):
+            return
+        try:
+            self._context = _context(cert_path, key_path or None)
+        except (OSError, ssl.SSLError) as wrong:
+            raise OSError(
+                f"can't speak TLS with tlsServerCertPath {cert_path!r} and tlsServerKeyPath "
+                f"{key_path!r}: {wrong}; give a certificate and its key in PEM, or neither"
+            ) from None
+
+    async def context(self) -> ssl.SSLContext:
+        """What connections are made with; the first time a certificate may have to be made."""
+        if self._context is None:
+            if self._making is None:
+                self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
+            self._context = await asyncio.shield(self._making)
+        return self._context
+
+
+class Greeting(asyncio.Protocol):
+    """A connection before its first byte."""
+
+    def __init__(self, connection: Connection, tls: Tls) -> None:
+        self._connection = connection
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        self._said = bytearray()
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connection.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        transport, connection = self._transport, self._connection
+        assert transport is not None
+        if self._task is not None or data[0] == HELLO:
+            self._said += data
+            if len(self._said) > WAITING_BYTES_MAX:
+                transport.abort()
+            elif self._task is None:
+                self._task = asyncio.create_task(self._secure(transport))
+        elif self._tls.mode == "enforcing":
+            log.warning(
+                "closing %s: it speaks plainly, and tlsServerMode is enforcing", connection.address
+            )
+            transport.close()
+        else:
+            transport.set_protocol(connection)
+            connection.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    async def _secure(self, transport: asyncio.Transport) -> None:
+        try:
+            context = await self._tls.context()
+        except OSError as wrong:
+            log.error(
+                "closing %s: no certificate could be made: %s", self._connection.address, wrong
+            )
+            transport.abort()
+            return
+        if transport.is_closing():
+            return
+        secured = Secured(transport, context, self._connection)
+        transport.set_protocol(secured)
+        self._connection.speak_through(cast(asyncio.Transport, secured))
+        secured.data_received(bytes(self._said))
+
+
+class Secured(asyncio.Protocol):
+    """A connection's bytes through TLS: protocol to the socket, transport to the connection."""
+
+    def __init__(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Connection
+    ) -> None:
+        self._transport = transport
+        self._connection = connection
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._is_agreed = False
+
+    # --- towards the socket
+
+    def data_received(self, data: bytes) -> None:
+        self._in.write(data)
+        try:
+            if not self._is_agreed:
+                self._tls.do_handshake()
+                self._is_agreed = True
+            while not self._transport.is_closing():
+                plain = self._tls.read(READ_BYTES)
+                if not plain:
+                    self._transport.close()
+                    return
+                self._connection.data_received(plain)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:  # the peer has said good-bye
+            self._transport.close()
+        except ssl.SSLError as wrong:
+            log.info("closing %s: %s", self._connection.address, wrong)
+            self._send()
+            self._transport.close()
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    # --- towards the connection
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._tls.write(data)
+        except ssl.SSLError as wrong:
+            log.info("closing %s: %s", self._connection.address, wrong)
+            self._transport.abort()
+            return
+        self._send()
+
+    def close(self) -> None:
+        with suppress(ssl.SSLError):  # the peer's good-bye is not waited for
+            self._tls.unwrap()
+        self._send()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def _send(self) -> None:
+        data = self._out.read()
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+def _context(cert: str | Path, key: str | Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(cert, key)
+    return context
+
+
+def _self_signed() -> ssl.SSLContext:
+    """With a certificate made now, which stands on the disk only while it is loaded."""
+    with tempfile.TemporaryDirectory() as folder:  # readable by this user alone
+        path = Path(folder) / "own.pem"
+        path.write_bytes(self_signed.make(time.time()))
+        return _context(path, None)

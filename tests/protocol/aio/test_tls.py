@@ -1,0 +1,168 @@
+"""Servers that speak TLS and plainly on one port."""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aerobee.protocol import self_signed
+from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.server import Server, table
+from aerobee.protocol.aio.tls import WAITING_BYTES_MAX, Mode, Tls
+from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.frame import encode_request
+
+ECHO, TELL = 9001, 9002
+BIG = bytes(range(256)) * 8_192  # 2 MiB: many TLS records, more than a socket takes at once
+
+
+class Desk:
+    """What a server answers, and whom it lost."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def rows(self) -> dict[int, Row]:
+        return table([Row(ECHO, None, self.echo), Row(TELL, None, self.tell)])
+
+    def echo(self, header: None, command: Command, connection: Connection) -> Reply:
+        return Reply(0, {"from": connection.address}, body=command.body)
+
+    def tell(self, header: None, command: Command, connection: Connection) -> Reply:
+        asyncio.get_running_loop().call_soon(connection.close)  # the answer is on its way
+        return Reply(0, remark="bye")
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate in one file."""
+    path = tmp_path_factory.mktemp("tls") / "own.pem"
+    path.write_bytes(self_signed.make(time.time()))
+    return path
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[Tls], Awaitable[tuple[str, Desk]]]]:
+    """Starts a server; its address, and its desk."""
+    servers: list[Server] = []
+
+    async def start(tls: Tls) -> tuple[str, Desk]:
+        desk = Desk()
+        server = Server(on_lost=lambda _: desk.lost.set(), tls=tls)
+        servers.append(server)
+        return f"127.0.0.1:{await server.listen('127.0.0.1', 0, desk.rows())}", desk
+
+    yield start
+    for server in servers:
+        await server.stop()
+
+
+def trusting(pem: Path | None) -> ssl.SSLContext:
+    """A client that trusts this certificate, or without one any."""
+    context = ssl.create_default_context(cafile=str(pem) if pem else None)
+    context.check_hostname = False
+    if pem is None:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello") -> bytes | None:
+    peers = Peers(tls=tls)
+    try:
+        answers = [await peers.request(address, ECHO, None, body, 20) for _ in range(3)]
+    finally:
+        await peers.close()
+    assert len({answer.fields()["from"] for answer in answers}) == 1
+    return answers[-1].body
+
+
+@pytest.mark.parametrize("body", [b"hello", BIG])
+async def test_one_port_takes_both_kinds(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, body: bytes
+) -> None:
+    address, _ = await serve(Tls("permissive", str(pem)))
+    found = await asyncio.gather(
+        echo(address, trusting(pem), body), echo(address, None, body), echo(address, None, body)
+    )
+    assert found == [body] * 3
+
+
+async def test_without_a_certificate_one_is_made_for_all_who_ask(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
+) -> None:
+    tls = Tls("permissive")
+    address, _ = await serve(tls)
+    anyone = trusting(None)
+    assert await asyncio.gather(*(echo(address, anyone) for _ in range(3))) == [b"hello"] * 3
+    assert await tls.context() is await tls.context()
+    with pytest.raises(ConnectionError, match="certificate verify failed"):
+        await echo(address, ssl.create_default_context())
+
+
+async def test_enforcing_closes_who_speaks_plainly(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path
+) -> None:
+    address, desk = await serve(Tls("enforcing", str(pem)))
+    with pytest.raises(ConnectionError):
+        await echo(address, None)
+    assert desk.lost.is_set()
+    assert await echo(address, trusting(pem)) == b"hello"
+
+
+@pytest.mark.parametrize("mode", ["disabled", "permissive"])
+async def test_a_hello_that_is_none_closes_the_connection(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, mode: Mode
+) -> None:
+    address, desk = await serve(Tls(mode, str(pem)))
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    writer.write(b"\x16\x03\x01" + bytes(2_000))
+    async with asyncio.timeout(20):
+        await reader.read()
+        await desk.lost.wait()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_who_says_too_much_before_the_certificate_is_there_is_cut_off(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls, never = Tls("permissive"), asyncio.Event()
+    monkeypatch.setattr(tls, "context", never.wait)
+    address, desk = await serve(tls)
+    _, writer = await asyncio.open_connection(*address.split(":"))
+    writer.write(b"\x16")
+    await writer.drain()
+    writer.write(bytes(WAITING_BYTES_MAX + 1))
+    async with asyncio.timeout(20):
+        await desk.lost.wait()
+    never.set()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def test_a_close_says_good_bye_after_the_last_answer(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path
+) -> None:
+    address, desk = await serve(Tls("permissive", str(pem)))
+    reader, writer = await asyncio.open_connection(*address.split(":"), ssl=trusting(pem))
+    writer.write(encode_request(TELL, 1, None))
+    async with asyncio.timeout(20):
+        assert b"bye" in await reader.read()  # an end without a good-bye is an error here
+        await desk.lost.wait()
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_files_that_are_no_certificate_are_told(tmp_path: Path, pem: Path) -> None:
+    with pytest.raises(OSError, match="give a certificate and its key in PEM"):
+        Tls("permissive", str(tmp_path / "missing.pem"))
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    with pytest.raises(OSError, match=r"broken\.pem"):
+        Tls("permissive", str(pem), str(broken))
+    assert Tls("disabled", str(broken)).mode == "disabled"
