@@ -18,6 +18,7 @@ from pathlib import Path
 
 from . import (
     burst_measures,
+    client_measures,
     filter_measures,
     java_side,
     loadgen,
@@ -74,6 +75,12 @@ def read_options(words: list[str]) -> argparse.Namespace:
         "--keyed", type=int, default=10_000_000, metavar="N", help="store: messages to look up in"
     )
     parser.add_argument("--messages", type=int, default=measures.MILLION, help="for the memory")
+    parser.add_argument(
+        "--cpp-python",
+        type=Path,
+        metavar="PATH",
+        help="client: a Python that has rocketmq-client-python and its librocketmq",
+    )
     parser.add_argument("--java-flags", default=" ".join(JAVA_BROKER_FLAGS))
     parser.add_argument("--scratch", type=Path, help="a folder on the disk to measure")
     parser.add_argument("--write", action="store_true", help=f"writes docs/{REPORT.name}")
@@ -124,6 +131,13 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
                 *sides, options.loadgen, folder, rounds, scale, _say
             )
         found.held = filter_measures.evaluations(rounds, _say)
+    elif part == "client":
+        compared = client_measures.clients(options.cpp_python)
+        with both() as sides:
+            found.held = client_measures.beside(
+                sides, compared, program, folder, rounds, scale, _say
+            )
+            found.held.append(client_measures.idle(sides[1], folder))
     elif part == "start":
         found.compared = [measures.starts(folder, rounds, flags, _say)]
     elif part == "memory":

@@ -30,6 +30,7 @@ PARTS = {
     "sync": "Senders that wait for the disk",
     "recovery": "Starts after kill -9",
     "keys": "Look-ups by key",
+    "client": "Clients",
     "spark": "PySpark's source",
 }
 CALLS_MAX = 12.0
@@ -64,7 +65,11 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
         f"## {PARTS[part]}",
         "",
         f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}."
-        + (f" Medians of {rounds}, in turns." if found.compared or found.grown else "")
+        + (
+            f" Medians of {rounds}, in turns."
+            if found.compared or found.grown or part == "client"
+            else ""
+        )
         + f" The load average of the machine was {found.busy:.1f} when it began: that much other"
         " work ran beside it.",
         "",
@@ -132,6 +137,8 @@ def _command(words: Sequence[str]) -> str:
     if "--scratch" in words:
         at = words.index("--scratch")
         words = words[:at] + words[at + 2 :]
+    if "--cpp-python" in words:
+        words[words.index("--cpp-python") + 1] = "PATH"
     return shlex.join(["scripts/bench", *words])
 
 

@@ -52,7 +52,7 @@ class Stack:
 def run(parts: Parts) -> int:
     """Run a daemon until SIGTERM or Ctrl-C. `parts` starts them all and gives the ready line."""
     _raise_open_files_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(parts))
     return 0
 
@@ -75,7 +75,8 @@ async def _serve(parts: Parts) -> None:
         log.info("stopping")
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, if that is installed."""
     try:
         import uvloop
     except ImportError:

@@ -172,7 +172,7 @@ class PullTasks:
                 name_of(held.queue),
                 state.pull_offset,
             )
-        fresh = [each for each in result.records if held.hold(each.queue_offset, len(each.body))]
+        fresh = held.hold_all(result.records)
         if fresh:
             held.stats.pulls += 1
             held.stats.pulled += len(fresh)

@@ -43,6 +43,7 @@ PLACES = {
     "pyarrow": ["spark", "store/columns"],
     "pytest": ["testing/fixtures.py"],
     "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
+    "rocketmq": ["scripts/cppgen.py"],
     "tqdm": ["scripts"],
     "uvloop": ["scripts/serving.py"],
     "yaml": ["conf/sources.py"],
