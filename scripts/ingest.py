@@ -85,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
         span = ingest.measure(job)  # an unknown topic is told before Spark starts
         with _progress(None if follow == ingest.CONTINUOUS else span.messages) as bar:
             if follow is None:
-                rows = ingest.ingest(job, span, lambda count: _show(bar, count))
+                rows = ingest.ingest(job, span, lambda count, lag: show(bar, count, lag))
             else:
-                rows = ingest.follow(job, lambda count: _show(bar, count))
-            _show(bar, rows)
+                rows = ingest.follow(job, lambda count, lag: show(bar, count, lag))
+            show(bar, rows, None)
     except session.SparkFailed as wrong:
         raise Failed(str(wrong)) from wrong
     seconds = time.monotonic() - begin
@@ -119,5 +119,8 @@ def _progress(total: int | None) -> "tqdm[Any]":
     return tqdm(total=total, unit=" rows", unit_scale=True, desc="ingesting", disable=None)
 
 
-def _show(bar: "tqdm[Any]", count: int) -> None:
-    bar.update(count - bar.n)
+def show(bar: "tqdm[Any]", rows: int, lag: int | None) -> None:
+    """Rows so far and a second, and how many messages of the topic are left."""
+    if lag is not None:
+        bar.set_postfix_str(f"lag {lag:,}", refresh=False)
+    bar.update(rows - bar.n)

@@ -5,9 +5,10 @@ ended, however it ended, with no row lost or twice. With a schema, the rows that
 query, a checkpoint and a table of their own: each is exact by itself.
 """
 
+import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .bodies import malformed, schema_of, typed
 from .ingest import CONTINUOUS, MALFORMED, OnRows, Tables, folders_of, source_options, text_values
+from .progress import Progress, rows_between
 from .session import SparkFailed, sentence
 
 LOOK_SECONDS = 0.2
@@ -85,7 +87,7 @@ class _Followed:
 
     def wait(self, told: threading.Event, on_rows: OnRows) -> int:
         while any(query.isActive for query in self.queries) and not told.wait(LOOK_SECONDS):
-            on_rows(self._count())
+            on_rows(self._count(), self._lag())
             for query in self.queries:
                 self._check(query)
         for query in self.queries:
@@ -101,10 +103,34 @@ class _Followed:
             self.rows[each["batchId"]] = each["numInputRows"]
         return sum(self.rows.values())
 
+    def _lag(self) -> int | None:
+        """Messages that the first query has not read yet; None as long as it has not said."""
+        last = self.queries[0].lastProgress
+        return lag_of(last["sources"][0]) if last else None
+
     def _check(self, query: StreamingQuery) -> None:
         wrong = query.exception()
         if wrong is not None:
             raise SparkFailed(sentence(wrong))
+
+
+def lag_of(source: Mapping[str, Any]) -> int | None:
+    """How many messages lie between the offsets of a query's source and the ends of its queues.
+
+    None when it doesn't tell the ends, as before PySpark 4.2.
+    """
+    end, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
+    if not end or not latest:
+        return None
+    return rows_between(
+        end, latest, {topic: dict.fromkeys(each, 0) for topic, each in latest.items()}
+    )
+
+
+def _offsets(told: Any) -> Progress:
+    """A progress, told as JSON or as what it stands for; empty when it is none."""
+    read = json.loads(told) if isinstance(told, str) and told.startswith("{") else told
+    return read if isinstance(read, dict) else {}
 
 
 @contextmanager

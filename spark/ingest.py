@@ -31,7 +31,7 @@ CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
 LOOK_SECONDS = 0.2  # between looks at how many rows Spark has read
 
-OnRows = Callable[[int], None]
+OnRows = Callable[[int, int | None], None]  # rows read so far, messages left if that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def ingest(job: Ingest, span: Span, on_rows: OnRows) -> int:
     check_target(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
         tables = _tables(spark, job, span)
-        with _told(spark, on_rows):
+        with _told(spark, lambda rows: on_rows(rows, max(0, span.messages - rows))):
             mode = "overwrite" if job.overwrite else "error"
             for rows, target in tables:
                 writer = rows.write.format(job.format).mode(mode)
@@ -221,7 +221,7 @@ def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
 
 
 @contextmanager
-def _told(spark: SparkSession, on_rows: OnRows) -> Iterator[None]:
+def _told(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]:
     """Tells the number of rows read so far from a thread, until the block ends."""
     ended = threading.Event()
 

@@ -1,6 +1,8 @@
 """What `aerobee ingest` works out before Spark starts."""
 
 import argparse
+import json
+from io import StringIO
 from pathlib import Path
 from typing import Self
 
@@ -14,9 +16,10 @@ from aerobee.scripts import ingest as command
 from aerobee.scripts.failed import Failed
 from aerobee.spark import ingest
 from aerobee.spark.bodies import read_schema_text
-from aerobee.spark.following import check_checkpoint
+from aerobee.spark.following import check_checkpoint, lag_of
 from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
 from aerobee.spark.session import SparkFailed
+from tqdm import tqdm
 
 from .fakes import FakeReader
 
@@ -127,6 +130,29 @@ def test_a_schema_file_that_says_nothing_is_refused(tmp_path: Path) -> None:
         read_schema_text(str(file))
     file.write_text(" id bigint\n")
     assert read_schema_text(str(file)) == "id bigint"
+
+
+def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
+    latest = {"a": {"x:0": 10, "x:1": 5}, "b": {"x:0": 3}}
+    told = {"endOffset": {"a": {"x:0": 4, "x:1": 5}}, "latestOffset": latest}
+    assert lag_of(told) == 6 + 3
+    assert lag_of({name: json.dumps(each) for name, each in told.items()}) == 9
+    assert lag_of({"endOffset": latest, "latestOffset": latest}) == 0
+    assert lag_of({"endOffset": None, "latestOffset": latest}) is None
+    assert lag_of({"endOffset": latest, "latestOffset": None}) is None
+
+
+def test_the_bar_shows_rows_rate_and_lag() -> None:
+    screen = StringIO()
+    with tqdm(
+        total=None, unit=" rows", unit_scale=True, file=screen, mininterval=0, miniters=1
+    ) as bar:
+        command.show(bar, 2_000, 5_432)
+        command.show(bar, 7_432, None)
+    shown = screen.getvalue()
+    assert "lag 5,432" in shown
+    assert "7.43k rows" in shown
+    assert "rows/s" in shown
 
 
 @pytest.mark.parametrize(
