@@ -159,7 +159,8 @@ class Connection(asyncio.Protocol):
         self.idle_rounds = 0
         decoder = self._decoder
         found = decoder.feed(data)
-        if self._unserved or len(found) > COMMANDS_SHARED:
+        # What comes to the end that asks is answers: whoever waits for them has had his turn.
+        if self._unserved or (self._writes_first and len(found) > COMMANDS_SHARED):
             found = self._this_turn(found)
         rows = self.rows
         out = self._out
@@ -459,8 +460,9 @@ class Connection(asyncio.Protocol):
         """The opaque of a new request, whose answer goes to `future`."""
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        if not self._waiting:  # else it is watched until all are through
+            self._turn.watch(self)
         self._waiting[opaque] = (future, deadline, code)
-        self._turn.watch(self)
         return opaque
 
     def _write(self, data: bytes) -> None:

@@ -42,7 +42,10 @@ PLACES = {
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],
     "pytest": ["testing/fixtures.py"],
-    "pyspark": ["spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"],
+    "pyspark": [
+        *("spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"),
+        "scripts/spark_measures.py",
+    ],
     "rocketmq": ["scripts/cppgen.py"],
     "tqdm": ["scripts"],
     "uvloop": ["scripts/serving.py"],
