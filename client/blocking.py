@@ -12,6 +12,7 @@ from typing import Any
 from . import producer as _producer
 from . import reader as _reader
 from . import transactions as _transactions
+from .blocking_admin import Admin
 from .blocking_consumers import (
     Consumer,
     LitePullConsumer,
@@ -20,7 +21,7 @@ from .blocking_consumers import (
     ReceivedMessage,
     SimpleConsumer,
 )
-from .blocking_twin import Blocking
+from .blocking_twin import Blocking, awaited
 from .message import Message
 from .producer import DEFAULT_GROUP, SEND_SECONDS
 from .producer_calls import TransactionState
@@ -32,6 +33,7 @@ from .select_queue import Selector
 from .transactions import Checker, Local
 
 __all__ = [
+    "Admin",
     "BatchReceipt",
     "Consumer",
     "LitePullConsumer",
@@ -165,6 +167,9 @@ class TransactionProducer(Producer):
                 name_server, group=group, check=check, **options
             ),
         )
+
+    begin = awaited(_transactions.TransactionProducer.begin)
+    end = awaited(_transactions.TransactionProducer.end)
 
     @contextmanager
     def transaction(self, message: Message, timeout: float = SEND_SECONDS) -> Iterator[SendReceipt]:

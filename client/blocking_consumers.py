@@ -14,7 +14,7 @@ from . import consumer as _consumer
 from . import lite_pull as _lite_pull
 from . import pull_consumer as _pull_consumer
 from . import simple as _simple
-from .blocking_twin import Blocking, value_of
+from .blocking_twin import Blocking, awaited, value_of
 from .consuming.listening import CONCURRENCY, Function
 from .consuming.subscriptions import Expression, Topics
 from .errors import ClosedError
@@ -85,6 +85,30 @@ class Consumer(Blocking[_consumer.Consumer]):
             if not message.is_void:
                 return ReceivedMessage(message, self._thread)
             self._thread.call(message.release)  # its queue waits for it to be let go
+
+    def receive_batch(
+        self, messages_max: int = FETCH_MAX, timeout: float | None = None
+    ) -> list["ReceivedMessage"]:
+        """The next messages, at least one and at most so many; none as `receive` gives None."""
+        first = self.receive(timeout)
+        found = [] if first is None else [first]
+        while found and len(found) < messages_max:
+            message = self.receive(0) if self._fetched else None
+            if message is None:
+                break
+            found.append(message)
+        return found
+
+    subscribe = awaited(_consumer.Consumer.subscribe)
+    unsubscribe = awaited(_consumer.Consumer.unsubscribe)
+
+    def pause(self) -> None:
+        """Begin no more pulls; what is here already is still handed out."""
+        self._run(value_of(lambda: self._twin.pause()))
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._run(value_of(lambda: self._twin.resume()))
 
     def drain(self, timeout: float | None = None) -> bool:
         """Settle everything that is here, commit and leave; see `client.Consumer.drain`."""
@@ -164,37 +188,38 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
             for message in consumer.poll():
                 ...
 
-    The arguments and the methods are those of `client.LitePullConsumer`.
+    The arguments and the methods are those of `client.LitePullConsumer`; `assign_expressions` says
+    by topic which messages of assigned queues are wanted. Functions that are told of changes are
+    called in the client's own thread, and must not call it.
     """
 
     def __init__(
-        self, name_server: str | Iterable[str] | None = None, *, group: str, **options: Any
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        assign_expressions: Mapping[str, str | Expression] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            "aerobee-lite-pull",
-            lambda: _lite_pull.LitePullConsumer(name_server, group=group, **options),
-        )
+        def make() -> _lite_pull.LitePullConsumer:
+            twin = _lite_pull.LitePullConsumer(name_server, group=group, **options)
+            for topic, expression in (assign_expressions or {}).items():
+                twin.set_expression_for_assign(topic, expression)
+            return twin
 
-    def subscribe(self, topic: str, expression: str | Expression = "*") -> None:
-        """Share a topic's queues with the group."""
-        self._run(self._twin.subscribe(topic, expression))
+        super().__init__("aerobee-lite-pull", make)
 
-    def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic's queues, committed."""
-        self._run(self._twin.unsubscribe(topic))
-
-    def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull exactly these queues, whoever else does."""
-        self._run(self._twin.assign(queues))
+    subscribe = awaited(_lite_pull.LitePullConsumer.subscribe)
+    unsubscribe = awaited(_lite_pull.LitePullConsumer.unsubscribe)
+    assign = awaited(_lite_pull.LitePullConsumer.assign)
+    on_topic_change = awaited(_lite_pull.LitePullConsumer.on_topic_change)
 
     @property
     def assignment(self) -> list[MessageQueue]:
         """The queues that are pulled here now, sorted."""
         return self._run(value_of(lambda: self._twin.assignment))
 
-    def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic as they are now."""
-        return self._run(self._twin.fetch_queues(topic))
+    fetch_queues = awaited(_lite_pull.LitePullConsumer.fetch_queues)
 
     def poll(self, timeout: float = _lite_pull.POLL_SECONDS) -> list[MessageView]:
         """Messages of one queue, in order; an empty list after `timeout` seconds without any."""
@@ -209,25 +234,12 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
         """Commit what was polled, of all queues or of some, or these very offsets."""
         self._run(self._twin.commit(offsets, persist=persist))
 
-    def committed(self, queue: MessageQueue) -> int:
-        """The group's offset in a queue, -1 when there is none."""
-        return self._run(self._twin.committed(queue))
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at `offset` of a queue."""
-        self._run(self._twin.seek(queue, offset))
-
-    def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the oldest message of a queue."""
-        self._run(self._twin.seek_to_begin(queue))
-
-    def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on at the next message that a queue gets."""
-        self._run(self._twin.seek_to_end(queue))
-
-    def seek_to_time(self, queue: MessageQueue, ms: int) -> None:
-        """Go on at the first message that was stored at `ms` (since the epoch) or later."""
-        self._run(self._twin.seek_to_time(queue, ms))
+    committed = awaited(_lite_pull.LitePullConsumer.committed)
+    seek = awaited(_lite_pull.LitePullConsumer.seek)
+    seek_to_begin = awaited(_lite_pull.LitePullConsumer.seek_to_begin)
+    seek_to_end = awaited(_lite_pull.LitePullConsumer.seek_to_end)
+    seek_to_time = awaited(_lite_pull.LitePullConsumer.seek_to_time)
+    offset_for_time = awaited(_lite_pull.LitePullConsumer.offset_for_time)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these no more until `resume`."""
@@ -249,35 +261,14 @@ class PullConsumer(Blocking[_pull_consumer.PullConsumer]):
             lambda: _pull_consumer.PullConsumer(name_server, group=group, **options),
         )
 
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted."""
-        return self._run(self._twin.queues(topic))
-
-    def balanced_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that are this member's share now."""
-        return self._run(self._twin.balanced_queues(topic))
-
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        expression: str | Expression = "*",
-        *,
-        max_messages: int = 32,
-        wait_ms: int = 0,
-    ) -> _pull_consumer.PullOutcome:
-        """The messages from `offset` on; see `client.PullConsumer.pull`."""
-        return self._run(
-            self._twin.pull(queue, offset, expression, max_messages=max_messages, wait_ms=wait_ms)
-        )
-
-    def committed(self, queue: MessageQueue) -> int:
-        """The group's offset in a queue, -1 when there is none."""
-        return self._run(self._twin.committed(queue))
-
-    def commit(self, queue: MessageQueue, offset: int) -> None:
-        """The group is at `offset` now."""
-        self._run(self._twin.commit(queue, offset))
+    queues = awaited(_pull_consumer.PullConsumer.queues)
+    balanced_queues = awaited(_pull_consumer.PullConsumer.balanced_queues)
+    pull = awaited(_pull_consumer.PullConsumer.pull)
+    committed = awaited(_pull_consumer.PullConsumer.committed)
+    commit = awaited(_pull_consumer.PullConsumer.commit)
+    min_offset = awaited(_pull_consumer.PullConsumer.min_offset)
+    max_offset = awaited(_pull_consumer.PullConsumer.max_offset)
+    offset_for_time = awaited(_pull_consumer.PullConsumer.offset_for_time)
 
 
 class SimpleConsumer(Blocking[_simple.SimpleConsumer]):
@@ -301,20 +292,6 @@ class SimpleConsumer(Blocking[_simple.SimpleConsumer]):
             lambda: _simple.SimpleConsumer(name_server, group=group, topics=topics, **options),
         )
 
-    def receive(
-        self,
-        max_messages: int = _simple.BATCH_MAX,
-        *,
-        invisible: float = _simple.INVISIBLE_SECONDS,
-        timeout: float = _simple.WAIT_SECONDS,
-    ) -> list[_simple.PoppedMessage]:
-        """At least one message; none after `timeout` seconds without any."""
-        return self._run(self._twin.receive(max_messages, invisible=invisible, timeout=timeout))
-
-    def ack(self, message: _simple.PoppedMessage) -> None:
-        """The message is done."""
-        self._run(self._twin.ack(message))
-
-    def change_invisible_time(self, message: _simple.PoppedMessage, seconds: float) -> None:
-        """The message stays ours for so long from now on."""
-        self._run(self._twin.change_invisible_time(message, seconds))
+    receive = awaited(_simple.SimpleConsumer.receive)
+    ack = awaited(_simple.SimpleConsumer.ack)
+    change_invisible_time = awaited(_simple.SimpleConsumer.change_invisible_time)

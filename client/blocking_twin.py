@@ -1,12 +1,14 @@
 """What clients without an event loop share: an asyncio twin on a loop in its own thread."""
 
+import functools
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from .loop_thread import LoopThread
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
@@ -53,6 +55,20 @@ class Blocking(Generic[Twin]):
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._thread.run(work)
+
+
+def awaited(
+    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Blocking[Any], Arguments], Result]:
+    """The same method of a blocking client: it waits for that of the twin."""
+
+    @functools.wraps(method)
+    def call(
+        self: Blocking[Any], /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        return self._run(method(self._twin, *arguments, **named))
+
+    return call
 
 
 async def value_of(read: Callable[[], Result]) -> Result:

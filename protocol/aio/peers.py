@@ -1,13 +1,17 @@
 """Outgoing connections, one per address, made when first needed and made again when lost.
 
 Many requests share a connection; an answer finds its future by its opaque. Several callers that
-want the same new connection wait for the same attempt.
+want the same new connection wait for the same attempt. After one that failed there is a pause, in
+which nobody tries: longer with each failure, and of random length, so that the clients of a server
+that comes back don't all come at once.
 """
 
 import asyncio
 import logging
+import random
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ..command import Command
 from ..wire import Header
@@ -18,6 +22,17 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 3.0  # RocketMQ's connectTimeoutMillis
 PEERS_MAX = 10_000  # addresses connected at once
+# After a failed attempt; doubled with each further one in a row, and of that a random half or more.
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """So many attempts in a row failed; there is to be none before `until` (of the loop)."""
+
+    times: int
+    until: float
+    why: str
 
 
 class Peers:
@@ -46,6 +61,7 @@ class Peers:
         self._turn = Turn()
         self._open: dict[str, Connection] = {}
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        self._failed: dict[str, _Failed] = {}
         self._closed = False
 
     async def request(
@@ -90,7 +106,10 @@ class Peers:
         return None if found is None or found.is_lost else found
 
     async def connect(self, address: str) -> Connection:
-        """The connection to `address`, made now if there is none."""
+        """The connection to `address`, made now if there is none.
+
+        ConnectionError when that fails, and at once in the pause after it.
+        """
         if self._closed:
             raise ConnectionError(f"can't connect to {address}: this client is closed")
         found = self._open.get(address)
@@ -123,10 +142,15 @@ class Peers:
                 f"can't connect to {address}: {len(self._open)} peers are connected, the limit is "
                 f"{PEERS_MAX}"
             )
+        loop = asyncio.get_running_loop()
+        failed = self._failed.get(address)
+        if failed is not None and (left := failed.until - loop.time()) > 0:
+            raise ConnectionError(
+                f"{failed.why}; failures in a row: {failed.times}, next try in {left:.2g} s"
+            )
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise ConnectionError(f"{address!r} is not an address of the form host:port")
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
@@ -143,13 +167,23 @@ class Peers:
                     ssl=self._tls,
                 )
         except TimeoutError:
-            raise ConnectionError(
-                f"can't connect to {address} within {self._connect_seconds:g} s"
-            ) from None
+            why = f"can't connect to {address} within {self._connect_seconds:g} s"
+            raise self._rest(address, why) from None
         except OSError as wrong:
-            raise ConnectionError(f"can't connect to {address}: {wrong}") from None
+            raise self._rest(address, f"can't connect to {address}: {wrong}") from None
+        self._failed.pop(address, None)
         self._open[address] = connection
         return connection
+
+    def _rest(self, address: str, why: str) -> ConnectionError:
+        before = self._failed.pop(address, None)
+        times = before.times + 1 if before is not None else 1
+        while len(self._failed) >= PEERS_MAX:
+            del self._failed[next(iter(self._failed))]
+        pause = min(PAUSE_SECONDS * 2 ** min(times - 1, 10), PAUSE_SECONDS_MAX)
+        until = asyncio.get_running_loop().time() + pause * random.uniform(0.5, 1)  # noqa: S311
+        self._failed[address] = _Failed(times, until, why)
+        return ConnectionError(why)
 
     def _lost(self, address: str, connection: Connection) -> None:
         if self._open.get(address) is connection:

@@ -1,13 +1,18 @@
 """The client without an event loop, against our own broker; the calls run in other threads."""
 
 import asyncio
+import inspect
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from aerobee import client
+from aerobee.client import blocking
+from aerobee.client import reader as reader_module
 from aerobee.client.blocking import Consumer, Message, Producer, Reader
 from aerobee.client.errors import ClosedError, IllegalMessageError, NoRouteError, UnreachableError
+from aerobee.client.heartbeat import ConsumerMember
 from aerobee.client.loop_thread import LoopThread
 from aerobee.protocol.record import decode_all
 
@@ -148,3 +153,75 @@ def test_a_loop_thread_from_before_a_fork_says_so(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ClosedError, match="before a fork"):
             thread.run(fine())
     thread.close()
+
+
+# What a blocking client is told when it is made, and what only its loop calls.
+WITHOUT_TWIN = {
+    *("start", "listener", "run", "rebalance_soon", "is_running", "set_expression_for_assign"),
+    *(name for name in vars(ConsumerMember) if not name.startswith("_")),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(client.Admin, client.Consumer, client.LitePullConsumer, client.Producer),
+        *(
+            client.PullConsumer,
+            client.SimpleConsumer,
+            client.TransactionProducer,
+            reader_module.Reader,
+        ),
+    ],
+)
+def test_every_public_method_has_a_blocking_twin_that_helps(kind: type) -> None:
+    twin = getattr(blocking, kind.__name__)
+    for name in (each for each in dir(kind) if not each.startswith("_")):
+        if name not in WITHOUT_TWIN:
+            found = getattr(twin, name)
+            assert not inspect.iscoroutinefunction(found), name
+            assert inspect.getdoc(found), name
+
+
+async def test_threads_administer_and_consume_together(address: str) -> None:
+    def make(number: int) -> None:
+        admin.create_topic(f"topic-{number}", 1)
+
+    def work() -> None:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(make, range(8)))
+        assert {f"topic-{number}" for number in range(8)} <= set(admin.topics())
+        with (
+            blocking.Producer(address) as producer,
+            Consumer(address, group="g", topics=["topic-0"], start="earliest") as consumer,
+        ):
+            consumer.subscribe("topic-1")
+            producer.send(Message("topic-1", b"1"))
+            (message,) = consumer.receive_batch(10, SECONDS)
+            assert message.body == b"1"
+            message.ack()
+            consumer.pause()
+            consumer.resume()
+            consumer.unsubscribe("topic-1")
+
+    admin = await asyncio.to_thread(blocking.Admin, address)
+    await asyncio.to_thread(work)
+    await asyncio.to_thread(admin.close)
+
+
+async def test_a_transaction_is_begun_in_one_place_and_ended_in_another(address: str) -> None:
+    def work() -> int:
+        with blocking.TransactionProducer(
+            address, group="g", check=lambda _: blocking.TransactionState.UNKNOWN
+        ) as producer:
+            receipt = producer.begin(Message("orders", b"x"))
+            producer.end(receipt, blocking.TransactionState.COMMIT)
+        with blocking.LitePullConsumer(
+            address, group="l", start="earliest", assign_expressions={"orders": "*"}
+        ) as consumer:
+            consumer.assign(consumer.fetch_queues("orders"))
+            for queue in consumer.assignment:
+                consumer.seek_to_begin(queue)
+            return len(consumer.poll(SECONDS))
+
+    assert await asyncio.to_thread(work) == 1

@@ -1,0 +1,90 @@
+"""Outgoing connections whose server is not there: pauses that grow, of random length."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aerobee.protocol.aio.peers import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Peers
+from aerobee.protocol.aio.server import Server
+
+
+class Clock:
+    """The loop's time, which stands still but for `ahead`."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.ahead, self._start = 0.0, loop.time()
+        loop.time = lambda: self._start + self.ahead  # type: ignore[method-assign]
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[Peers]:
+    made = Peers()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def nobody() -> str:
+    """An address where nobody listens (any more)."""
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, {})
+    await server.stop()
+    return f"127.0.0.1:{port}"
+
+
+async def test_pauses_grow_to_a_second_and_are_of_random_length(peers: Peers, nobody: str) -> None:
+    clock = Clock()
+    with pytest.raises(ConnectionError):
+        await peers.connect(nobody)
+    for times in range(1, 8):
+        longest = min(PAUSE_SECONDS * 2 ** (times - 1), PAUSE_SECONDS_MAX)
+        began = clock.ahead
+        with pytest.raises(ConnectionError, match=f"failures in a row: {times}, next try in"):
+            await peers.connect(nobody)
+        while True:
+            clock.ahead += 0.01
+            with pytest.raises(ConnectionError) as raised:
+                await peers.connect(nobody)
+            if "in a row" not in str(raised.value):
+                break
+        assert longest / 2 <= clock.ahead - began <= longest + 0.011
+
+
+async def test_two_clients_rest_for_different_times(nobody: str) -> None:
+    Clock()
+    rests = set()
+    for _ in range(5):
+        client = Peers()
+        for _ in range(2):
+            with pytest.raises(ConnectionError) as raised:
+                await client.connect(nobody)
+        rests.add(str(raised.value).partition("next try in ")[2])
+        await client.close()
+    assert len(rests) > 1
+
+
+async def test_a_server_that_is_back_is_connected_after_the_pause_and_the_pauses_begin_anew(
+    peers: Peers,
+) -> None:
+    clock, server = Clock(), Server()
+    port = await server.listen("127.0.0.1", 0, {})
+    await server.stop()
+    address = f"127.0.0.1:{port}"
+    for _ in range(3):
+        with pytest.raises(ConnectionError):
+            await peers.connect(address)
+        clock.ahead += 1
+    again = Server()
+    await again.listen("127.0.0.1", port, {})
+    connection = await peers.connect(address)
+    assert not connection.is_lost
+    await again.stop()
+    while not connection.is_lost:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    with pytest.raises(ConnectionError, match="can't connect"):
+        await peers.connect(address)
+    with pytest.raises(ConnectionError, match="failures in a row: 1"):
+        await peers.connect(address)
