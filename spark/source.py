@@ -76,9 +76,10 @@ class RocketmqReader(DataSourceReader):
         with Reader(self.options.name_server, **self.options.reader) as bounds:
             return [InputPartition(each) for each in plan(bounds, self.options, self.narrowing)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range, batch by batch."""
-        return read_range(self.options, self.columns, partition.value)
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one range, batch by batch; PySpark 4.0 has None where there is no range."""
+        wanted = None if partition is None else partition.value
+        return read_range(self.options, self.columns, wanted)
 
 
 class NarrowingReader(RocketmqReader):

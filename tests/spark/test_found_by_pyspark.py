@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from aerobee.spark.options import read_options
 from aerobee.spark.schema import BASE, BY_NAME, chosen_columns
 from aerobee.spark.source import RocketmqReader, RocketmqSource
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,12 @@ def test_the_reader_survives_pickling_with_options_and_columns() -> None:
     assert isinstance(reader, RocketmqReader)
     assert reader.options == read_options(source.given)
     assert reader.columns == (BY_NAME["value"], BY_NAME["offset"])
+
+
+@pytest.mark.parametrize("partition", [None, InputPartition(None)], ids=["4.0", "later"])
+def test_where_there_is_no_range_there_are_no_rows(partition: InputPartition | None) -> None:
+    reader = RocketmqReader(read_options({"subscribe": "orders"}), BASE)
+    assert list(reader.read(partition)) == []
 
 
 @pytest.mark.parametrize(
