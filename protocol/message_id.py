@@ -48,7 +48,15 @@ class UniqueIds:
     `instance` keeps two makers in one process apart; by default it is drawn at random.
     """
 
-    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_now_ms", "_prefix")
+    __slots__ = (
+        "_counter",
+        "_month_end_ms",
+        "_month_start_ms",
+        "_now_ms",
+        "_now_text",
+        "_prefix",
+        "_text_ms",
+    )
 
     def __init__(
         self,
@@ -64,14 +72,18 @@ class UniqueIds:
         self._now_ms = now_ms
         self._counter = itertools.count()
         self._month_start_ms = self._month_end_ms = 0
+        self._now_text, self._text_ms = "", -1  # what the ids of one ms begin with
 
     def next(self) -> str:
         """The next id."""
         now_ms = self._now_ms()
-        if not self._month_start_ms <= now_ms < self._month_end_ms:
-            self._month_start_ms, self._month_end_ms = _month(now_ms)
-        passed = now_ms - self._month_start_ms
-        return f"{self._prefix}{passed & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+        if now_ms != self._text_ms:
+            if not self._month_start_ms <= now_ms < self._month_end_ms:
+                self._month_start_ms, self._month_end_ms = _month(now_ms)
+            passed = now_ms - self._month_start_ms
+            self._now_text = f"{self._prefix}{passed & 0xFFFFFFFF:08X}"
+            self._text_ms = now_ms
+        return f"{self._now_text}{next(self._counter) & 0xFFFF:04X}"
 
 
 def _month(now_ms: int) -> tuple[int, int]:
