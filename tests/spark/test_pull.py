@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from aerobee.client.blocking import MessageQueue, Pulled
+from aerobee.client.errors import AerobeeError, IllegalMessageError, UnreachableError
 from aerobee.protocol import codes
 from aerobee.protocol.record import decode_all
 from aerobee.spark import pull
@@ -132,3 +133,50 @@ class Standing(FakeReader):
 def test_an_answer_that_leads_nowhere_ends_the_read() -> None:
     with pytest.raises(DataLossError, match="would not get on"):
         pieces(Standing({QUEUE: range(100)}), 0, 100)
+
+
+class Moving(FakeReader):
+    """Its broker is away for some pulls, and back under another address once its route is asked."""
+
+    def __init__(self, away: int, *, error: type[AerobeeError] = UnreachableError) -> None:
+        super().__init__({QUEUE: range(100)})
+        self.away = away
+        self.error = error
+        self.looked_up = 0
+
+    async def queues(self, topic: str) -> list[MessageQueue]:  # type: ignore[override]
+        self.looked_up += 1
+        return super().queues(topic)
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
+        if offset >= 40 and self.looked_up < self.away:
+            raise self.error("connection refused")
+        return await super().pull(queue, offset, max_messages, bulk=bulk)
+
+
+@pytest.mark.parametrize("per_pull", [None, 8])
+def test_a_broker_that_moves_in_mid_read_is_followed(per_pull: int | None) -> None:
+    reader = Moving(away=3)
+    how = Pulling(per_pull, retries=3, retry_ms=0)
+    read = pull_pieces(reader, QueueRange(*QUEUE, 0, 100), how)
+    offsets = [record.queue_offset for piece in read for record in decode_all(piece.data)]
+    assert offsets == list(range(100))
+    assert reader.looked_up >= 3
+
+
+def test_a_lost_broker_is_asked_as_often_as_the_options_say() -> None:
+    reader = Moving(away=1_000)
+    how = Pulling(100, retries=2, retry_ms=0)
+    with pytest.raises(UnreachableError, match="connection refused"):
+        list(pull_pieces(reader, QueueRange(*QUEUE, 50, 60), how))
+    assert reader.looked_up == 2
+    assert not reader.is_open
+
+
+def test_what_will_not_change_is_not_tried_again() -> None:
+    reader = Moving(away=1_000, error=IllegalMessageError)
+    with pytest.raises(IllegalMessageError):
+        list(pull_pieces(reader, QueueRange(*QUEUE, 50, 60), Pulling(retries=2, retry_ms=0)))
+    assert reader.looked_up == 0
