@@ -253,13 +253,13 @@ class Transactions:
         half.queue_id = _number(pairs.get(properties.REAL_QID), 0)
         unique = pairs.get(properties.UNIQ_KEY)
         header = CheckTransactionState(
-            half.topic,
             half.queue_offset,
             half.log_offset,
             unique,
             unique,
             offset_message_id(half.store_host, half.log_offset),
             self._config.broker_name,
+            topic=half.topic,
         )
         producer.oneway(codes.CHECK_TRANSACTION_STATE, header.to_fields(), encode_record(half))
 

@@ -94,6 +94,7 @@ class Cluster:
         self._greetings: dict[str, asyncio.Task[Connection]] = {}
         self._upkeep: list[asyncio.Task[None]] = []
         self._closed = False
+        self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
 
     def start(self) -> None:
         """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import random
+import time
 from collections.abc import Iterable
 
 from ..protocol import codes
@@ -132,6 +133,7 @@ class NameServers:
         if not self.addresses:
             await self.look_up()
         failures: list[str] = []
+        began = time.monotonic()
         addresses, first = self.addresses, self._at
         for turn in range(len(addresses)):
             address = addresses[(first + turn) % len(addresses)]
@@ -148,8 +150,9 @@ class NameServers:
                 raise BrokerError(answer.code, answer.remark, address, what)
             return answer
         raise UnreachableError(
-            f"no name server answered, {len(failures)} tried ({'; '.join(failures)}); check that "
-            "it runs (`aerobee up` starts one), and the address, the port and the firewall"
+            f"no name server answered, {len(failures)} tried in {time.monotonic() - began:.2g} s "
+            f"({'; '.join(failures)}); check that it runs (`aerobee up` starts one), and the "
+            "address, the port and the firewall"
         )
 
     async def ask_all(

@@ -73,12 +73,31 @@ def class_path(version: str = ROCKETMQ_VERSION) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once prepare once
         jars = cache / "lib"
         if not jars.exists():
-            _fetch(jars, version)
+            _fetch(jars, version, servers=version == ROCKETMQ_VERSION)
         sources = _sources(version)
         classes = cache / f"classes-{_digest(sources)}"
         if not classes.exists():
             _compile(jars, sources, classes)
     return f"{classes}{os.pathsep}{jars}/*"
+
+
+def server(main: str, *orders: str, home: Path, version: str) -> list[str]:
+    """The command line of an older name server or broker, by its own start-up class `main`."""
+    lack = missing()
+    if lack is not None:
+        raise JavaMissing(lack)
+    cache = _cache_folder() / f"{version}-servers"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        jars = cache / "lib"
+        if not jars.exists():
+            _fetch(jars, version, servers=True)
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    for role in ("namesrv", "broker"):  # they insist on a file there
+        shutil.copy(INTEROP / "java" / "logback.xml", home / "conf" / f"logback_{role}.xml")
+    flags = ("-Xmx512m", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+    return ["java", *flags, *OPEN_PACKAGES, "-cp", f"{jars}/*", main, *orders]
 
 
 def java(
@@ -174,11 +193,11 @@ def _digest(sources: list[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _fetch(jars: Path, version: str) -> None:
+def _fetch(jars: Path, version: str, *, servers: bool) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
         goal = "dependency:copy-dependencies"
         where = [f"-Drocketmq.version={version}", f"-DoutputDirectory={scratch}/lib"]
-        if version != ROCKETMQ_VERSION:
+        if not servers:
             where.append("-Dolder")  # the profile without name server and broker
         argv = ["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where]
         _run(argv, JavaMissing)

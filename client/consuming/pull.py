@@ -236,8 +236,13 @@ async def pull_by_hand(
         expression_type=subscription.expression_type,
     )
     address = await broker_of(cluster, queue)
-    code = codes.LITE_PULL_MESSAGE if lite else codes.PULL_MESSAGE
+    is_lite = lite and address not in cluster.without_lite_pull
+    code = codes.LITE_PULL_MESSAGE if is_lite else codes.PULL_MESSAGE
     answer = await cluster.request(address, code, header, timeout_s=settings.timeout_s)
+    if is_lite and answer.code == codes.REQUEST_CODE_NOT_SUPPORTED:  # by brokers before 5.0
+        cluster.without_lite_pull.add(address)
+        code = codes.PULL_MESSAGE
+        answer = await cluster.request(address, code, header, timeout_s=settings.timeout_s)
     if answer.code not in ANSWERS:
         if answer.code in LOST_US:
             await cluster.beat_to(address)

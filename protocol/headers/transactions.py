@@ -17,15 +17,18 @@ class EndTransaction(Header):
 
 
 class CheckTransactionState(Header):
-    """CHECK_TRANSACTION_STATE (39), which a broker sends to a producer, oneway."""
+    """CHECK_TRANSACTION_STATE (39), which a broker sends to a producer, oneway.
 
-    topic: str
+    Brokers before 5.0 send no topic.
+    """
+
     queue_offset: Int64 = field(name="tranStateTableOffset")
     log_offset: Int64 = field(name="commitLogOffset")
     msg_id: str | None = field(name="msgId", default=None)
     transaction_id: str | None = field(name="transactionId", default=None)
     offset_msg_id: str | None = field(name="offsetMsgId", default=None)
     broker_name: str | None = field(name="bname", default=None)
+    topic: str | None = None
 
 
 class ResumeCheck(Header):

@@ -55,6 +55,20 @@ async def test_poll_gives_the_messages_of_one_pull_in_order(
     assert beats[-1].consumer_data_set[0].consume_type == "CONSUME_ACTIVELY"
 
 
+async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    fake.broker.answers[codes.LITE_PULL_MESSAGE] = lambda *_: Reply(
+        codes.REQUEST_CODE_NOT_SUPPORTED, remark="request type 361 not supported"
+    )
+    shelf.put("orders", 0, *(b"%d" % at for at in range(12)))
+    async with member(fake) as consumer:
+        await consumer.subscribe("orders")
+        assert bodies(await consumer.poll(SECONDS)) == [b"%d" % at for at in range(10)]
+        assert bodies(await consumer.poll(SECONDS)) == [b"10", b"11"]
+    assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # it is asked once
+
+
 async def test_the_states_of_a_queue(fake: FakeCluster, shelf: Shelf) -> None:
     fresh = MessageQueueState(QUEUE, ProcessQueue(QUEUE, 0, Limits()))
     assert (fresh.paused, fresh.pull_offset, fresh.consume_offset, fresh.seek_offset) == (

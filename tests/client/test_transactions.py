@@ -11,12 +11,13 @@ from aerobee.client.receipts import SendStatus
 from aerobee.client.received import MessageView
 from aerobee.client.transactions import TransactionProducer
 from aerobee.protocol import codes
+from aerobee.protocol import properties as props
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.testing import LocalCluster
 
-from .fakes import FakeCluster, until
+from .fakes import FakeCluster, record, until
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.COMMIT,
@@ -226,3 +227,17 @@ async def test_a_delay_and_a_transaction_exclude_each_other(fake: FakeCluster) -
         with pytest.raises(IllegalMessageError, match="can't have a delay"):
             async with producer.transaction(Message("orders", b"x", delay=1)):
                 raise AssertionError("the block must not run")
+
+
+async def test_a_broker_before_5_0_that_names_no_topic_is_answered(fake: FakeCluster) -> None:
+    raw = props.encode({"PGROUP": "g", "UNIQ_KEY": "ID0"})
+    async with TransactionProducer(fake.address, group="g", check=lambda _: COMMIT) as producer:
+        await producer.send(Message("orders", b"makes the connection"))
+        fields = {"tranStateTableOffset": "7", "commitLogOffset": "9", "msgId": "ID0"}
+        half = record(7, b"x", raw_properties=raw)
+        fake.broker.connections[-1].oneway(codes.CHECK_TRANSACTION_STATE, fields, half)
+        await until(lambda: codes.END_TRANSACTION in fake.broker.order)
+    (command,) = fake.broker.requests[codes.END_TRANSACTION]
+    header = command.header(EndTransaction)
+    assert (header.outcome, header.queue_offset, header.log_offset) == (COMMIT, 7, 9)
+    assert header.from_check
