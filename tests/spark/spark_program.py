@@ -59,8 +59,34 @@ def main(name_server: str, topic: str) -> None:
         ],
         "sql": spark.sql("select 1 as one").collect()[0].one,
     }
+    millis = "unix_millis(timestamp) as ms"
+    utc = read().load().selectExpr("partition", "offset", millis).collect()
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    there = read().load().selectExpr("partition", "offset", millis).collect()
+    found["zones"] = sorted(map(tuple, utc)) == sorted(map(tuple, there))
+    found["filtered"] = {}
+    moment = utc[0].ms
+    for pushed in ("false", "true"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
+        rows = {
+            "queue": read().load().where("partition = 2"),
+            "offsets": read().load().where("offset >= 5 and offset < 7"),
+            "tags": read().load().where("tags = 'größe' and partition in (0, 1)"),
+            "time": read().load().where(f"timestamp <= timestamp_millis({moment})"),
+            "nothing": read().load().where("topic = 'another'"),
+            "key": read().load().where("key is not null and partition = 0"),
+        }
+        found["filtered"][pushed] = {
+            name: [sorted([row.partition, row.offset] for row in each.collect()), _tasks(each)]
+            for name, each in rows.items()
+        }
     print("FOUND " + json.dumps(found))
     spark.stop()
+
+
+def _tasks(rows: Any) -> int:
+    tasks: int = rows.rdd.getNumPartitions()
+    return tasks
 
 
 def _plain(value: Any) -> Any:
