@@ -6,7 +6,7 @@ goes on in whoever consumes it, in any language.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,5 +75,30 @@ def processing(
         context=propagate.extract(properties),
         kind=trace.SpanKind.CONSUMER,
         attributes=attributes,
+    ) as span:
+        yield span
+
+
+@contextmanager
+def processing_batch(
+    topic: str, queue_id: int, properties: Sequence[Mapping[str, str]]
+) -> Iterator[Any]:
+    """A span around the work on several messages, linked to those that sent them."""
+    contexts = (
+        trace.get_current_span(propagate.extract(each, context.Context())).get_span_context()
+        for each in properties
+    )
+    attributes: dict[str, str | int] = {
+        "messaging.system": SYSTEM,
+        "messaging.operation.type": "process",
+        "messaging.destination.name": topic,
+        "messaging.destination.partition.id": str(queue_id),
+        "messaging.batch.message_count": len(properties),
+    }
+    with trace.get_tracer(NAME).start_as_current_span(
+        f"process {topic}",
+        kind=trace.SpanKind.CONSUMER,
+        attributes=attributes,
+        links=[trace.Link(each) for each in contexts if each.is_valid],
     ) as span:
         yield span

@@ -7,16 +7,19 @@ logged and counts as LATER, because a message must not be lost to a mistake.
 """
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 from ...protocol.bodies.body import MessageQueue
+from .. import telemetry
 from ..errors import ClientError
 from ..identity import now_ms
 from ..received import ReceivedMessage
@@ -186,10 +189,27 @@ class Workers:
             arguments: tuple[Any, ...] = (messages[0],)
         else:
             arguments = (list(messages), context)
+        if telemetry.is_wanted(messages[0].record.raw_properties):
+            with self._span(messages):
+                return await self._call(function, arguments)
+        return await self._call(function, arguments)
+
+    async def _call(self, function: Function, arguments: tuple[Any, ...]) -> Any:
         if self._threads is None:
             return await function(*arguments)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, function, *arguments)
+        # In a context of its own, so that spans which it makes are children of ours.
+        run = contextvars.copy_context().run
+        return await loop.run_in_executor(self._threads, run, function, *arguments)
+
+    def _span(self, messages: Sequence[ReceivedMessage]) -> AbstractContextManager[Any]:
+        first = messages[0]
+        if self.listener.batch_max is not None:
+            properties = [each.properties for each in messages]
+            return telemetry.processing_batch(first.topic, first.queue_id, properties)
+        return telemetry.processing(
+            first.topic, first.msg_id, first.queue_id, first.offset, first.properties
+        )
 
     async def _work(self) -> None:
         while (batch := await self.inbox.take()) is not None:

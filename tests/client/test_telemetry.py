@@ -70,3 +70,57 @@ async def test_a_failure_is_seen_in_the_span_and_the_message_comes_again(
 
 async def test_without_spans_nothing_travels_along(aerobee_cluster: LocalCluster) -> None:
     assert "traceparent" not in await receive(aerobee_cluster)
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "plain", "batch"])
+async def test_a_listener_works_inside_a_span_of_the_trace(
+    aerobee_cluster: LocalCluster, spans: InMemorySpanExporter, kind: str
+) -> None:
+    inside, called = list[int](), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    consumer = Consumer(aerobee_cluster.name_server, group="g", topics=["orders"], start="earliest")
+
+    def plain(*_: object) -> None:
+        inside.append(trace.get_current_span().get_span_context().span_id)
+        loop.call_soon_threadsafe(called.set)
+
+    async def coroutine(*_: object) -> None:
+        plain()
+
+    function = plain if kind == "plain" else coroutine
+    consumer.listener(batch_max=8 if kind == "batch" else None)(function)
+    async with Producer(aerobee_cluster.name_server, group="shop") as producer:
+        await producer.send(Message("orders", b"x"))
+        async with consumer, asyncio.timeout(30):
+            await called.wait()
+    (sent,) = named(spans, "send orders")
+    (processed,) = named(spans, "process orders")
+    assert sent.context is not None
+    assert processed.context is not None
+    assert inside == [processed.context.span_id]
+    if kind == "batch":
+        assert [link.context.span_id for link in processed.links] == [sent.context.span_id]
+        assert processed.attributes is not None
+        assert processed.attributes["messaging.batch.message_count"] == 1
+    else:
+        assert processed.parent is not None
+        assert processed.parent.span_id == sent.context.span_id
+
+
+async def test_a_listener_that_raises_is_seen_in_its_span(
+    aerobee_cluster: LocalCluster, spans: InMemorySpanExporter
+) -> None:
+    called = asyncio.Event()
+    consumer = Consumer(aerobee_cluster.name_server, group="g", topics=["orders"], start="earliest")
+
+    @consumer.listener
+    async def listen(_: object) -> None:
+        called.set()
+        raise RuntimeError("no")
+
+    async with Producer(aerobee_cluster.name_server) as producer:
+        await producer.send(Message("orders", b"x"))
+        async with consumer, asyncio.timeout(30):
+            await called.wait()
+    (processed,) = named(spans, "process orders")
+    assert processed.status.status_code is StatusCode.ERROR
