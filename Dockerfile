@@ -4,7 +4,7 @@ FROM python:3.11-slim AS aerobee
 
 WORKDIR /build
 COPY . .
-RUN pip install --no-cache-dir ".[fast]" && rm -rf /build/* \
+RUN pip install --no-cache-dir ".[fast,tls]" && rm -rf /build/* \
     && useradd --system --home-dir /var/lib/aerobee --create-home aerobee
 
 # In a container the address to bind to is the container's own: what gets out is for the one who
@@ -29,7 +29,7 @@ USER root
 COPY . /build
 RUN apt-get update && apt-get install -y --no-install-recommends default-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* \
-    && pip install --no-cache-dir "/build[fast,spark]" && rm -rf /build/* \
+    && pip install --no-cache-dir "/build[fast,spark,tls]" && rm -rf /build/* \
     && mkdir /data && chown aerobee /data \
     && ln -s "$(python3 -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark
 ENV SPARK_HOME=/opt/spark \

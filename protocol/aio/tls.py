@@ -2,8 +2,8 @@
 
 The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
 A plain connection is handed on with its first bytes and pays nothing after that. A server without a
-certificate of its own makes one when the first hello comes: that hides what is said, but proves to
-nobody who the server is.
+certificate of its own makes one when the first hello comes (with the extra `tls`): that hides what
+is said, but proves to nobody who the server is.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast
 
-from .. import self_signed
 from .connection import Connection
 
 log = logging.getLogger(__name__)
@@ -192,7 +191,17 @@ def _context(cert: str | Path, key: str | Path | None) -> ssl.SSLContext:
 
 
 def _self_signed() -> ssl.SSLContext:
-    """With a certificate made now, which stands on the disk only while it is loaded."""
+    """With a certificate made now, which stands on the disk only while it is loaded.
+
+    OSError without the package that makes it.
+    """
+    try:
+        from .. import self_signed
+    except ImportError:
+        raise OSError(
+            "the package cryptography is missing; install aerobee[tls], or set tlsServerCertPath "
+            "and tlsServerKeyPath"
+        ) from None
     with tempfile.TemporaryDirectory() as folder:  # readable by this user alone
         path = Path(folder) / "own.pem"
         path.write_bytes(self_signed.make(time.time()))
