@@ -162,7 +162,7 @@ func ask(o orders) error {
 	for number := 0; number < o.number("count", 1); number++ {
 		message := messageOf(o, "ask", number)
 		key := message.GetKeys()
-		reply, wrong := asker.Request(context.Background(), 20*time.Second, message)
+		reply, wrong := asker.Request(context.Background(), 60*time.Second, message)
 		if wrong != nil {
 			report("failed", fields{"key": key, "error": wrong.Error()})
 			continue
@@ -191,15 +191,18 @@ func answer(o orders) error {
 	}
 	reply := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, message := range messages {
-			// This client tells brokers of its producers with a heartbeat a second after it
-			// began: before that there is no way back to the one who asked.
-			time.Sleep(2 * time.Second)
 			text, wrong := consumer.CreateReplyMessage(message, nil)
 			if wrong != nil {
 				return consumer.ConsumeRetryLater, wrong
 			}
 			text.Body = append([]byte("re: "), message.Body...) // 2.1.2 drops the one it is given
+			// Who asked tells the broker of its producer with a heartbeat a second after it
+			// began: before that there is no way back to it.
 			result, wrong := sender.SendSync(context.Background(), text)
+			for tries := 0; wrong != nil && tries < 80; tries++ {
+				time.Sleep(500 * time.Millisecond)
+				result, wrong = sender.SendSync(context.Background(), text)
+			}
 			if wrong != nil {
 				report("failed", fields{"key": message.GetKeys(), "error": wrong.Error()})
 				continue
