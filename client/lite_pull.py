@@ -30,6 +30,7 @@ from .consuming.subscriptions import Expression, check_with_broker, subscription
 from .errors import ClientError, ClosedError, NoRouteError
 from .identity import now_ms
 from .received import MessageView
+from .security import OPEN, Security
 from .start_from import Start
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class LitePullConsumer(LiteMember):
         instance: str | None = None,
         namespace: str = "",
         offsets_folder: str | os.PathLike[str] = FOLDER,
+        security: Security = OPEN,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -83,6 +85,7 @@ class LitePullConsumer(LiteMember):
             instance=instance,
             namespace=namespace,
             offsets_folder=offsets_folder,
+            security=security,
         )
         self.group = self._membership.group
         self.auto_commit = auto_commit

@@ -9,29 +9,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from ..protocol import codes
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.heartbeat import ConsumerData
-from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from ..protocol.bodies.subscription import SubscriptionData
-from ..protocol.command import Command
-from ..protocol.errors import Refusal
 from ..protocol.names import with_namespace
-from . import queue_bounds, rebalance_service
+from . import queue_bounds
 from .cluster import Cluster
-from .consuming.consume_stats import ConsumeStats
 from .consuming.local_offsets import FOLDER
 from .consuming.membership import Membership, NameServer
 from .consuming.offsets import OffsetStore, ReadFrom
 from .consuming.process_queue import Limits, ProcessQueue
 from .consuming.pull import BATCH, PULL_SECONDS, PullSettings, pull_by_hand
+from .consuming.quiet_member import QuietMember
 from .consuming.rebalance import Rebalance
-from .consuming.running import running_info
 from .consuming.subscriptions import Expression, subscription_of
 from .errors import ClosedError
 from .identity import now_ms
 from .received import MessageView
+from .security import OPEN, Security
 
 TIMEOUT_SECONDS = 10.0  # consumerPullTimeoutMillis
 
@@ -51,7 +47,7 @@ class PullOutcome:
     max_offset: int
 
 
-class PullConsumer:
+class PullConsumer(QuietMember):
     """Pulls queues by hand.
 
         async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
@@ -74,6 +70,7 @@ class PullConsumer:
         client_id: str | None = None,
         namespace: str = "",
         offsets_folder: str | os.PathLike[str] = FOLDER,
+        security: Security = OPEN,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -83,6 +80,7 @@ class PullConsumer:
             client_id=client_id,
             namespace=namespace,
             offsets_folder=offsets_folder,
+            security=security,
         )
         self.group = self._membership.group
         names = [with_namespace(topic, namespace) for topic in topics]
@@ -200,10 +198,6 @@ class PullConsumer:
 
     # --- for brokers and the client: ConsumerMember ---------------------------------------------
 
-    async def rebalance(self) -> float:
-        """Nothing: the application asks for its share when it wants to know."""
-        return rebalance_service.SECONDS
-
     async def persist(self) -> None:
         """Carry what is committed to where it lasts; done every 5 s by itself."""
         if self._store is not None:
@@ -230,23 +224,3 @@ class PullConsumer:
         """The committed offsets, of one topic or of all ("")."""
         assert self._store is not None
         return self._store.clone(topic)
-
-    def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer is."""
-        return running_info(
-            self._open(),
-            self.consumer_data(),
-            {},
-            ConsumeStats(),
-            ordered=False,
-            started_ms=self._started_ms,
-        )
-
-    async def consume_directly(
-        self, request: Command, broker_name: str | None
-    ) -> ConsumeMessageDirectlyResult:
-        """Refused: nobody here waits to be given a message."""
-        raise Refusal(
-            codes.SYSTEM_ERROR,
-            f"The Consumer Group <{self.group}> pulls by itself; a message can't be given to it",
-        )

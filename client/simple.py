@@ -10,24 +10,20 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Self
 
-from ..protocol import codes, pop_handles
+from ..protocol import pop_handles
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.heartbeat import ConsumerData
 from ..protocol.bodies.route import MASTER_ID
-from ..protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from ..protocol.command import Command
-from ..protocol.errors import Refusal
-from . import rebalance_service
 from .cluster import Cluster
 from .consuming import pop_acks
-from .consuming.consume_stats import ConsumeStats
 from .consuming.membership import Membership, NameServer
 from .consuming.popping import Popped, pop
-from .consuming.running import running_info
+from .consuming.quiet_member import QuietMember
 from .consuming.subscriptions import Topics, subscriptions_of
 from .errors import AerobeeError, ClientError, ClosedError, NoRouteError
 from .identity import now_ms
 from .received import MessageView
+from .security import OPEN, Security
 from .start_from import FIRST, Start
 
 log = logging.getLogger(__name__)
@@ -69,7 +65,7 @@ class PoppedMessage(MessageView):
         await self._consumer.change_invisible_time(self, seconds)
 
 
-class SimpleConsumer:
+class SimpleConsumer(QuietMember):
     """Takes messages of topics as a member of a group.
 
         async with SimpleConsumer("127.0.0.1:9876", group="mail", topics=["orders"]) as consumer:
@@ -89,9 +85,15 @@ class SimpleConsumer:
         start: Start = "latest",
         client_id: str | None = None,
         namespace: str = "",
+        security: Security = OPEN,
     ) -> None:
         self._membership = Membership.read(
-            name_server, group, start=start, client_id=client_id, namespace=namespace
+            name_server,
+            group,
+            start=start,
+            client_id=client_id,
+            namespace=namespace,
+            security=security,
         )
         self.group = self._membership.group
         self._wanted = subscriptions_of(self.group, topics, namespace=namespace, with_retries=False)
@@ -263,10 +265,6 @@ class SimpleConsumer:
 
     # --- for brokers and the client: ConsumerMember ---------------------------------------------
 
-    async def rebalance(self) -> float:
-        """Nothing: no queue is anybody's."""
-        return rebalance_service.SECONDS
-
     async def persist(self) -> None:
         """Nothing: the broker keeps track."""
 
@@ -286,26 +284,6 @@ class SimpleConsumer:
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
         """None: the broker has them."""
         return {}
-
-    def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer is."""
-        return running_info(
-            self._open(),
-            self.consumer_data(),
-            {},
-            ConsumeStats(),
-            ordered=False,
-            started_ms=self._started_ms,
-        )
-
-    async def consume_directly(
-        self, request: Command, broker_name: str | None
-    ) -> ConsumeMessageDirectlyResult:
-        """Refused: nobody here waits to be given a message."""
-        raise Refusal(
-            codes.SYSTEM_ERROR,
-            f"The Consumer Group <{self.group}> pops by itself; a message can't be given to it",
-        )
 
 
 def _checked_ms(seconds: float) -> int:
