@@ -10,7 +10,6 @@ to do. What a slave has not got yet is asked of the master.
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
@@ -19,8 +18,9 @@ from ..protocol.headers.offsets import UpdateConsumerOffset
 from ..protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageAnswer
 from . import queue_bounds
 from .answers import header_of
-from .cluster import Cluster, topic_names
+from .cluster import topic_names
 from .errors import AerobeeError, BrokerError, ClientError
+from .own_cluster import OwnCluster
 from .security import OPEN, Security
 
 PULL_SECONDS = 30.0
@@ -53,8 +53,10 @@ class Pulled:
     body: bytes
 
 
-class Reader:
+class Reader(OwnCluster):
     """Reads queues of any topic on asyncio; `async with`, or `start` and `close`."""
+
+    _keeps_routes = True
 
     def __init__(
         self,
@@ -65,31 +67,11 @@ class Reader:
         is_sql: bool = False,
         security: Security = OPEN,
     ) -> None:
+        super().__init__(name_server, security=security)
         self.group = group
-        self._name_server = name_server
         self._expression = expression
         self._expression_type = "SQL92" if is_sql else "TAG"
-        self._security = security
-        self._cluster: Cluster | None = None
         self._suggested: dict[MessageQueue, int] = {}  # broker ids, of queues that slaves answer
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Make the client; connections are made when they are needed."""
-        if self._cluster is None:
-            self._cluster = Cluster(self._name_server, security=self._security)
-            self._cluster.start()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._cluster is not None:
-            await self._cluster.close()
 
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -163,11 +145,6 @@ class Reader:
         return Pulled(
             answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""
         )
-
-    def _open(self) -> Cluster:
-        if self._cluster is None:
-            raise ClientError("the reader is not started; use `with` or call start()")
-        return self._cluster
 
 
 def _name(queue: MessageQueue) -> str:

@@ -1,8 +1,7 @@
 """What all administrative calls stand on: the connections, and asking one, each or any broker."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Self
+from collections.abc import Mapping
 
 from ...protocol import codes
 from ...protocol.bodies.cluster import ClusterInfo
@@ -10,39 +9,14 @@ from ...protocol.bodies.route import MASTER_ID, TopicRouteData
 from ...protocol.command import Command
 from ...protocol.wire import Header
 from ..answers import body_of
-from ..cluster import Cluster
-from ..errors import BrokerError, ClosedError, NoRouteError
-from ..security import OPEN, Security
+from ..errors import BrokerError, NoRouteError
+from ..own_cluster import OwnCluster
 
 ADMIN_SECONDS = 15.0
 
 
-class Asking:
-    """Started by `async with` or `start`; every call may raise the errors of `client.errors`."""
-
-    def __init__(
-        self, name_server: str | Iterable[str] | None = None, *, security: Security = OPEN
-    ) -> None:
-        self._name_server = name_server
-        self._security = security
-        self._cluster: Cluster | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Make the client; connections are made when they are needed."""
-        if self._cluster is None:
-            self._cluster = Cluster(self._name_server, security=self._security)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._cluster is not None:
-            await self._cluster.close()
+class Asking(OwnCluster):
+    """What every part of `Admin` asks with."""
 
     # --- the cluster ----------------------------------------------------------------------------
 
@@ -108,11 +82,6 @@ class Asking:
     ) -> list[Command]:
         work = (self._ask(address, code, header, body) for address in addresses.values())
         return await asyncio.gather(*work)
-
-    def _open(self) -> Cluster:
-        if self._cluster is None:
-            raise ClosedError("the admin is not started; use `async with` or start()")
-        return self._cluster
 
     async def _ask_any(
         self, code: int, header: Header | None, missing: tuple[int, ...], doing: str
