@@ -87,9 +87,16 @@ def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outco
         consumer.wait_event("started", SECONDS)
 
     many = java.start(
-        "Produce", **where, mode=",".join(MODES), count=EACH, tags="a,b,c", size=100, hold=True
+        "Produce",
+        **where,
+        mode=",".join(MODES),
+        count=EACH,
+        tags="a,b,c",
+        size=100,
+        hold=True,
+        timeout=30_000,
     )
-    late = java.start("Produce", **where, prefix="late", tags="a", delay=2)
+    late = java.start("Produce", **where, prefix="late", tags="a", delay=2, timeout=30_000)
     plan = "commit,rollback,unknown-commit,unknown-rollback"
     payer = java.start(
         "Transact",
