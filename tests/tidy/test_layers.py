@@ -31,6 +31,7 @@ ARROWS = {
 # Each outside package and the folders or files that may know it.
 PLACES = {
     "aiohttp": ["console", "client/top_addressing.py"],
+    "cryptography": ["protocol/self_signed.py"],
     "isal": ["protocol/record.py"],
     "lark": ["broker/sql92.py"],
     "msgpack": ["protocol/header_msgpack.py"],
