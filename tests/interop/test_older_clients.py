@@ -130,7 +130,11 @@ def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outco
         "topicRoute": in_words(mqadmin("topicRoute", *name, "-t", topic)),
         "consumerConnection": in_words(mqadmin("consumerConnection", *name, "-g", readers)),
         "producerConnection": in_words(
-            mqadmin("producerConnection", *name, "-g", "PG_interop", "-t", topic)
+            # Once the producer has greeted the broker.
+            mqadmin.until(
+                lambda text: "not exist" not in text,
+                *("producerConnection", *name, "-g", "PG_interop", "-t", topic),
+            )
         ),
         "consumerProgress": numbers_out(in_words(mqadmin(*progress))),
         "clusterList": numbers_out(in_words(mqadmin("clusterList", *name))),
