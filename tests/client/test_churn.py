@@ -8,6 +8,7 @@ consumed only shortly before: what the killed member had not reported yet.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from collections import defaultdict
@@ -25,7 +26,7 @@ from ..loss.ledger import Ledger
 
 QUEUES = 8
 MEMBERS = 10
-EVENTS = 22  # joins, leaves and kills
+EVENTS = int(os.environ.get("AEROBEE_CHURN_EVENTS", "22"))  # joins, leaves and kills
 BETWEEN_SECONDS = 0.5
 # Between a message's first and its last delivery: 5 s until it is reported, the time in which the
 # others notice a kill (at once by the closed connection, a second between two rebalances), and a
