@@ -8,6 +8,7 @@ query, a checkpoint and a table of their own: each is exact by itself.
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from .progress import Progress, rows_between
 from .session import SparkFailed, sentence
 
 LOOK_SECONDS = 0.2
+END_SECONDS_MAX = 20.0  # that a signal waits for; what is cut off then is done again
 TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -45,7 +47,7 @@ def check_checkpoint(tables: Tables) -> None:
 def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
     """Run until there is nothing more, or a signal says to end; the rows of this run.
 
-    A micro-batch that a signal interrupts is done again by the next run.
+    A signal waits for the micro-batch at work; one that takes too long is done by the next run.
     """
     source = spark.readStream.format("rocketmq").options(**source_options(tables.job))
     with _told() as told:
@@ -90,9 +92,19 @@ class _Followed:
             on_rows(self._count(), self._lag())
             for query in self.queries:
                 self._check(query)
+        self._end_batches()
         for query in self.queries:
             self._check(query)
         return self._count()
+
+    def _end_batches(self) -> None:
+        """Let the micro-batches at work come to their end, so that their rows are counted."""
+        deadline = time.monotonic() + END_SECONDS_MAX
+        for query in self.queries:
+            while query.isActive and query.status["isTriggerActive"]:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
         for query in self.queries:

@@ -189,7 +189,7 @@ def test_a_queue_id_below_0_is_refused(open_store: OpenStore) -> None:
 
 
 def test_a_record_with_an_inner_batch_is_refused(open_store: OpenStore) -> None:
-    with pytest.raises(StoreError, match="inner batch"):
+    with pytest.raises(StoreError, match="batch in one record"):
         put(open_store(), sys_flag=INNER_BATCH)
 
 
