@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,12 +13,12 @@ import pytest
 from aerobee.client import Message, Producer
 from aerobee.scripts.clusters import BROKER_NAME, JavaCluster
 
+from ..spark.programs import found_by
 from .programs import Java, Mqadmin
 
 pytestmark = [pytest.mark.java, pytest.mark.spark]
 
 TOPIC = "SparkReads"
-SPARK_SECONDS = 600  # a deadline, for a machine that has much else to do
 OURS = {
     "binary": bytes(range(256)),
     "large": os.urandom(1 << 20) * 4,  # 4 MiB, the most that a broker takes
@@ -77,16 +74,7 @@ def found(
     """What the program printed."""
     program = Path(__file__).with_name("spark_program.py")
     folder = tmp_path_factory.mktemp("spark")
-    done = subprocess.run(
-        [sys.executable, str(program), java_cluster.namesrv, TOPIC, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=SPARK_SECONDS,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, f"exit code {done.returncode}: {done.stderr[-3000:]}"
-    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
-    return result
+    return found_by(program, java_cluster.namesrv, TOPIC, str(folder))
 
 
 @pytest.mark.parametrize("how", ["batch", "stream"])

@@ -3,10 +3,7 @@
 `AEROBEE_FLIGHTS` is how many of the 336,776 are replayed.
 """
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,11 @@ pytest.importorskip("pandas")
 from aerobee.scripts.demo import read_flights
 from aerobee.scripts.failed import Failed
 
+from .programs import found_by
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 FLIGHTS = int(os.environ.get("AEROBEE_FLIGHTS", "6000"))
-SPARK_SECONDS = 600
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +46,7 @@ def found(
     """What the program printed."""
     program = Path(__file__).with_name("flights_program.py")
     folder = tmp_path_factory.mktemp("flights")
-    done = subprocess.run(
-        [sys.executable, str(program), name_server, str(folder), str(FLIGHTS)],
-        capture_output=True,
-        text=True,
-        timeout=SPARK_SECONDS,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, f"exit code {done.returncode}: {done.stderr[-3000:]}"
-    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
-    return result
+    return found_by(program, name_server, str(folder), str(FLIGHTS))
 
 
 def test_the_windows_in_the_files_are_those_of_pandas(

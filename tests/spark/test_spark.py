@@ -1,7 +1,6 @@
 """PySpark reads a topic of a running cluster: rows, options, errors, and `aerobee ingest`."""
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
@@ -19,12 +18,13 @@ from aerobee.client.admin import Admin
 from aerobee.spark.schema import row_columns
 from pyarrow import parquet
 
+from .programs import SPARK_SECONDS, found_by
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 TOPIC = "orders"
 QUEUES = 4
 PER_QUEUE = 100
-SPARK_SECONDS = 600  # a deadline, for a machine that has much else to do
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,7 @@ async def send(name_server: str) -> Sent:
 def found(name_server: str, sent: Sent) -> dict[str, Any]:
     """What the program printed."""
     program = Path(__file__).with_name("spark_program.py")
-    done = subprocess.run(
-        [sys.executable, str(program), name_server, TOPIC],
-        capture_output=True,
-        text=True,
-        timeout=SPARK_SECONDS,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, f"exit code {done.returncode}: {done.stderr[-3000:]}"
-    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
-    return result
+    return found_by(program, name_server, TOPIC)
 
 
 def test_spark_has_the_columns_with_their_types(found: dict[str, Any]) -> None:

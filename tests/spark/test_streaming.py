@@ -1,34 +1,22 @@
 """Streams, filters and sinks of a running cluster, end to end through PySpark."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .programs import found_by
+
 pytest.importorskip("pyarrow")
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
-
-SPARK_SECONDS = 600  # on a machine that has much else to do; a tenth of it on a quiet one
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program printed."""
     program = Path(__file__).with_name("stream_program.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path_factory.mktemp("streams"))],
-        capture_output=True,
-        text=True,
-        timeout=SPARK_SECONDS,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, f"exit code {done.returncode}: {done.stderr[-3000:]}"
-    result: dict[str, Any] = json.loads(lines[0].removeprefix("FOUND "))
-    return result
+    return found_by(program, str(tmp_path_factory.mktemp("streams")))
 
 
 def test_a_micro_batch_keeps_to_its_limit(found: dict[str, Any]) -> None:
