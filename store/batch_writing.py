@@ -68,11 +68,13 @@ class BatchWriting(Parts):
             self.host, reconsume_times, 0, body, topic,
             self._with_room_for_crc(properties) if self.settings.append_crc else properties,
         )  # fmt: skip
-        size = len(encode_record(record))
-        if log.end + size > log.room_end:
-            log.roll(size)
         log_offset = record.log_offset = log.end
         data = encode_record(record)
+        size = len(data)
+        if log_offset + size > log.room_end:
+            log.roll(size)
+            log_offset = record.log_offset = log.end
+            data = encode_record(record)
         if self.settings.append_crc:
             data = with_crc(data)
         queue.append(log_offset, size, tags_code, store_ms, base, number)
