@@ -6,13 +6,15 @@ Every wait has a deadline and fails with what there was instead.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from aerobee.scripts import java_side
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import Cluster
+from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
 
 # A cold JVM on a busy machine with two cores takes its time.
 SECONDS = 60
@@ -107,3 +109,17 @@ def wait_until(holds: Callable[[], bool], what: Callable[[], object], seconds: f
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s; there is {what()}"
         time.sleep(0.1)
+
+
+@contextmanager
+def side_by_side(
+    ours: AerobeeCluster, real: JavaCluster
+) -> Iterator[tuple[AerobeeCluster, JavaCluster]]:
+    """Both, started at once; stopped at the end, also when one did not start."""
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
+        yield ours, real
+    finally:
+        ours.stop()
+        real.stop()

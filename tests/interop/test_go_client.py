@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import CLUSTER_NAME, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import CLUSTER_NAME, SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .go_programs import Go, GoMissing, build
-from .programs import SECONDS, wait_until
+from .programs import SECONDS, side_by_side, wait_until
 
 Outcome = dict[str, Any]
 Story = Callable[[Cluster, Go], Outcome]
 
 SETTINGS: dict[str, str | int] = {
+    **SMALL_FILES,
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
     # A client that finds its broker more than a second after it began greets it after 31 s only.
     "transactionCheckMax": 100,
-    "mapedFileSizeCommitLog": 64 << 20,
 }
 
 
@@ -47,13 +47,8 @@ def go(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def both(go: Go, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-go"), SETTINGS)
     real = JavaCluster(tmp_path_factory.mktemp("java-go"), SETTINGS, flags=("-Xmx1g",))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
-        yield ours, real
-    finally:
-        ours.stop()
-        real.stop()
+    with side_by_side(ours, real) as started:
+        yield started
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from aerobee.scripts.clusters import (
     JavaCluster,
 )
 
-from .programs import SECONDS, Java, Mqadmin, wait_until
+from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
 
 Outcome = dict[str, Any]
 Story = Callable[[Cluster, Java, Mqadmin], Outcome]
@@ -45,13 +45,8 @@ def both(
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-kinds"), SETTINGS)
     folder = tmp_path_factory.mktemp("java-kinds")
     real = JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
-        yield ours, real
-    finally:
-        ours.stop()
-        real.stop()
+    with side_by_side(ours, real) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

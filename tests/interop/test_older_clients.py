@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
-from .programs import SECONDS, Java, Mqadmin, wait_until
+from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
 from .test_mqadmin import in_words, numbers_out
 
 Outcome = dict[str, Any]
@@ -23,11 +23,11 @@ VERSIONS = ("4.9.8", "5.1.4")
 MODES = ("sync", "async", "oneway", "batch", "select")
 EACH = 16  # messages of each mode
 SETTINGS: dict[str, str | int] = {
+    **SMALL_FILES,
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
     # A client that finds its broker more than a second after it began greets it after 31 s only.
     "transactionCheckMax": 100,
-    "mapedFileSizeCommitLog": 64 << 20,
 }
 
 
@@ -37,13 +37,8 @@ def both(
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-older"), SETTINGS)
     real = JavaCluster(tmp_path_factory.mktemp("java-older"), SETTINGS, flags=("-Xmx1g",))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
-        yield ours, real
-    finally:
-        ours.stop()
-        real.stop()
+    with side_by_side(ours, real) as started:
+        yield started
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +18,8 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.record import decode_all
 from aerobee.scripts import loadgen
 from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+
+from .programs import side_by_side
 
 SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
 TOPIC = "Pulled"
@@ -84,16 +85,11 @@ def clusters(
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-pulls"), SETTINGS)
     real = JavaCluster(tmp_path_factory.mktemp("java-pulls"), SETTINGS, flags=("-Xmx1g",))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
-        for one in (ours, real):
+    with side_by_side(ours, real) as started:
+        for one in started:
             loadgen.create_topic(one.broker, TOPIC)
             loadgen.create_topic(one.broker, "Other")
-        yield ours, real
-    finally:
-        ours.stop()
-        real.stop()
+        yield started
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from aerobee.scripts.child import Reporter
 from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
-from .programs import SECONDS, Java, Mqadmin
+from .programs import SECONDS, Java, Mqadmin, side_by_side
 
 TOPIC = "Selected"
 COUNT = 150
@@ -78,13 +78,8 @@ def sides(
 ) -> Iterator[Sides]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-select"), SETTINGS)
     real = JavaCluster(tmp_path_factory.mktemp("java-select"), SETTINGS, flags=("-Xmx1g",))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda cluster: cluster.start(), (ours, real)))
+    with side_by_side(ours, real):
         yield Sides(reader(ours, java, mqadmin), reader(real, java, mqadmin))
-    finally:
-        ours.stop()
-        real.stop()
 
 
 def reader(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Reporter:
