@@ -3,7 +3,8 @@
 Queues are released in this order: all dropped, so that nothing is pulled or settled any more; their
 offsets persisted; let go. A queue in order is not let go, nor unlocked, while a message of it is
 being consumed (or 20 s, whatever is shorter), and is only taken once the broker has locked it for
-us. What fails in between is logged and tried again.
+us. What fails in between is logged and tried again; a lock that was asked for meanwhile is given
+back once the queue is not wanted any more, as it would keep the others out for a minute.
 """
 
 import asyncio
@@ -48,6 +49,7 @@ class HeldQueues:
         self._namespace = namespace
         self.pop_retries: dict[str, str] = {}  # retry topics of pop, and whose messages they have
         self._held: dict[MessageQueue, tuple[ProcessQueue, asyncio.Task[None]]] = {}
+        self._half_taken: set[MessageQueue] = set()  # a lock was asked for, and may be ours
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -108,9 +110,10 @@ class HeldQueues:
         for held, _ in self._held.values():
             held.drop()
         await persist_surely(self._store, queues)
-        if self._locks is not None and self._held:
-            await self._locks.unlock(list(self._held), oneway=False)
+        if self._locks is not None and (locked := self._held.keys() | self._half_taken):
+            await self._locks.unlock(locked, oneway=False)
         self._held.clear()
+        self._half_taken.clear()
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -130,6 +133,11 @@ class HeldQueues:
             held.drop()
             task.cancel()
             going.append(queue)
+        if self._locks is not None and (
+            unwanted := {queue for queue in self._half_taken - wanted if in_question(queue)}
+        ):
+            self._half_taken -= unwanted
+            await self._locks.unlock(unwanted)
         complete = True
         for queue in going:
             complete &= await self._let_go(queue)
@@ -156,9 +164,11 @@ class HeldQueues:
         return True
 
     async def _take(self, queue: MessageQueue) -> bool:
-        if self._locks is not None and not await self._locks.lock(queue):
-            log.info("can't take %s yet: another member still has its lock", name_of(queue))
-            return False
+        if self._locks is not None:
+            self._half_taken.add(queue)
+            if not await self._locks.lock(queue):
+                log.info("can't take %s yet: another member still has its lock", name_of(queue))
+                return False
         self._store.remove(queue)  # from an earlier time here
         try:
             offset = await self._first_offset(queue)
@@ -183,6 +193,7 @@ class HeldQueues:
         work = self._loop.run(held, lambda moved: self._begin_again(queue, moved))
         task = asyncio.create_task(work, name=f"pull {name_of(queue)}")
         self._held[queue] = (held, task)
+        self._half_taken.discard(queue)
         log.info("taking %s at offset %d", name_of(queue), offset)
 
     def _begin_again(self, queue: MessageQueue, offset: int) -> None:

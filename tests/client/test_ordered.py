@@ -263,3 +263,25 @@ async def test_a_cancelled_task_leaves_its_message_at_the_front(
         again = await consumer.receive(SECONDS)
         assert again is not None
         assert again.body == b"0"
+
+
+async def test_a_queue_that_was_locked_but_never_taken_is_given_back_when_another_gets_it(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    async with member(fake) as consumer:
+        await until(lambda: shelf.locks.get(("orders", 0)) == "b")
+        assert consumer.queues == []
+        fake.broker.members.add("a")  # gets the only queue
+        await consumer.rebalance()
+        await until(lambda: ("orders", 0) not in shelf.locks)
+
+
+async def test_a_member_that_leaves_while_it_takes_a_queue_gives_back_the_lock(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: None  # no answer
+    async with member(fake):
+        await until(lambda: bool(fake.broker.requests[codes.QUERY_CONSUMER_OFFSET]))
+        assert set(shelf.locks.values()) == {"b"}
+    assert not shelf.locks

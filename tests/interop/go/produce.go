@@ -170,6 +170,7 @@ func ask(o orders) error {
 		report("replied", fields{"key": key, "body": string(reply.Body), "topic": reply.Topic})
 	}
 	report("done", nil)
+	stay() // who did not hear that its reply came says it again
 	return asker.Shutdown()
 }
 
