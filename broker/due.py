@@ -6,6 +6,7 @@ so a message is never delivered at another time than its sender believes.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from ..protocol import codes, properties
@@ -18,8 +19,12 @@ from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
+NUMBER_DIGITS = 19  # of that number: one with fewer is always below
 LEVEL_MAX = (1 << 31) - 1
 MARKS_BYTES = 512  # kept free in the properties for what the broker adds on the way
+PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters: fits in any case
+ROOM_SHARE = 100  # one part in so many of a slot's room may be taken before it is looked at again
+ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
 class Place(NamedTuple):
@@ -31,8 +36,18 @@ class Place(NamedTuple):
     out_ms: int = 0
 
 
+# Made for every message that waits: a named tuple's own constructor is a call of Python's.
+_place: Callable[[tuple[str, int, str, int]], Place] = partial(tuple.__new__, Place)
+
+
 class Due:
-    """The rules. `timers` is None where timerWheelEnable is false."""
+    """The rules. `timers` is None where timerWheelEnable is false.
+
+    `came_in(place, out_ms, topic)` is to be told of a timer message once it is stored: where, for
+    which slot, of which topic.
+    """
+
+    came_in: Callable[[int, int, str], None]
 
     def __init__(
         self,
@@ -45,6 +60,10 @@ class Due:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
+        self._levels = {str(level): level for level in range(1, len(delays.levels_ms) + 1)}
+        self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
+        if timers is not None:
+            self.came_in = timers.came_in
 
     def level(self, text: str | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more.
@@ -64,23 +83,39 @@ class Due:
 
     def place(self, text: str, topic: str, queue_id: int) -> Place:
         """Where a message with these properties, ending in \\x02, goes; Refusal when nowhere."""
-        raw = text.encode()
-        if b"TIMER_" not in raw:  # mostly a level alone: no need to take all apart
-            wanted = properties.find(raw, b"DELAY")
-            level = self.level(None if wanted is None else wanted.decode(errors="replace"))
-            if level == 0:
-                return Place(topic, queue_id, text)
-            return Place(SCHEDULE_TOPIC, level - 1, delayed(text, topic, queue_id))
-        pairs = properties.decode(text)
-        level = self.level(pairs.get(properties.DELAY))
-        names = [name for name in TIME_NAMES if name in pairs]
+        if "TIMER_" not in text:  # mostly a level alone, there once: no need to take all apart
+            at = text.find("DELAY\x01")
+            if at < 0:
+                return _place((topic, queue_id, text, 0))
+            if text[-1] != "\x02":
+                text += "\x02"
+            end = text.find("\x02", at)
+            level = self._levels.get(text[at + 6 : end], -1)
+            if level < 0 or (at > 0 and text[at - 1] != "\x02") or "DELAY\x01" in text[end:]:
+                wanted = properties.find(text.encode(), b"DELAY")
+                level = self.level(None if wanted is None else wanted.decode(errors="replace"))
+                if level == 0:
+                    return _place((topic, queue_id, text, 0))
+            text = f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+            return _place((SCHEDULE_TOPIC, level - 1, text, 0))
+        # The same for a time that stands alone.
+        at = text.find("TIMER_")
+        value_at, end = text.find("\x01", at) + 1, text.find("\x02", at)
+        name = text[at : value_at - 1]
+        is_alone = name in TIME_NAMES and value_at < end and "TIMER_" not in text[end:]
+        if is_alone and (at == 0 or text[at - 1] == "\x02") and "DELAY\x01" not in text:
+            pairs, level = {name: text[value_at:end]}, 0
+        else:
+            pairs = properties.decode(text)
+            level = self.level(pairs.get(properties.DELAY))
+            name = next((each for each in TIME_NAMES if each in pairs), "")
         if level > 0:
-            if names:
-                text = without(text, names)
-            return Place(SCHEDULE_TOPIC, level - 1, delayed(text, topic, queue_id))
+            if name:
+                text = without(text, list(TIME_NAMES))
+            return _place((SCHEDULE_TOPIC, level - 1, delayed(text, topic, queue_id), 0))
         # One that a timer has delivered before is not to wait again.
-        if not names or topic == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
-            return Place(topic, queue_id, text)
+        if not name or topic == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
+            return _place((topic, queue_id, text, 0))
         if self._timers is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
@@ -88,28 +123,33 @@ class Due:
                 "or use a delay level",
             )
         now_ms = self._now_ms()
-        deliver_ms = self._deliver_ms(names[0], pairs[names[0]], now_ms)
+        deliver_ms = self._deliver_ms(name, pairs[name], now_ms)
         if deliver_ms <= now_ms:
             if properties.TIMER_DEL_UNIQKEY in pairs:
                 raise _illegal(
                     f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
                 )
-            return Place(topic, queue_id, text)
+            return _place((topic, queue_id, text, 0))
         # A slot holds what is due by the end of its tick, so nothing comes before its time.
         ticks = self._config.timer_precision_ms
         out_ms = (deliver_ms - 1) // ticks * ticks
-        self._check_room(len(raw), out_ms)
-        text = delayed(text, topic, queue_id) + f"{properties.TIMER_OUT_MS}\x01{out_ms}\x02"
-        return Place(WHEEL_TOPIC, QUEUE, text, out_ms)
-
-    def came_in(self, place: int, out_ms: int, topic: str) -> None:
-        """A timer message that was placed is stored now: where, for which slot, of which topic."""
-        assert self._timers is not None
-        self._timers.came_in(place, out_ms, topic)
+        room = self._rooms.get(out_ms, 0)
+        if room <= 0 or len(text) > PROPERTIES_TEXT_MAX:
+            room = self._check_room(len(text.encode()), out_ms)
+        self._rooms[out_ms] = room - 1
+        if text[-1] != "\x02":
+            text += "\x02"
+        out = (
+            f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02TIMER_OUT_MS\x01{out_ms}\x02"
+        )
+        return _place((WHEEL_TOPIC, QUEUE, out, out_ms))
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
         """The time that a property asks for. Refusal when it can't be."""
-        number = _integer(value, NUMBER_MAX)
+        if value.isascii() and value.isdigit() and len(value) < NUMBER_DIGITS:
+            number: int | None = int(value)
+        else:
+            number = _integer(value, NUMBER_MAX)
         if number is None or number < 0:
             raise _illegal(
                 f"{name} is {value[:100]!r}; it must be a number of "
@@ -129,8 +169,11 @@ class Due:
             )
         return now_ms + wait_ms
 
-    def _check_room(self, size: int, out_ms: int) -> None:
-        """Refusal when a slot, or properties of this size in bytes, can take no more."""
+    def _check_room(self, size: int, out_ms: int) -> int:
+        """How many messages a slot takes before this is to be asked again, 1 or more.
+
+        Refusal when it, or properties of this size in bytes, can take no more.
+        """
         assert self._timers is not None
         waiting = self._timers.state.wheel.get(out_ms).number
         limit = self._config.timer_congest_num_each_slot
@@ -146,6 +189,9 @@ class Due:
                 f"the properties of a timer message are {size} bytes, the limit is "
                 f"{PROPERTIES_BYTES_MAX - MARKS_BYTES}; put some of it into the body",
             )
+        if len(self._rooms) >= ROOMS_KEPT:
+            self._rooms.clear()
+        return max(1, (limit - waiting) // ROOM_SHARE)
 
 
 def without(text: str, names: list[str]) -> str:

@@ -13,7 +13,7 @@ from ..protocol import properties
 from ..protocol.record import Record, decode_record
 from ..protocol.tags import string_hash
 from ..store.store import MessageStore
-from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
+from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, UNIT_BYTES
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
 from .due_slot import DueSlot
@@ -32,11 +32,15 @@ from .topics import TOPICS_MAX
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-ENTRIES_PER_STEP = 24  # of the queue, into the wheel: what a sender may have to wait for
-MESSAGES_PER_STEP = 8  # out of the wheel: the same
+ENTRIES_PER_STEP = 256  # of the queue, into the wheel, as their sends told of them
+LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
+MESSAGES_PER_STEP = 16  # out of the wheel: the same
 BYTES_PER_STEP = 256 << 10  # the same, for large messages
 FRESH_MAX = 20_000  # messages of the queue that are known from their sends
-Fresh = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
+Fresh = tuple[int, str]  # slot in ms, real topic
+Looked = tuple[int, str, bool]  # the same, and whether it takes another message back
+NOT_FRESH: Fresh = (-1, "")
+Entry = tuple[int, int, int]  # of a consume queue: place, length, tags code
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
@@ -121,7 +125,7 @@ class Timers:
         """What the sender's request said of a message, so that it need not be read again."""
         if len(self._fresh) >= FRESH_MAX:
             self._fresh.clear()
-        self._fresh[place] = out_ms, topic, False
+        self._fresh[place] = out_ms, topic
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
@@ -156,13 +160,20 @@ class Timers:
         offset = first = state.queue_offset
         if offset >= end:
             return False
-        size = 0
+        size = looks = 0
         try:
-            for place, length, _ in store.entries(WHEEL_TOPIC, QUEUE, offset, ENTRIES_PER_STEP):
-                if size >= BYTES_PER_STEP:
+            entries = store.entries(WHEEL_TOPIC, QUEUE, offset, ENTRIES_PER_STEP)
+            while offset < first + len(entries):
+                offset += self._place_fresh(entries[offset - first :], write_ms)
+                if offset == first + len(entries) or size >= BYTES_PER_STEP:
                     break
+                if looks >= LOOKS_PER_STEP:
+                    break
+                place, length, _ = entries[offset - first]
+                looks += 1
                 size += length
-                found = self._fresh.pop(place, None) or self._look(place, length)
+                fresh = self._fresh.pop(place, None)
+                found = self._look(place, length) if fresh is None else (*fresh, False)
                 if found is not None:
                     out_ms, topic, is_recall = found
                     if out_ms < min(self._first_slot_ms, write_ms):
@@ -183,7 +194,7 @@ class Timers:
             raise
         return first < offset < end
 
-    def _look(self, place: int, length: int) -> Fresh | None:
+    def _look(self, place: int, length: int) -> Looked | None:
         """What there is to know of a message of the queue; None when it is to be passed over."""
         record = None if self.state.is_known(place) else self._read(place, length)
         if record is None:
@@ -237,6 +248,48 @@ class Timers:
         state.waiting += number
         self._count(topic, number)
         return True
+
+    def _place_fresh(self, entries: list[Entry], write_ms: int) -> int:
+        """Units for the first of these entries of the queue, as far as their sends told of them and
+        nothing is special about them; for how many."""
+        state, fresh = self.state, self._fresh
+        first_ms, ticks = self._first_slot_ms, state.precision_ms
+        # Further ahead they go around once more, or into slots of the round before.
+        until_ms = min(write_ms + self._window_slots() * ticks, state.read_ms + SLOTS * ticks)
+        position = state.log.end
+        units: list[int] = []
+        slot_ms, last_topic, of_topic, code = -1, "", 0, 0
+        first = last = number = 0
+        for place, length, _ in entries[: state.log.room]:
+            out_ms, topic = fresh.get(place, NOT_FRESH)
+            if not first_ms <= out_ms < until_ms:
+                break
+            del fresh[place]
+            if out_ms != slot_ms:
+                if slot_ms >= 0:
+                    self._slots[slot_ms] = Slot(first, last, number)
+                slot_ms = out_ms
+                first, last, number = self._slots.get(out_ms) or state.wheel.get(out_ms)
+            if topic != last_topic:
+                self._count(last_topic, of_topic)
+                last_topic, of_topic, code = topic, 0, self._hash(topic)
+            of_topic += 1
+            units += (
+                UNIT_BYTES, last, IS_TIMER, write_ms, out_ms - write_ms, place, length, code, 0,
+            )  # fmt: skip
+            last = position
+            if first == NO_UNIT:
+                first = position
+            number += 1
+            position += UNIT_BYTES
+        if not units:
+            return 0
+        self._slots[slot_ms] = Slot(first, last, number)
+        self._count(last_topic, of_topic)
+        self._placed = True
+        count = state.log.append_all(units)
+        state.waiting += count
+        return count
 
     def _window_slots(self) -> int:
         """How many ticks ahead a message is placed at most; what is further away goes around."""
@@ -333,8 +386,9 @@ class Timers:
 
     def _count(self, topic: str, number: int) -> None:
         """Note a change of a topic's count, for the figures to take over at the end of the step."""
-        counts = self._counts
-        counts[topic] = counts.get(topic, 0) + number
+        if number:
+            counts = self._counts
+            counts[topic] = counts.get(topic, 0) + number
 
     def _finish(self, due: DueSlot) -> None:
         state = self.state

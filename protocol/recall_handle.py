@@ -13,6 +13,7 @@ from .errors import Refusal
 
 VERSION = "v1"
 HANDLE_CHARS_MAX = 4_096
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class RecallHandle(NamedTuple):
@@ -24,10 +25,12 @@ class RecallHandle(NamedTuple):
     unique_key: str
 
 
-def encode(handle: RecallHandle) -> str:
+def encode(topic: str, broker_name: str, time_ms: int, unique_key: str) -> str:
     """The text of a handle."""
-    words = (VERSION, handle.topic, handle.broker_name, str(handle.time_ms), handle.unique_key)
-    return base64.urlsafe_b64encode(" ".join(words).encode(errors="replace")).decode()
+    words = f"{VERSION} {topic} {broker_name} {time_ms} {unique_key}"
+    # As base64.urlsafe_b64encode does, but this is for every timer message, and that two calls.
+    text = binascii.b2a_base64(words.encode(errors="replace"), newline=False)
+    return text.translate(_URL_SAFE).decode()
 
 
 def decode(text: str) -> RecallHandle:

@@ -93,7 +93,7 @@ class ConsumeQueue:
         self.at = file_bytes
         self.limit = 0
         self.is_schedule = topic == SCHEDULE_TOPIC
-        self.is_special = self.is_schedule  # its records are not put together the short way
+        self.is_special = False  # whether its records are not put together the short way
         self.new_files = False  # made since the folder was synced
         self.synced = 0  # entries before this one are on disk
 

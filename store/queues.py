@@ -58,7 +58,7 @@ class Queues:
         if found is None:
             folder = self._checked(self._folder, topic, queue_id)
             found = ConsumeQueue(folder, topic, queue_id, self._settings.queue_file_bytes)
-            found.is_special |= self._settings.append_crc
+            found.is_special = self._settings.append_crc
             self.plain[topic, queue_id] = found
         return found
 

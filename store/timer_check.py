@@ -9,7 +9,8 @@ still holds.
 """
 
 import os
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -108,6 +109,10 @@ def load(path: Path) -> TimerCheck | None:
     return found
 
 
+# As dataclasses.astuple gives them, which takes longer than the whole rest of a save.
+_progress_of = attrgetter(*Progress.__slots__)
+
+
 class TimerCheckFile:
     """The file, kept open: it is written often, and each time as one page."""
 
@@ -120,7 +125,7 @@ class TimerCheckFile:
         numbers = check.numbers()
         own = b""
         if check.own is not None:
-            own = OWN.pack(OWN_MAGIC, numbers, *astuple(check.own))
+            own = OWN.pack(OWN_MAGIC, numbers, *_progress_of(check.own))
             own += CRC.pack(crc32(own))
         page = (numbers.ljust(OWN_AT, b"\0") + own).ljust(FILE_BYTES, b"\0")
         with plain_errors(self.path, "write"):

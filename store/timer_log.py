@@ -7,6 +7,7 @@ from here, and what is here from the queue of the wheel's topic.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -32,6 +33,7 @@ UNIT = Struct(
     "q"  # reserved
 )
 UNIT_BYTES = UNIT.size
+UNIT_FIELDS = UNIT.format[1:]
 assert UNIT_BYTES == 52
 UNIT_TYPE = np.dtype(
     [
@@ -62,6 +64,7 @@ IS_RECALL = 4  # takes another message of its slot back
 MAGIC_MASK = 0xF
 SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
 UNITS_PER_LOOK = 1 << 16
+RUNS_KEPT = 256  # layouts of units in a row
 
 
 class Unit(NamedTuple):
@@ -109,6 +112,20 @@ class TimerLog:
         """Whether one more unit fits into the file at hand."""
         items = self.segments.items
         return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
+
+    @property
+    def room(self) -> int:
+        """How many units fit into the file at hand."""
+        items = self.segments.items
+        return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
+
+    def append_all(self, units: list[int]) -> int:
+        """Stage units, given as flat numbers in the order of their fields; how many. There must be
+        room."""
+        count = len(units) // len(UNIT_FIELDS)
+        self._staged.append(_run_of(count).pack(*units))
+        self.end += count * UNIT_BYTES
+        return count
 
     def append(
         self,
@@ -240,6 +257,12 @@ class TimerLog:
     def release(self) -> None:
         """Let go of all files."""
         self.segments.release()
+
+
+@lru_cache(maxsize=RUNS_KEPT)
+def _run_of(count: int) -> Struct:
+    """The layout of so many units in a row."""
+    return Struct(">" + UNIT_FIELDS * count)
 
 
 def _last_position(segment: Segment) -> int:

@@ -118,6 +118,8 @@ class Writing(BatchWriting):
             at = queue.at
         queue_offset = queue.next
         store_ms = self._now_ms()
+        if queue.is_schedule:
+            tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
         staged = log.staged
         staged += (
             HEAD.pack(
@@ -209,7 +211,7 @@ class Writing(BatchWriting):
         reconsume_times: int,
         prepared_offset: int,
     ) -> tuple[int, int, int]:
-        """`put` for IPv6 hosts, transactions, delayed messages and records with a crc property."""
+        """`put` for IPv6 hosts, transactions and records with a crc property."""
         if sys_flag & INNER_BATCH:
             raise IllegalMessage(
                 f"system flag {sys_flag} says that the body is a batch in one record, which only "
@@ -370,10 +372,19 @@ def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwi
 
     `otherwise` when it asks for no delay. A level beyond the last counts as the last.
     """
-    level = find(properties, b"DELAY")
-    if level is None or not level.isdigit() or int(level) == 0:
+    # Nearly always it is there once, as a pair of its own that is not the first.
+    at = properties.find(b"\x02DELAY\x01")
+    end = properties.find(b"\x02", at + 7)
+    if at < 0 or end < at + 8 or properties.find(b"DELAY\x01", end) >= 0:
+        level = find(properties, b"DELAY")
+    else:
+        level = properties[at + 7 : end]
+    if level is None or not level.isdigit():
         return otherwise
-    return store_ms + levels_ms[min(int(level), len(levels_ms)) - 1]
+    number = int(level)
+    if number == 0:
+        return otherwise
+    return store_ms + (levels_ms[number - 1] if number <= len(levels_ms) else levels_ms[-1])
 
 
 def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:

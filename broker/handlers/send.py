@@ -8,7 +8,7 @@ the first lines, so that the path stays at a handful of calls.
 import random
 from collections.abc import Callable
 
-from ...protocol import codes, properties, recall_handle
+from ...protocol import codes, properties
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.batch import split_batch
 from ...protocol.bodies.group import SubscriptionGroupConfig
@@ -29,7 +29,7 @@ from ...protocol.names import (
     TOPIC_CHARS_MAX,
     check_topic,
 )
-from ...protocol.recall_handle import RecallHandle
+from ...protocol.recall_handle import encode as encode_handle
 from ...protocol.record import NEED_UNWRAP, TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import IllegalMessage, StoreError
@@ -81,8 +81,10 @@ class SendHandlers:
         # Bound once: these are looked up for every message.
         self._targets = topics.targets
         self._put = store.put
+        self._place = due.place
         self._parked = holds.parked
         self._host_hex = store.host_hex
+        self._name = config.broker_name
         self._region = config.region_id.encode()
         self._suffix = properties.encode(
             {
@@ -148,9 +150,15 @@ class SendHandlers:
             sys_flag &= ~TRANSACTION_MASK  # that it is half, its topic says
         elif "DEL" in text:  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS
             if topic == header.topic:
-                topic, stored_queue_id, text, out_ms = self._place(text, topic, queue_id)
-                if out_ms:
-                    handle = self._recall_handle(header.topic, out_ms, unique)
+                try:
+                    topic, stored_queue_id, text, out_ms = self._place(text, topic, queue_id)
+                except Refusal as refusal:
+                    refusal.fields = self._error_fields
+                    raise
+                # What the producer can take a timer message back by; retries can't be.
+                if out_ms and not header.topic.startswith(RETRY_PREFIX):
+                    # A millisecond inside of the slot: the recall's own time is rounded down.
+                    handle = encode_handle(header.topic, self._name, out_ms + 1, unique)
             elif "DELAY\x01" in text:  # a dead letter waits no more
                 text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
         try:
@@ -199,7 +207,7 @@ class SendHandlers:
         if (header.reconsume_times or 0) > 0 and self.due.level(pairs.get("DELAY")) > 0:
             return False  # a consumer's retry of a message that was committed
         if "DEL" in text:
-            self._place(text, header.topic, 0)  # what can't wait once committed is refused now
+            self._try_place(text, header.topic, 0)  # what can't wait once committed is refused now
         if self.config.reject_transaction_message:
             raise Refusal(
                 codes.NO_PERMISSION,
@@ -209,22 +217,13 @@ class SendHandlers:
             )
         return True
 
-    def _place(self, text: str, topic: str, queue_id: int) -> Place:
+    def _try_place(self, text: str, topic: str, queue_id: int) -> Place:
         """Where a message goes that may be one to wait; Refusal when it can't."""
         try:
-            return self.due.place(text, topic, queue_id)
+            return self._place(text, topic, queue_id)
         except Refusal as refusal:
             refusal.fields = self._error_fields
             raise
-
-    def _recall_handle(self, topic: str, out_ms: int, unique: str) -> str | None:
-        """What the producer can take a timer message back by; retries can't be."""
-        if topic.startswith(RETRY_PREFIX):
-            return None
-        # A millisecond inside of the slot, as the recall's own time is rounded down again.
-        return recall_handle.encode(
-            RecallHandle(topic, self.config.broker_name, out_ms + 1, unique)
-        )
 
     def _on_batch(
         self,
@@ -244,7 +243,7 @@ class SendHandlers:
             raise self._refused("batches can't be sent to a retry topic; send the messages singly")
         if not command.body:
             raise self._refused("the batch body is empty; send at least one message")
-        if "DEL" in text and self._place(text, header.topic, queue_id).topic != header.topic:
+        if "DEL" in text and self._try_place(text, header.topic, queue_id).topic != header.topic:
             raise self._refused("a batch can't wait for its time; send the messages singly")
         if target.name in self.topics.with_batch_queues and self.store.has_batch_queue(
             target.name, queue_id

@@ -349,7 +349,7 @@ async def test_a_recall_must_be_allowed_and_be_for_a_message_that_waits_here(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     _broker, caller = await run(config())
-    good = recall_handle.encode(RecallHandle("T", "broker-a", clock.ms + 5_000, "K"))
+    good = recall_handle.encode("T", "broker-a", clock.ms + 5_000, "K")
     code, remark = await recall(caller, good)
     assert code == codes.NO_PERMISSION
     assert "operation is forbidden; switch recallMessageEnable on" in (remark or "")
@@ -402,7 +402,7 @@ async def test_a_broker_that_takes_no_writes_takes_recalls_unless_told_otherwise
 
 
 def encoded(topic: str, broker: str, time_ms: int) -> str:
-    return recall_handle.encode(RecallHandle(topic, broker, time_ms, "K"))
+    return recall_handle.encode(topic, broker, time_ms, "K")
 
 
 # ---- with other kinds of messages
