@@ -151,6 +151,7 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     elif part == "recovery":
         gib = options.gib / 10 if options.quick else options.gib
         found.compared = store_measures.recovery(folder, program, rounds, gib, flags, _say)
+        found.held = [store_measures.restarts(folder, program, 2 * gib, _say)]
     elif part == "keys":
         keyed = options.keyed // 100 if options.quick else options.keyed
         found.held = store_measures.keys(folder, keyed, _say)

@@ -5,7 +5,6 @@ stands, a broker runs or was not stopped cleanly; then what is unfinished at the
 a note and no damage, for a start deals with it.
 """
 
-import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from .errors import StoreError, plain_errors
 from .files import Row
 from .findings import Report
 from .run import Passed, Run, read_run
-from .segment import ZERO_CHUNK_BYTES, Segment
+from .segment import Segment, data_of
 from .walk import Progress, Walk, whole_record
 
 __all__ = ["LOG", "Report", "Sizes", "check"]
@@ -190,15 +189,9 @@ def _first_byte(segment: Segment, at: int) -> int | None:
     with plain_errors(segment.path, "read"):
         fd = disk.current.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while at < segment.size:
-                at = disk.current.next_data(fd, at)
-                chunk = disk.current.pread(fd, ZERO_CHUNK_BYTES, at)
+            for place, chunk in data_of(fd, at, segment.size):
                 if rest := chunk.lstrip(b"\0"):
-                    return at + len(chunk) - len(rest)
-                at += len(chunk)
-        except OSError as wrong:
-            if wrong.errno != errno.ENXIO:  # no more data
-                raise
+                    return place + len(chunk) - len(rest)
         finally:
             disk.current.close(fd)
     return None

@@ -4,6 +4,7 @@ Everything in this folder that touches a file does it through `current`. Nothing
 calls: what the system raises, they raise, and each one means what its name means in `os`.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -69,9 +70,24 @@ class Disk:
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return mmap.mmap(fd, size, mmap.MAP_SHARED, prot)
 
-    def next_data(self, fd: int, at: int) -> int:
-        """Where the next byte from `at` on is that is not in a hole. ENXIO when none is."""
-        return os.lseek(fd, at, os.SEEK_DATA)
+    def data(self, fd: int, at: int, end: int) -> list[tuple[int, int]]:
+        """The parts of a file between `at` and `end` that are no holes: start and end of each.
+
+        Room that was reserved and never written is a hole until somebody reads it: then its pages
+        are in memory, with those read ahead, and count as data. So all parts are asked for first.
+        """
+        parts = []
+        while at < end:
+            try:
+                at = os.lseek(fd, at, os.SEEK_DATA)
+            except OSError as wrong:
+                if wrong.errno != errno.ENXIO:  # no more data
+                    raise
+                break
+            if at < end:
+                start, at = at, os.lseek(fd, at, os.SEEK_HOLE)
+                parts.append((start, min(at, end)))
+        return parts
 
     def lock(self, fd: int, size: int) -> None:
         """Lock the first bytes of a file against other processes. OSError when one has them."""

@@ -159,12 +159,10 @@ class Segment:
         was_open = self.open_fd >= 0
         with plain_errors(self.path, "zero"):
             try:
-                while (found := self._next_data(at)) is not None:
-                    at, chunk = found
+                for place, chunk in data_of(self.fd, at, self.size):
                     if chunk != _ZEROS[: len(chunk)]:
-                        self.write(at, _ZEROS[: len(chunk)])
+                        self.write(place, _ZEROS[: len(chunk)])
                         changed = True
-                    at += len(chunk)
             finally:
                 if not was_open:
                     self._close()
@@ -188,11 +186,8 @@ class Segment:
         After a sync that failed the system takes pages for clean that never reached the disk.
         """
         with plain_errors(self.path, "write"):
-            while at < end and (found := self._next_data(at)) is not None:
-                at, chunk = found
-                chunk = chunk[: max(0, end - at)]
-                self.write(at, chunk)
-                at += len(chunk)
+            for place, chunk in data_of(self.fd, at, end):
+                self.write(place, chunk)
 
     def forget(self) -> None:
         """Give the memory of pages read so far back; they come again from the file when needed."""
@@ -244,19 +239,6 @@ class Segment:
             except FileNotFoundError:
                 return None
 
-    def _next_data(self, at: int) -> tuple[int, bytes] | None:
-        """The next bytes from `at` on that are not a hole, and where they are."""
-        if at >= self.size:
-            return None
-        try:
-            at = disk.current.next_data(self.fd, at)
-        except OSError as wrong:
-            if wrong.errno != errno.ENXIO:
-                raise
-            return None
-        chunk = disk.current.pread(self.fd, min(ZERO_CHUNK_BYTES, self.size - at), at)
-        return (at, chunk) if chunk else None
-
     def _close(self) -> None:
         if self.open_fd >= 0:
             disk.current.close(self.open_fd)
@@ -273,6 +255,13 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
         disk.current.allocate(fd, at, size)
     for start in range(at, at + size, ZERO_CHUNK_BYTES):
         disk.current.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
+
+
+def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """What an open file has between two places and is no hole: place and bytes of each piece."""
+    for start, stop in disk.current.data(fd, at, end):
+        for place in range(start, stop, ZERO_CHUNK_BYTES):
+            yield place, disk.current.pread(fd, min(ZERO_CHUNK_BYTES, stop - place), place)
 
 
 def sync_folder(path: Path) -> None:

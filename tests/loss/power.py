@@ -248,10 +248,9 @@ class PowerDisk(Disk):
         found: mmap.mmap = file.buffer()
         return found
 
-    def next_data(self, fd: int, at: int) -> int:
-        if at >= self.size(fd):
-            raise _error(errno.ENXIO, self._open[fd][0])
-        return at
+    def data(self, fd: int, at: int, end: int) -> list[tuple[int, int]]:
+        end = min(end, self.size(fd))
+        return [(at, end)] if at < end else []
 
     def lock(self, fd: int, size: int) -> None:
         pass

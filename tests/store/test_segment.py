@@ -70,6 +70,26 @@ def test_zeroing_passes_over_holes(tmp_path: Path) -> None:
     segment.release()
 
 
+def test_zeroing_reads_no_room_that_was_reserved_and_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 64 << 20
+    segment = Segment.create(tmp_path / "0", 0, size, reserve=size, writable=False)
+    segment.write(0, b"x" * (3 << 20))
+    segment.sync()
+    not_holes = sum(end - start for start, end in disk.current.data(segment.fd, 0, size))
+    real, read = os.pread, list[int]()
+
+    def pread(fd: int, wanted: int, at: int) -> bytes:
+        read.append(wanted)
+        return real(fd, wanted, at)
+
+    monkeypatch.setattr(disk.current, "pread", pread)
+    assert segment.zero(1 << 20) is True
+    assert sum(read) == not_holes - (1 << 20)
+    segment.release()
+
+
 def test_views_stay_good_when_the_file_is_deleted(made: Segment) -> None:
     made.write(0, b"still read")
     view = made.memory[:10]
