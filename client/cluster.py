@@ -94,6 +94,7 @@ class Cluster:
         self._greetings: dict[str, asyncio.Task[Connection]] = {}
         self._upkeep: list[asyncio.Task[None]] = []
         self._closed = False
+        self.changes = 0  # of routes, brokers and connections, for those who keep what they found
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
 
     def start(self) -> None:
@@ -251,6 +252,7 @@ class Cluster:
             connection = self._greeted.pop(address, None)
             if connection is not None:
                 connection.close()
+                self.changes += 1
             answer = await self._request(address, code, fields, body, timeout_s)
         return answer
 
@@ -393,6 +395,7 @@ class Cluster:
             except (ConnectionError, TimeoutError) as wrong:
                 log.warning("the first heartbeat to broker %s failed: %s", address, wrong)
         self._greeted[address] = connection
+        self.changes += 1
         return connection
 
     async def _look_up(self, topic: str) -> Route:
@@ -415,6 +418,7 @@ class Cluster:
             for name, addresses in route.brokers.items():
                 found.setdefault(name, {}).update(addresses)
         self._brokers = found
+        self.changes += 1
 
     async def _shared(
         self,

@@ -80,6 +80,19 @@ class Message:
         """It is to be delivered later."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """There is nothing but topic, body and flag."""
+        return (
+            not self.tags
+            and not self.keys
+            and not self.properties
+            and not self.delay_level
+            and self.wait_store
+            and self.delay is None
+            and self.deliver_at is None
+        )
+
     def all_properties(self) -> dict[str, str]:
         """The properties as they are sent, those that stand for other fields among them.
 

@@ -14,7 +14,7 @@ from .batch import Part
 from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 from .errors import ClientError
 from .identity import new_unique_ids, now_ms
-from .message import BODY_BYTES_MAX, Message, encode_properties
+from .message import BODY_BYTES_MAX, TOPICS_REMEMBERED, Message, encode_properties
 
 COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch; 4 KiB in the real client, not 4 MiB
 
@@ -76,6 +76,10 @@ class Packer:
         self._kind = KINDS[compression]
         self._level = level
         self._namespace = namespace
+        # Topics that were checked, and the same with their namespace.
+        self.topics: dict[str, str] = {}
+        # A body of fewer bytes is neither too long nor compressed.
+        self.plain_bytes = min(compress_bytes_min, message_bytes_max + 1)
         try:
             compress(b"", self._level, self._kind)
         except (CompressionMissing, ValueError) as wrong:
@@ -102,6 +106,8 @@ class Packer:
                 body, sys_flag = smaller, sys_flag | COMPRESSED | self._kind
         text = encode_properties(pairs)
         topic = with_namespace(message.topic, self._namespace)
+        if len(self.topics) < TOPICS_REMEMBERED:
+            self.topics[message.topic] = topic
         return Outgoing(topic, code, body, text, message.flag, sys_flag, unique, batch=False)
 
     def pack_part(self, part: Part) -> Outgoing:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
+from ..protocol.headers.send import SendMessageAnswer
 
 
 class SendStatus(StrEnum):
@@ -24,7 +25,7 @@ STATUS_OF_CODE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes five times as long to make
 class SendReceipt:
     """Where a message went.
 
@@ -42,6 +43,18 @@ class SendReceipt:
     status: SendStatus
     recall_handle: str | None = None
     transaction_id: str | None = None
+
+
+def receipt_of(
+    found: SendMessageAnswer, msg_id: str, queue: MessageQueue, status: SendStatus
+) -> SendReceipt:
+    """What the broker answered to a send to `queue`."""
+    if found.queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
+    return SendReceipt(
+        msg_id, found.msg_id, queue, found.queue_offset, status,
+        found.recall_handle, found.transaction_id,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class RoundRobin:
     """Goes through a topic's queues in turn, from a random start."""
 
     def __init__(self) -> None:
-        self._count = random.randrange(1 << 31)  # noqa: S311
+        self.count = random.randrange(1 << 31)  # noqa: S311
 
     def next(
         self,
@@ -36,13 +36,13 @@ class RoundRobin:
         if faults is not None:
             for fits in (faults.is_available, faults.is_reachable):
                 for _ in range(len(queues)):
-                    self._count += 1
-                    queue = queues[self._count % len(queues)]
+                    self.count += 1
+                    queue = queues[self.count % len(queues)]
                     if queue.broker_name != avoid and fits(queue.broker_name):
                         return queue
         for _ in range(len(queues)):
-            self._count += 1
-            queue = queues[self._count % len(queues)]
+            self.count += 1
+            queue = queues[self.count % len(queues)]
             if queue.broker_name != avoid:
                 break
         return queue

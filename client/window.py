@@ -19,8 +19,8 @@ class Window:
 
     @property
     def is_full(self) -> bool:
-        """There is no room, or others wait for it already."""
-        return self.under_way >= self.size or bool(self._waiters)
+        """There is no room. Others wait only then: who leaves gives them the place."""
+        return self.under_way >= self.size
 
     async def room(self) -> None:
         """Wait for one's turn; the place is taken when this returns, so don't `enter`."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from . import fastjson
-from .command import Command, read_ext
+from .command import VERSION, Command, read_ext
 from .errors import Malformed
 from .wire import Header
 
@@ -19,6 +19,10 @@ _decode = msgspec.json.Decoder(Command, strict=False).decode
 START_BYTES = 12  # holds the code in every header that begins with it, as those of clients do
 Expected = dict[bytes, Callable[[bytes], Command]]
 NOTHING_EXPECTED: Expected = {}
+# An answer that says it went well, whose custom header is left for later.
+ANSWERS: Expected = {b'{"code":0,"e': _decode}
+# What stands behind the opaque of a request, where ours is the version.
+AFTER_OPAQUE = f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 _encode = msgspec.json.Encoder().encode
 
 

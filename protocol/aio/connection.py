@@ -17,11 +17,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from .. import codes
 from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
 from ..errors import Refusal
-from ..frame import FrameDecoder, encode_answer, encode_request
-from ..header_json import NOTHING_EXPECTED, Expected
+from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
+from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import HELD_BYTES_MIN
 from .turn import COMMANDS_SHARED, Turn
@@ -53,6 +55,36 @@ class Row:
     handler: Handler
     access: str = "ADMIN"
     hot: bool = False
+
+
+class Waiter(msgspec.Struct, eq=False):
+    """Who waits for the answer to a request of `code`, until `deadline` (the loop's clock).
+
+    One of the two functions is called, once, while the connection reads: they must be quick.
+    """
+
+    deadline: float
+    code: int
+
+    def answered(self, answer: Command) -> None:
+        """This came, whatever its code."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> None:
+        """Nothing came: TimeoutError, or ConnectionResetError."""
+        raise NotImplementedError
+
+
+class _Asked(Waiter, eq=False):
+    future: asyncio.Future[Command]
+
+    def answered(self, answer: Command) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def failed(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Connection(asyncio.Protocol):
@@ -131,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._queued = False
-        self._waiting: dict[int, tuple[asyncio.Future[Command], float, int]] = {}
+        self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
@@ -160,6 +192,8 @@ class Connection(asyncio.Protocol):
         decoder = self._decoder
         found = decoder.feed(data)
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
+        if not self._writes_first:
+            found = self._without_answers(found)
         if self._unserved or (self._writes_first and len(found) > COMMANDS_SHARED):
             found = self._this_turn(found)
         rows = self.rows
@@ -172,7 +206,7 @@ class Connection(asyncio.Protocol):
                 break
             flag = command.flag
             if flag & FLAG_ANSWER:
-                self._on_answer(command)
+                self._without_answers([command])
                 continue
             row = rows.get(command.code)
             try:
@@ -216,9 +250,8 @@ class Connection(asyncio.Protocol):
         self._counted = self._held = 0
         self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
         waiting, self._waiting = self._waiting, {}
-        for future, _, _ in waiting.values():
-            if not future.done():
-                future.set_exception(ConnectionResetError(self._lost))
+        for waiter in waiting.values():
+            waiter.failed(ConnectionResetError(self._lost))
         for task in self._tasks:
             task.cancel()
         self._release()
@@ -295,30 +328,34 @@ class Connection(asyncio.Protocol):
             return future
         if self._sign is not None:
             fields = self._sign(fields, body)
-        opaque = self._expect(code, future, loop.time() + timeout_s)
+        opaque = self._expect(_Asked(loop.time() + timeout_s, code, future))
         self._write(encode_request(code, opaque, fields, body, codec=self.codec))
         return future
 
     @property
     def is_ready(self) -> bool:
-        """A request can be written at once, by `ask_now`."""
+        """A request can be sent at once, by `ask_now`."""
         return (
             self._drained is None
+            and self._lost is None
+            and not self._closing
             and self._sign is None
             and len(self._waiting) < WAITING_MAX
-            and not self.is_lost
         )
 
-    def ask_now(
-        self, code: int, frame: Callable[[int], bytes], deadline: float
-    ) -> asyncio.Future[Command]:
-        """`request` for one who writes the frame himself, for any opaque; only when `is_ready`.
-
-        `deadline` is of the loop's clock.
-        """
-        future: asyncio.Future[Command] = self._turn.loop.create_future()
-        self._write(frame(self._expect(code, future, deadline)))
-        return future
+    def ask_now(self, waiter: Waiter, before_opaque: str, body: bytes) -> None:
+        """`request` for one who has written its JSON header up to the opaque; when `is_ready`."""
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        if not self._waiting:  # else it is watched until all are through
+            self._turn.watch(self)
+        self._waiting[opaque] = waiter
+        header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
+        size = len(header)
+        self._out.append(HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body)
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
 
     async def ask(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
@@ -342,11 +379,10 @@ class Connection(asyncio.Protocol):
 
     def expire(self, now: float) -> bool:
         """Fail the requests whose time is up; False when none is waiting any more."""
-        late = [opaque for opaque, (_, deadline, _) in self._waiting.items() if deadline <= now]
+        late = [opaque for opaque, waiter in self._waiting.items() if waiter.deadline <= now]
         for opaque in late:
-            future, _, _ = self._waiting.pop(opaque)
-            if not future.done():
-                future.set_exception(TimeoutError(f"no answer from {self.address} in time"))
+            waiter = self._waiting.pop(opaque)
+            waiter.failed(TimeoutError(f"no answer from {self.address} in time"))
         return bool(self._waiting)
 
     def flush(self) -> None:
@@ -362,9 +398,8 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what is written has gone out."""
-        if self._queued:
-            self._closing = True  # the end of this turn writes first
-        elif self._transport is not None:
+        self._closing = True
+        if not self._queued and self._transport is not None:  # else the end of this turn does it
             self._transport.close()
 
     def abort(self) -> None:
@@ -456,13 +491,13 @@ class Connection(asyncio.Protocol):
             self._drained.set()
             self._drained = None
 
-    def _expect(self, code: int, future: asyncio.Future[Command], deadline: float) -> int:
-        """The opaque of a new request, whose answer goes to `future`."""
+    def _expect(self, waiter: Waiter) -> int:
+        """The opaque of a new request, whose answer `waiter` gets."""
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         if not self._waiting:  # else it is watched until all are through
             self._turn.watch(self)
-        self._waiting[opaque] = (future, deadline, code)
+        self._waiting[opaque] = waiter
         return opaque
 
     def _write(self, data: bytes) -> None:
@@ -471,15 +506,27 @@ class Connection(asyncio.Protocol):
             self._queued = True
             self._turn.add(self)
 
-    def _on_answer(self, command: Command) -> None:
-        self.peer_version = command.version
-        waiting = self._waiting.pop(command.opaque, None)
-        is_relayed = waiting is not None and waiting[2] in RELAYED
-        if self._upgrade and command.language == LANGUAGE and not is_relayed:
+    def _without_answers(self, found: list[Command]) -> list[Command]:
+        """Hand the answers among these to those who wait for them; gives the others."""
+        waiting = self._waiting
+        others = []
+        for command in found:
+            if not command.flag & FLAG_ANSWER:
+                others.append(command)
+                continue
+            self.peer_version = command.version
+            waiter = waiting.pop(command.opaque, None)
+            if self._upgrade and command.language == LANGUAGE:
+                self._upgrade_unless(waiter)
+            if waiter is not None:
+                waiter.answered(command)
+        return others
+
+    def _upgrade_unless(self, waiter: Waiter | None) -> None:
+        """The peer is aerobee, unless it passed on what this one asked somebody else."""
+        if waiter is None or waiter.code not in RELAYED:
             self.codec = CODEC_MSGPACK
             self._upgrade = False
-        if waiting is not None and not waiting[0].done():
-            waiting[0].set_result(command)
 
     def _later(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
         if len(self._tasks) >= TASKS_MAX:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..command import Command
+from ..header_json import ANSWERS
 from ..wire import Header
 from .connection import Connection, Row, Sign
 from .turn import Turn
@@ -160,6 +161,7 @@ class Peers:
                         on_lost=lambda lost: self._lost(address, lost),
                         upgrade=self._upgrade,
                         asks=True,
+                        expected=ANSWERS,
                         sign=self._sign,
                     ),
                     host.strip("[]"),

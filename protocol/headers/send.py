@@ -3,8 +3,6 @@
 A send and a success answer to it are written from templates, because they go out once a message.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from .. import codes
@@ -99,48 +97,42 @@ class ReplyMessage(Header):
 
 
 _text = msgspec.json.Encoder().encode
-# What differs from send to send, then what differs from queue to queue, in one JSON header.
-_START = b'{"code":%d,"extFields":{"a":%b,"b":%b,"c":%b,"d":"%d",'
-_REST = (
-    b'"e":"%%d","f":"%%d","g":"%%d","h":"%%d","i":%%b,"j":"0","k":"false","m":"false","n":%%b},'
-    b'"flag":0,"language":"%b","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-) % (LANGUAGE.encode(), VERSION)
 
 
 class SendTemplate:
-    """Writes SEND_MESSAGE_V2 requests of one producer group to one topic, JSON, byte for byte as
-    `frame.encode_request` does it with a `SendMessage`: first tries, outside of batches."""
+    """Writes the headers of SEND_MESSAGE_V2 requests of one producer group to one queue, JSON, byte
+    for byte as `frame.encode_request` does it with a `SendMessage`: first tries, outside of
+    batches."""
 
-    __slots__ = ("_brokers", "_start")
+    __slots__ = ("end", "start")
 
-    def __init__(self, group: str, topic: str, default_topic: str, default_queues: int) -> None:
-        names = (_text(group), _text(topic), _text(default_topic))
-        self._start = _START % (codes.SEND_MESSAGE_V2, *names, default_queues)
-        self._brokers: dict[str, bytes] = {}
-
-    def request(
+    def __init__(
         self,
-        broker_name: str,
+        group: str,
+        topic: str,
+        default_topic: str,
+        default_queues: int,
         queue_id: int,
-        sys_flag: int,
-        born_ms: int,
-        flag: int,
-        properties: str,
-        body: bytes,
-    ) -> Callable[[int], bytes]:
-        """The frame for any opaque."""
-        broker = self._brokers.get(broker_name)
-        if broker is None:
-            broker = self._brokers[broker_name] = _text(broker_name)
-        start, text = self._start, _text(properties)
+        broker_name: str,
+    ) -> None:
+        a, b, c, n = (_text(each).decode() for each in (group, topic, default_topic, broker_name))
+        self.start = (
+            f'{{"code":{codes.SEND_MESSAGE_V2},"extFields":{{"a":{a},"b":{b},"c":{c},'
+            f'"d":"{default_queues}","e":"{queue_id}","f":"'
+        )
+        self.end = (
+            f',"j":"0","k":"false","m":"false","n":{n}}},"flag":0,"language":"{LANGUAGE}","opaque":'
+        )
 
-        def frame(opaque: int) -> bytes:
-            values = (queue_id, sys_flag, born_ms, flag, text, broker, opaque)
-            header = start + _REST % values
-            size = len(header)
-            return HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body
+    def before_opaque(self, sys_flag: int, born_ms: int, flag: int, properties: str) -> str:
+        """The header up to its opaque; behind that comes `header_json.AFTER_OPAQUE`."""
+        i = _text(properties).decode()
+        return f'{self.start}{sys_flag}","g":"{born_ms}","h":"{flag}","i":{i}{self.end}'
 
-        return frame
+    def before_opaque_of_plain(self, born_ms: int, flag: int, unique: str) -> str:
+        """The same for a message whose only property is its UNIQ_KEY."""
+        i = f"UNIQ_KEY\\u0001{unique}\\u0002"
+        return f'{self.start}0","g":"{born_ms}","h":"{flag}","i":"{i}"{self.end}'
 
 
 # MSG_REGION and TRACE_ON are always there: Java's client reads them without a null check.
