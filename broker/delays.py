@@ -10,22 +10,23 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from ..protocol import properties
 from ..protocol.bodies.body import Body
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.record import decode_record
-from ..protocol.tags import tag_hash
 from ..protocol.wire import Int32, Int64
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from ..store.writing import raw_tags_code
+from .pace import FEW
+from .real_place import real_place
 from .saved import Saved
 
 log = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-MESSAGES_PER_STEP = 8  # what a sender may have to wait for
-BYTES_PER_STEP = 256 << 10  # the same, for large messages
+BYTES_PER_STEP = 256 << 10  # of large messages, in one step
+NEVER_MS = (1 << 63) - 1
 WARN_MS = 10_000  # between two words about the same trouble
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -113,8 +114,8 @@ class Delays(Saved):
         if self._pending is None and self._certain != self.offsets:
             self._pending = (self._store.log_end, dict(self.offsets))
 
-    def deliver(self, now_ms: int) -> bool:
-        """Move messages that are due to their topics: a few, between which requests get their turn.
+    def deliver(self, now_ms: int, most: int = FEW) -> bool:
+        """Move messages that are due to their topics: up to `most`, then requests get their turn.
 
         True when more are due.
         """
@@ -124,14 +125,14 @@ class Delays(Saved):
         for _ in range(levels):
             level = self._next_level + 1
             try:
-                if self._deliver_level(level, now_ms):
+                if self._deliver_level(level, now_ms, most):
                     return True
             except StoreError as wrong:
                 self._warn(level, wrong, now_ms)
             self._next_level = level % levels
         return False
 
-    def _deliver_level(self, level: int, now_ms: int) -> bool:
+    def _deliver_level(self, level: int, now_ms: int, most: int) -> bool:
         """Deliver a part of a level; False when nothing of it was due."""
         store, queue_id = self._store, level - 1
         offset = self.offsets.get(level, 0)
@@ -139,19 +140,26 @@ class Delays(Saved):
             return False
         offset = max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
         size = 0
-        for log_offset, length, due_ms in store.entries(
-            SCHEDULE_TOPIC, queue_id, offset, MESSAGES_PER_STEP
-        ):
-            # A clock that was set back must not keep a message longer than its level says.
-            if queue_id < len(self.levels_ms):
-                due_ms = min(due_ms, now_ms + self.levels_ms[queue_id])
-            if due_ms > now_ms or size >= BYTES_PER_STEP:
-                break
-            self._deliver(log_offset)
-            size += length
-            offset += 1
-            self.offsets[level] = offset
-            self.changed = True
+        # A clock that was set back must not keep a message longer than its level says.
+        latest_ms = NEVER_MS
+        if queue_id < len(self.levels_ms):
+            latest_ms = now_ms + self.levels_ms[queue_id]
+        marked: dict[tuple[str, int], None] = {}
+        try:
+            for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):
+                if now_ms < due_ms <= latest_ms or size >= BYTES_PER_STEP:
+                    break
+                place = self._deliver(log_offset)
+                if place is not None:
+                    marked[place] = None
+                size += length
+                offset += 1
+                self.offsets[level] = offset
+        finally:
+            if size:
+                self.changed = True
+            for place in marked:
+                self._mark(place)
         if size:
             self._next_level = level % max(len(self.levels_ms), self._queues)
         return size > 0
@@ -162,36 +170,28 @@ class Delays(Saved):
             self._warned_ms = now_ms
             log.warning("delay level %d waits: %s", level, wrong)
 
-    def _deliver(self, log_offset: int) -> None:
+    def _deliver(self, log_offset: int) -> tuple[str, int] | None:
+        """Store a message where it belongs; topic and queue, None when it can't be."""
         data = self._store.message_at(log_offset)
         if data is None:
             log.warning("the delayed message at %d is not in the log any more", log_offset)
-            return
+            return None
         message = decode_record(data)
         raw = message.raw_properties
-        topic = properties.find(raw, b"REAL_TOPIC")
-        queue_id = properties.find(raw, b"REAL_QID")
-        if topic is None or queue_id is None:
+        place = topic, queue_id = real_place(raw)
+        if not topic or queue_id < 0:
             log.error("the delayed message at %d names no topic; it is left alone", log_offset)
-            return
-        name, number = topic.decode(), int(queue_id)
-        tags = properties.find(raw, b"TAGS")
+            return None
         self._store.put(
-            name,
-            number,
+            topic,
+            queue_id,
             message.flag,
             message.sys_flag,
             message.born_ms,
             message.born_host,
             message.body,
             raw,
-            tag_hash(tags),
+            raw_tags_code(raw),
             message.reconsume_times,
         )
-        self._mark((name, number))
-
-
-def delayed(text: str, topic: str, queue_id: int) -> str:
-    """The properties of a message that is to wait, with the place where it goes afterwards."""
-    joined = text if not text or text[-1] == "\x02" else text + "\x02"
-    return f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+        return place

@@ -13,7 +13,8 @@ from ..protocol import codes, properties
 from ..protocol.errors import Refusal
 from ..protocol.properties import PROPERTIES_BYTES_MAX
 from .config import NO_CAP_SEC, BrokerConfig
-from .delays import SCHEDULE_TOPIC, Delays, delayed
+from .delays import SCHEDULE_TOPIC, Delays
+from .real_place import delayed
 from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 

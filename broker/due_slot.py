@@ -12,11 +12,12 @@ from collections import Counter
 from ..protocol import properties
 from ..protocol.record import decode_record
 from ..store.store import MessageStore
-from ..store.timer_log import IS_RECALL, IS_ROLLED, NO_UNIT, TimerLog
+from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, TimerLog
 
 log = logging.getLogger(__name__)
 
-UNITS_PER_LOOK = 200  # followed in one part
+UNITS_PER_LOOK = 2_048  # followed in one part, where they lie side by side
+RUNS_PER_LOOK = 8  # the same where they don't
 RECALLS_PER_LOOK = 50  # messages read in one part
 
 
@@ -70,29 +71,37 @@ class DueSlot:
         return list(left.items())
 
     def _follow(self, timer_log: TimerLog) -> None:
-        position = self._position
-        for _ in range(UNITS_PER_LOOK):
-            if position == NO_UNIT:
-                break
-            unit = timer_log.unit(position)
-            if unit is None or unit.previous >= position:
+        left = UNITS_PER_LOOK
+        for _ in range(RUNS_PER_LOOK):
+            position = self._position
+            if position == NO_UNIT or left <= 0:
+                return
+            run = timer_log.run_to(position, left)
+            if run is None or run.previous >= position:
                 log.error(
                     "the timer log has no unit at %d, where slot %d goes on; what is before it in "
                     "the slot can't be delivered",
                     position,
                     self.slot_ms,
                 )
-                position = NO_UNIT
-                break
-            if unit.magic & IS_RECALL and not unit.magic & IS_ROLLED:
-                self._recall_places.append(unit.log_offset)
-            else:
-                self._places.append(unit.log_offset)
-                self._lengths.append(unit.record_bytes)
-                self._written.append(unit.written_ms)
-                self._magics.append(unit.magic)
-            position = unit.previous
-        self._position = position
+                self._position = NO_UNIT
+                return
+            left -= len(run.places)
+            self._position = run.previous
+            if run.magics.count(IS_TIMER) == len(run.magics):
+                self._places.extend(run.places)
+                self._lengths.extend(run.lengths)
+                self._written.extend(run.written_ms)
+                self._magics.extend(run.magics)
+                continue
+            for place, length, written_ms, magic in zip(*run[1:], strict=True):
+                if magic & IS_RECALL and not magic & IS_ROLLED:
+                    self._recall_places.append(place)
+                else:
+                    self._places.append(place)
+                    self._lengths.append(length)
+                    self._written.append(written_ms)
+                    self._magics.append(magic)
 
     def _read_recalls(self, store: MessageStore) -> None:
         for _ in range(min(RECALLS_PER_LOOK, len(self._recall_places))):

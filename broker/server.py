@@ -35,6 +35,7 @@ from .handlers.pull import PullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .offsets import Offsets
+from .pace import Pace
 from .pop_parts import PopParts
 from .registration import Registration
 from .saved import Saved
@@ -230,9 +231,10 @@ class Broker:
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(FILTERS_SECONDS, self._save_filters)
-        self._in_steps(lambda: self.delays.deliver(now_ms()))
+        pace = Pace(self.server.turn)
+        self._in_steps(lambda: self.delays.deliver(now_ms(), pace.share()))
         if self.timers is not None:
-            self._in_steps(partial(self._time, self.timers))
+            self._in_steps(partial(self._time, self.timers, Pace(self.server.turn)))
             self._every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
         self._every(POP_SECONDS, self.pop.sweep)
         self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
@@ -352,8 +354,8 @@ class Broker:
                 log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
                 await asyncio.sleep(FAILED_SECONDS)
 
-    def _time(self, timers: Timers) -> bool:
-        return timers.step(self.now_ms())
+    def _time(self, timers: Timers, pace: Pace) -> bool:
+        return timers.step(self.now_ms(), pace.share())
 
     async def _sync(self, timers: Timers) -> None:
         """Bring the timer's files to the disk without holding the loop up."""

@@ -11,9 +11,10 @@ from ..protocol import properties
 from ..protocol.errors import Refusal
 from ..protocol.names import check_topic
 from ..protocol.record import Record
-from ..protocol.tags import tag_hash
 from ..store.errors import MessageTooLarge
 from ..store.store import MessageStore
+from ..store.writing import raw_tags_code
+from .real_place import number_of
 from .timer_state import QUEUE, WHEEL_TOPIC
 from .topics import QUEUES_MAX, TOPICS_MAX
 
@@ -23,7 +24,6 @@ NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it cou
 MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
 DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
-DIGITS_MAX = 18  # of a number in a property
 
 
 class TimerDelivery:
@@ -59,8 +59,7 @@ class TimerDelivery:
                 "left alone", record.log_offset, topic, queue_id,
             )  # fmt: skip
             return False
-        marks = f"{properties.TIMER_ENQUEUE_MS}\x01{written_ms}\x02"
-        marks += f"{properties.TIMER_DEQUEUE_MS}\x01{now_ms}\x02"
+        marks = f"TIMER_ENQUEUE_MS\x01{written_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
         marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
         if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
             pairs = properties.decode(raw)
@@ -69,7 +68,7 @@ class TimerDelivery:
                 pairs.pop(name, None)
             marked = properties.encode(pairs)
             marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
-        tags = tag_hash(properties.find(raw, b"TAGS"))
+        tags = raw_tags_code(raw)
         try:
             self._put(topic, queue_id, record, marked + marks.encode(), tags)
         except MessageTooLarge:  # by these marks; as it came in it is not
@@ -86,7 +85,7 @@ class TimerDelivery:
             if len(self._legal_topics) >= TOPICS_MAX:
                 self._legal_topics.clear()
             self._legal_topics.add(topic)
-        return queue_id < QUEUES_MAX
+        return 0 <= queue_id < QUEUES_MAX
 
     def _put(self, topic: str, queue_id: int, record: Record, raw: bytes, tags: int) -> None:
         try:
@@ -102,19 +101,7 @@ class TimerDelivery:
         self._mark((topic, queue_id))
 
 
-def real_place(raw: bytes) -> tuple[str, int]:
-    """Topic and queue that a message with these properties belongs to; no legal ones if none."""
-    topic, queue = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
-    number = number_of(queue, QUEUES_MAX)
-    return (topic or b"").decode(errors="replace"), number
-
-
 def recall_key(record: Record) -> str:
     """What a recall of this message names it by."""
     pairs = properties.decode(record.raw_properties)
     return f"{pairs.get(properties.REAL_TOPIC)}+{pairs.get(properties.UNIQ_KEY)}"
-
-
-def number_of(text: bytes | None, otherwise: int) -> int:
-    """A property's number, 0 or more; `otherwise` when it is none."""
-    return int(text) if text and len(text) <= DIGITS_MAX and text.isdigit() else otherwise

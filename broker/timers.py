@@ -17,12 +17,12 @@ from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, UNIT_BYTE
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
 from .due_slot import DueSlot
+from .pace import FEW
+from .real_place import number_of, real_place
 from .timer_delivery import (
     NEVER_IN_WHEEL,
     RECALL_KEY,
     TimerDelivery,
-    number_of,
-    real_place,
     recall_key,
 )
 from .timer_metrics import TimerMetrics
@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
 ENTRIES_PER_STEP = 256  # of the queue, into the wheel, as their sends told of them
 LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
-MESSAGES_PER_STEP = 16  # out of the wheel: the same
-BYTES_PER_STEP = 256 << 10  # the same, for large messages
+BYTES_PER_STEP = 256 << 10  # of large messages, in one step
 FRESH_MAX = 20_000  # messages of the queue that are known from their sends
 Fresh = tuple[int, str]  # slot in ms, real topic
 Looked = tuple[int, str, bool]  # the same, and whether it takes another message back
@@ -99,8 +98,10 @@ class Timers:
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)
 
-    def step(self, now_ms: int) -> bool:
+    def step(self, now_ms: int, most: int = FEW) -> bool:
         """One short part of the work; True when there is more that can be done at once.
+
+        Up to `most` messages are delivered.
 
         StoreError when the disk takes nothing: the next call tries the same work again.
         """
@@ -111,7 +112,7 @@ class Timers:
         try:
             self._put_slots()
             is_behind = self._enqueue(now_ms, write_ms)
-            return self._dequeue(now_ms, write_ms, is_behind=is_behind)
+            return self._dequeue(now_ms, write_ms, most, is_behind=is_behind)
         finally:
             if self._touched:
                 self._store.write_staged()
@@ -338,7 +339,7 @@ class Timers:
 
     # ---- from the wheel to the topics
 
-    def _dequeue(self, now_ms: int, write_ms: int, *, is_behind: bool) -> bool:
+    def _dequeue(self, now_ms: int, write_ms: int, most: int, *, is_behind: bool) -> bool:
         """Deliver what is due; True when there is more of it, or of the queue."""
         state, due = self.state, self._due
         if due is None:
@@ -358,7 +359,7 @@ class Timers:
         if due.prepare(state.log, self._store):
             return True
         size = 0
-        for _ in range(MESSAGES_PER_STEP):
+        for _ in range(most):
             if state.delivered >= len(due):
                 self._finish(due)
                 break

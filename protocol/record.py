@@ -195,9 +195,26 @@ def decode_record(data: Data, at: int = 0) -> Record:
         raise Malformed(
             f"a record has at least {RECORD_BYTES_MIN} bytes, only {available} are left at {at}"
         )
-    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms = (
-        START.unpack_from(data, at)
-    )
+    # Nearly every record has IPv4 hosts and a short topic: it is read in one piece.
+    (
+        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
+        store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
+    ) = HEAD.unpack_from(data, at)  # fmt: skip
+    if magic == MAGIC_V1 and not sys_flag & HOSTS_V6:
+        end = at + size
+        place = at + HEAD_BYTES + body_bytes
+        if body_bytes >= 0 and place + 3 <= end and size <= available:
+            topic_end = place + 1 + data[place]
+            if topic_end + 2 <= end:
+                (properties_bytes,) = PROPERTIES_LENGTH.unpack_from(data, topic_end)
+                if topic_end + 2 + properties_bytes == end:
+                    return Record(
+                        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
+                        born_ms, born_host, store_ms, store_host, reconsume_times,
+                        prepared_offset, bytes(data[at + HEAD_BYTES : place]),
+                        bytes(data[place + 1 : topic_end]).decode(errors="replace"),
+                        bytes(data[topic_end + 2 : end]),
+                    )  # fmt: skip
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise Malformed(f"the record at {at} has the unknown magic {magic:08X}")
     if not RECORD_BYTES_MIN <= size <= available:

@@ -86,6 +86,19 @@ class Unit(NamedTuple):
         return self.written_ms + self.delay_ms
 
 
+class Run(NamedTuple):
+    """Units of one slot that lie side by side, newest first. `previous` is of the oldest."""
+
+    previous: int
+    places: list[int]
+    lengths: list[int]
+    written_ms: list[int]
+    magics: list[int]
+
+
+RUN_FIELDS = ("log_offset", "record_bytes", "written_ms", "magic")
+
+
 class TimerLog:
     """The files. `end` is where the next unit goes, staged ones counted."""
 
@@ -193,6 +206,28 @@ class TimerLog:
             return None
         found = Unit(*UNIT.unpack_from(segment.view, position - segment.base))
         return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
+
+    def run_to(self, position: int, most: int) -> Run | None:
+        """The units up to the one at this position that lie side by side and follow one another in
+        its slot: up to `most`; None where no unit is there."""
+        if self.unit(position) is None:
+            return None
+        segment = self.segments.find(position)
+        assert segment is not None
+        at = position - segment.base
+        count = min(most, at // UNIT_BYTES + 1)
+        at -= (count - 1) * UNIT_BYTES
+        units = np.frombuffer(segment.view, UNIT_TYPE, count, at)
+        before = segment.base + at + np.arange(count - 1) * UNIT_BYTES
+        others = np.flatnonzero(
+            (units["previous"][1:] != before)
+            | (units["size"][:-1] != UNIT_BYTES)
+            | (units["magic"][:-1] & ~MAGIC_MASK != 0)
+        )
+        if len(others):
+            units = units[int(others[-1]) + 1 :]
+        newest_first = units[::-1]
+        return Run(int(units["previous"][0]), *(newest_first[name].tolist() for name in RUN_FIELDS))
 
     def walk(self, log_end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """All units as position of the first and array, in order, up to the first that can't be.

@@ -18,9 +18,10 @@ from ...protocol.tags import tag_hash
 from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
-from ..delays import SCHEDULE_TOPIC, Delays, delayed
+from ..delays import SCHEDULE_TOPIC, Delays
 from ..due import TIME_NAMES
 from ..groups import Groups
+from ..real_place import delayed
 from ..stats import Stats
 from ..topics import Topics
 

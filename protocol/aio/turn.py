@@ -40,6 +40,7 @@ class Turn:
         "backlog",
         "before_write",
         "loop",
+        "served",
         "share",
     )
 
@@ -57,6 +58,7 @@ class Turn:
         self._greedy: dict[Connection, float] = {}  # when they last asked for much
         self._shared_until = 0.0
         self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
+        self.served = 0  # connections that were written to, each turn's added up
         self._scheduled = False
         self._waiting: set[Connection] = set()
         self._ticking = False
@@ -120,6 +122,7 @@ class Turn:
                     connection.abort()
                 return
         dirty, self._dirty = self._dirty, []
+        self.served += len(dirty)
         if self._greedy:
             self._look_for_others(dirty)
         for connection in dirty:

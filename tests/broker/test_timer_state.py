@@ -18,7 +18,8 @@ import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delays import Delays, parse_levels
 from aerobee.broker.due import Due
-from aerobee.broker.timers import ENTRIES_PER_STEP, MESSAGES_PER_STEP, Timers, open_timers
+from aerobee.broker.pace import FEW
+from aerobee.broker.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
 from aerobee.protocol import properties
 from aerobee.protocol.record import decode_record
 from aerobee.store import timer_check
@@ -363,12 +364,40 @@ def test_one_step_is_short_however_many_are_due(rig: OpenRig) -> None:
         before = one.store.max_offset("T", 0), one.timers.state.queue_offset
         more = one.timers.step(one.now_ms)
         after = one.store.max_offset("T", 0), one.timers.state.queue_offset
-        assert after[0] - before[0] <= MESSAGES_PER_STEP
+        assert after[0] - before[0] <= FEW
         assert after[1] - before[1] <= ENTRIES_PER_STEP
         ends.append(after[0])
         if not more:
             break
     assert ends[-1] == 500
+
+
+def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_from_its_send(
+    rig: OpenRig,
+) -> None:
+    """What was sent is put into the wheel in runs, what must be looked up a few at a time."""
+    one = rig()
+    for number in range(300):
+        place = one.due.place(f"TIMER_DELIVER_MS\x01{START_MS + 9_000}\x02", "T", 0)
+        start, _, _ = one.store.put(
+            place.topic,
+            place.queue_id,
+            0,
+            0,
+            START_MS,
+            HOST,
+            b"%d" % number,
+            place.text.encode(),
+            0,
+        )
+        if number < 200:
+            one.due.came_in(start, place.out_ms, "T")
+    one.timers.step(one.now_ms)
+    assert 200 < one.timers.state.queue_offset <= 200 + LOOKS_PER_STEP
+    one.work()
+    assert one.timers.state.waiting == 300
+    one.at(START_MS + 10_000)
+    assert one.bodies() == [b"%d" % number for number in range(300)]
 
 
 def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(

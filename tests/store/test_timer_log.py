@@ -92,6 +92,29 @@ def test_a_unit_is_found_at_its_position_and_only_there(tmp_path: Path) -> None:
     assert log.unit(-1) is None
 
 
+def test_units_of_a_slot_are_found_in_runs_as_far_as_they_lie_side_by_side(tmp_path: Path) -> None:
+    log = opened(tmp_path / "log")
+    of_slot: list[int] = []
+    for number in range(12):  # the file ends with the 11th
+        is_other = number == 4
+        previous = of_slot[-1] if of_slot and not is_other else NO_UNIT
+        log.write()
+        position = add(log, number, previous=previous)
+        if not is_other:
+            of_slot.append(position)
+    log.write()
+    runs, position = [], of_slot[-1]
+    while position != NO_UNIT:
+        run = log.run_to(position, 3)
+        assert run is not None
+        assert len(run.lengths) == len(run.written_ms) == len(run.magics) == len(run.places)
+        runs.append(run.places)
+        position = run.previous
+    assert [number for run in runs for number in run] == [11, 10, 9, 8, 7, 6, 5, 3, 2, 1, 0]
+    assert max(len(run) for run in runs) == 3
+    assert log.run_to(of_slot[-1] + UNIT_BYTES, 3) is None
+
+
 def test_a_full_file_ends_with_a_blank_and_the_next_begins_where_it_ends(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     positions = [add(log, number) for number in range(40)]

@@ -1,0 +1,32 @@
+"""How much work beside the requests a turn of the loop may hold: little while somebody is served,
+more once nobody has been for a while. Counted in turns, not measured, so that it is the same on
+every machine.
+"""
+
+from ..protocol.aio.turn import Turn
+
+FEW = 8  # messages moved in a step: what somebody who is served may have to wait for
+MANY = 64  # the same when nobody is
+QUIET_STEPS = 16  # without anybody served between them
+
+
+class Pace:
+    """Asked once a step, and a step is taken once a turn."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._served = turn.served
+        self._quiet_steps = 0
+
+    def share(self) -> int:
+        """How many messages the next step may move."""
+        served = self._turn.served
+        if served != self._served:
+            self._served = served
+            self._quiet_steps = 0
+        elif self._quiet_steps < QUIET_STEPS:
+            self._quiet_steps += 1
+            return FEW
+        else:
+            return MANY
+        return FEW

@@ -1,0 +1,35 @@
+"""How much background work a turn may hold."""
+
+from aerobee.broker.pace import FEW, MANY, QUIET_STEPS, Pace
+
+
+class Served:
+    """As much of a Turn as a Pace looks at."""
+
+    served = 0
+
+
+def test_steps_are_short_until_nobody_was_served_for_a_while() -> None:
+    turn = Served()
+    pace = Pace(turn)  # type: ignore[arg-type]
+    assert [pace.share() for _ in range(QUIET_STEPS + 2)] == [FEW] * QUIET_STEPS + [MANY] * 2
+
+
+def test_one_request_makes_them_short_again_for_as_long() -> None:
+    turn = Served()
+    pace = Pace(turn)  # type: ignore[arg-type]
+    while pace.share() != MANY:
+        pass
+    turn.served += 1
+    assert [pace.share() for _ in range(QUIET_STEPS + 2)] == [FEW] * (QUIET_STEPS + 1) + [MANY]
+
+
+def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
+    """Between its requests some turns pass in which nobody is served."""
+    turn = Served()
+    pace = Pace(turn)  # type: ignore[arg-type]
+    shares = []
+    for _ in range(50):
+        turn.served += 1
+        shares += [pace.share() for _ in range(QUIET_STEPS)]
+    assert set(shares) == {FEW}
