@@ -2,9 +2,10 @@
 
 A handle (POP_CK, extraInfo) says where a popped message stands and when it was popped; who has it
 may acknowledge the message. Its words, with one space between them: start offset of the check
-point, pop time, invisible time (ms), revive queue, retry flag, broker, queue id, queue offset. The
-retry flag is 0 for a message of the topic itself, 1 and 2 for one of the two forms of retry topic.
-Infos are entries of three words, joined by semicolons.
+point, pop time, invisible time (ms), revive queue, retry flag, broker, queue id, queue offset. What
+follows is not ours: RocketMQ's proxy appends the message's place in the log. The retry flag is 0
+for a message of the topic itself, 1 and 2 for one of the two forms of retry topic. Infos are
+entries of three words, joined by semicolons.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from .names import RETRY_PREFIX
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 ORDER_REVIVE_QUEUE = 999  # in the place of a revive queue: popped in order
 SEPARATOR_V1, SEPARATOR_V2 = "_", "+"
-WORDS_MIN, WORDS_MAX = 7, 8
+WORDS_MIN = 7
 WORD_CHARS_MAX = 20  # of a number
 
 
@@ -40,8 +41,8 @@ class Handle(NamedTuple):
 def parse_handle(text: str) -> Handle:
     """The handle that a text stands for; ValueError saying what is wrong with it."""
     words = text.split(" ")
-    if not WORDS_MIN <= len(words) <= WORDS_MAX:
-        raise ValueError(f"it has {len(words)} words, a handle has {WORDS_MIN} or {WORDS_MAX}")
+    if len(words) < WORDS_MIN:
+        raise ValueError(f"it has {len(words)} words, a handle has at least {WORDS_MIN}")
     start, pop_ms, invisible_ms, revive_queue_id, retry, broker_name, queue_id, *rest = words
     if retry not in (NORMAL, RETRY_V1, RETRY_V2):
         raise ValueError(f"its retry flag is {retry[:WORD_CHARS_MAX]!r}, it must be 0, 1 or 2")

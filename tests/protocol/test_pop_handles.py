@@ -73,7 +73,6 @@ def test_a_topic_of_its_own_stands_for_itself() -> None:
     [
         ("", "it has 1 words"),
         ("10 1700000000123 60000 3 0 broker-a", "it has 6 words"),
-        (TEXT + " 1", "it has 9 words"),
         (TEXT.replace("60000", "soon"), "its invisible time is 'soon'"),
         (TEXT.replace("1700000000123", "-1"), "its pop time is '-1'"),
         (TEXT.replace(" 3 0 ", " 3 7 "), "its retry flag is '7'"),
@@ -85,6 +84,10 @@ def test_a_topic_of_its_own_stands_for_itself() -> None:
 def test_what_is_no_handle_is_refused_with_what_is_wrong(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why.replace("^", r"\^")):
         parse_handle(text)
+
+
+def test_what_a_proxy_appends_is_passed_over() -> None:
+    assert parse_handle(TEXT + " 4711") == parse_handle(TEXT)
 
 
 def test_an_unknown_retry_flag_has_no_topic() -> None:
