@@ -90,6 +90,13 @@ class Place:
     offsets: str | Offsets
     times: int | Offsets | None = None
 
+    @property
+    def moves(self) -> bool:
+        """It is, for one queue at least, where that ends when it is asked."""
+        if self.times is not None or isinstance(self.offsets, str):
+            return self.times is None and self.offsets == LATEST
+        return any(LATEST_OFFSET in each.values() for each in self.offsets.values())
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:

@@ -13,14 +13,21 @@ from .plan import Bounds, DataLossError, QueueRange, check_place, offset_of, que
 Progress = dict[str, dict[str, int]]
 
 
-def first(bounds: Bounds, options: ReadOptions) -> Progress:
-    """Where a new stream starts; ValueError when the options don't fit the topics."""
+def first(bounds: Bounds, options: ReadOptions, end: Progress | None = None) -> Progress:
+    """Where a new stream starts; ValueError when the options don't fit the topics.
+
+    With the `end` of a first micro-batch that is done once more, no queue starts behind it: what
+    starts at the latest offsets has ended there, too (`stream`).
+    """
     queues = queues_of(bounds, options)
     check_place(options.starting, "starting", queues)
     found: Progress = {topic: {} for topic in queues}
     for queue in _all(queues):
         low, high = bounds.min_offset(queue), bounds.max_offset(queue)
-        offset = offset_of(options.starting, bounds, queue, low, high)
+        last = high
+        if end is not None:
+            last = min(high, end.get(queue.topic, {}).get(name_of(queue), high))
+        offset = offset_of(options.starting, bounds, queue, low, last)
         found[queue.topic][name_of(queue)] = min(max(offset, 0), high)
     return found
 

@@ -3,6 +3,12 @@
 The truth about how far a query is lies in Spark's checkpoint. What the group has committed at the
 brokers is a copy for those who look at its lag, and never read. The driver's reader keeps one
 connection, made when it is needed; it is left out when Spark pickles the reader for the tasks.
+
+PySpark before 4.2 doesn't tell `latestOffset` where a micro-batch begins. The reader knows: where
+the last one ended, which Spark tells by asking for its tasks (after a restart for those from its
+end to its end, before all else), and for the first one where the stream begins. A query that starts
+at the latest offsets has nothing in its first micro-batch, so that these are the ones in the
+checkpoint: asked for again, after a crash in that micro-batch, they would lie further on.
 """
 
 import logging
@@ -23,8 +29,9 @@ from .schema import Column
 
 try:
     from pyspark.sql.streaming import datasource as admission
-except ImportError:  # PySpark before 4.2 knows no limits: a micro-batch takes all there is
+except ImportError:  # PySpark before 4.2
     admission = None  # type: ignore[assignment]
+SPARK_ADMITS = admission is not None  # says where a micro-batch begins and how much it may take
 _Base: Any = object if admission is None else admission.SupportsTriggerAvailableNow
 
 log = logging.getLogger(__name__)
@@ -37,7 +44,10 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         self.options = options
         self.columns = columns
         self._bounds: Reader | None = None
+        self._first: Progress | None = None  # where a new query begins
+        self._end: Progress | None = None  # of the last micro-batch that Spark has told of
         self._target: Progress | None = None  # of a query that reads what is there, and ends
+        self._is_asked = False  # for the end of a micro-batch
         self._waiting_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -46,7 +56,9 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
     # --- in the driver --------------------------------------------------------------------------
 
     def initialOffset(self) -> Progress:
-        return progress.first(self._open(), self.options)
+        if self._first is None:
+            self._first = progress.first(self._open(), self.options, self._end)
+        return self._first
 
     def getDefaultReadLimit(self) -> Any:
         """Admission control: what `maxOffsetsPerTrigger` says."""
@@ -59,17 +71,22 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
         """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
-        bounds, begin = self._open(), start or {}
-        end = progress.latest(bounds, self.options, begin)
-        if self._target is not None:
-            end = _no_further(end, self._target, begin)
+        is_told, is_asked, self._is_asked = start is not None, self._is_asked, True
         if start is None:
-            return end
-        lows = progress.lows_of(bounds, begin, end)
-        if self._is_to_wait(progress.rows_between(begin, end, lows)):
-            return begin
-        rows_max = getattr(limit, "max_rows", None)
-        return end if rows_max is None else progress.limited(begin, end, lows, rows_max)
+            start = self.initialOffset() if self._end is None else self._end
+        is_new = not is_asked and self._end is None and start == self._first
+        if is_new and self.options.starting.moves:
+            return start
+        bounds = self._open()
+        end = progress.latest(bounds, self.options, start)
+        if self._target is not None:
+            end = _no_further(end, self._target, start)
+        lows = progress.lows_of(bounds, start, end)
+        # Untold, this may be the only question of a query that reads what is there, and ends.
+        if (is_told or is_asked) and self._is_to_wait(progress.rows_between(start, end, lows)):
+            return start
+        rows_max = getattr(limit, "max_rows", None) if is_told else self.options.rows_max
+        return end if rows_max is None else progress.limited(start, end, lows, rows_max)
 
     def reportLatestOffset(self) -> Progress | None:
         """The ends of all queues, which the query's status shows."""
@@ -81,6 +98,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
+        self._end = end
         found = progress.ranges(self._open(), self.options, start, end)
         return [InputPartition(each) for each in found]
 
@@ -130,12 +148,16 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
 
 def _no_further(end: Progress, target: Progress, start: Progress) -> Progress:
-    """What of `end` lies before `target`; a queue that the target lacks stays where it is."""
+    """What of `end` lies before `target`; a queue that the target lacks stays where it is.
+
+    One whose offsets went back keeps what it says: `ranges` tells of the loss.
+    """
     found: Progress = {}
     for topic, queues in end.items():
         for name, offset in queues.items():
             stop = target.get(topic, {}).get(name, start.get(topic, {}).get(name))
             if stop is not None:
                 begin = start.get(topic, {}).get(name, 0)
-                found.setdefault(topic, {})[name] = max(begin, min(offset, stop))
+                kept = offset if offset < begin else max(begin, min(offset, stop))
+                found.setdefault(topic, {})[name] = kept
     return found
