@@ -9,8 +9,9 @@ import json
 import signal
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,6 +20,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ..client.blocking import Reader
+from ..client.errors import AerobeeError
 from .bodies import malformed, schema_of, typed
 from .ingest import (
     AVAILABLE_NOW,
@@ -31,7 +34,8 @@ from .ingest import (
     source_options,
     text_values,
 )
-from .progress import Progress, rows_between
+from .options import read_options
+from .progress import Progress, latest, rows_between
 from .session import SparkFailed, sentence
 from .stream import SPARK_ADMITS
 
@@ -60,8 +64,8 @@ def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
 
     A signal waits for the micro-batch at work; one that takes too long is done by the next run.
     """
-    with _told() as told:
-        followed = _Followed()
+    with _told() as told, _ends(tables.job) as ends:
+        followed = _Followed(ends)
         try:
             rows = 0
             for _ in range(_runs(tables.job)):
@@ -79,6 +83,23 @@ def _runs(job: Ingest) -> int:
     PySpark before 4.2 reads it in one micro-batch, and where one was cut off does just that again.
     """
     return 2 if job.follow == AVAILABLE_NOW and not SPARK_ADMITS else 1
+
+
+@contextmanager
+def _ends(job: Ingest) -> Iterator[Callable[[], Progress] | None]:
+    """Asks the brokers where the queues end; None from PySpark 4.2 on, which tells it."""
+    if SPARK_ADMITS:
+        yield None
+        return
+    options = read_options(source_options(job), stream=True)
+    with Reader(options.name_server, **options.reader) as reader:
+
+        def ends() -> Progress:
+            with suppress(AerobeeError):  # it is only to be shown
+                return latest(reader, options, {})
+            return {}
+
+        yield ends
 
 
 def _start(spark: SparkSession, tables: Tables, followed: "_Followed") -> None:
@@ -100,10 +121,17 @@ def _start(spark: SparkSession, tables: Tables, followed: "_Followed") -> None:
 
 @dataclass
 class _Followed:
-    """The running queries, and what the first of them has read by micro-batch."""
+    """The running queries, and what the first of them has read by micro-batch.
 
+    `ends` asks for the ends of the queues where Spark doesn't tell them. `lag` is as of `told_at`,
+    the time of a progress.
+    """
+
+    ends: Callable[[], Progress] | None = None
     queries: list[StreamingQuery] = field(default_factory=list)
     rows: dict[int, int] = field(default_factory=dict)
+    lag: int | None = None
+    told_at: str = ""
 
     def start(self, rows: Any, target: str, checkpoint: str, tables: Tables) -> None:
         job = tables.job
@@ -147,7 +175,13 @@ class _Followed:
     def _lag(self) -> int | None:
         """Messages that the first query has not read yet; None as long as it has not said."""
         last = self.queries[0].lastProgress
-        return lag_of(last["sources"][0]) if last else None
+        if not last:
+            return None
+        if last["timestamp"] != self.told_at:
+            self.told_at = last["timestamp"]
+            ends = None if self.ends is None else self.ends()
+            self.lag = lag_of(last["sources"][0], ends)
+        return self.lag
 
     def _check(self, query: StreamingQuery) -> None:
         wrong = query.exception()
@@ -155,12 +189,13 @@ class _Followed:
             raise SparkFailed(sentence(wrong))
 
 
-def lag_of(source: Mapping[str, Any]) -> int | None:
+def lag_of(source: Mapping[str, Any], ends: Progress | None = None) -> int | None:
     """How many messages lie between the offsets of a query's source and the ends of its queues.
 
-    None when it doesn't tell the ends, as before PySpark 4.2.
+    These are in `ends` where the source doesn't tell them. None when nobody does.
     """
-    end, latest = (_offsets(source[name]) for name in ("endOffset", "latestOffset"))
+    end = _offsets(source["endOffset"])
+    latest = _offsets(source["latestOffset"]) if ends is None else ends
     if not end or not latest:
         return None
     return rows_between(
@@ -169,9 +204,13 @@ def lag_of(source: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(told: Any) -> Progress:
-    """A progress, told as JSON or as what it stands for; empty when it is none."""
-    read = json.loads(told) if isinstance(told, str) and told.startswith("{") else told
-    return read if isinstance(read, dict) else {}
+    """A progress, told as JSON, as Python writes it (PySpark 4.0) or as itself; empty without."""
+    if isinstance(told, str) and told.startswith("{"):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            told = literal_eval(told)
+    return told if isinstance(told, dict) else {}
 
 
 @contextmanager

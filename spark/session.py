@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -58,9 +59,8 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as wrong:
-        raise SparkFailed(
-            f"Spark did not start on {master}: {sentence(wrong)}; check the URL"
-        ) from wrong
+        todo = f"check the URL{_fitting_delta() if delta else ''}"
+        raise SparkFailed(f"Spark did not start on {master}: {sentence(wrong)}; {todo}") from wrong
     try:
         yield spark
     except (PySparkException, Py4JError) as wrong:
@@ -78,6 +78,14 @@ def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder
     )
     return configured
+
+
+def _fitting_delta() -> str:
+    """What else to look at when Spark does not start: a release of Delta is for a few Sparks."""
+    return (
+        f", and whether Maven has delta-spark {version('delta_spark')} for PySpark "
+        f"{version('pyspark')}; what it did not find is named above"
+    )
 
 
 def check_java() -> None:

@@ -137,6 +137,8 @@ def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
     told = {"endOffset": {"a": {"x:0": 4, "x:1": 5}}, "latestOffset": latest}
     assert lag_of(told) == 6 + 3
     assert lag_of({name: json.dumps(each) for name, each in told.items()}) == 9
+    assert lag_of({name: str(each) for name, each in told.items()}) == 9  # as PySpark 4.0 does
+    assert lag_of({"endOffset": str(told["endOffset"]), "latestOffset": "None"}, latest) == 9
     assert lag_of({"endOffset": latest, "latestOffset": latest}) == 0
     assert lag_of({"endOffset": None, "latestOffset": latest}) is None
     assert lag_of({"endOffset": latest, "latestOffset": None}) is None

@@ -8,6 +8,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from aerobee.spark.session import SparkFailed, check_java, check_python, sentence, session
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 
 def make_java(folder: Path, says: str) -> None:
@@ -102,3 +104,22 @@ def test_a_python_without_pyarrow_is_told_before_spark_starts(
 def test_a_python_that_is_not_there_is_told() -> None:
     with pytest.raises(SparkFailed, match=r"run /no/python .*does not run.*set PYSPARK_PYTHON"):
         check_python("/no/python")
+
+
+def test_a_delta_that_does_not_fit_this_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's launcher ends when Maven has no jars for the two versions."""
+
+    def fail(builder: object) -> None:
+        raise PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited")
+
+    versions = {"delta_spark": "4.4.0", "pyspark": "4.3.0"}
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setattr("aerobee.spark.session.check_java", lambda: None)
+    monkeypatch.setattr("aerobee.spark.session.version", versions.__getitem__)
+    monkeypatch.setattr("aerobee.spark.session._with_delta", lambda builder: builder)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
+    words = "GATEWAY_EXITED.*whether Maven has delta-spark 4.4.0 for PySpark 4.3.0"
+    with pytest.raises(SparkFailed, match=words), session("test", "local[1]", delta=True):
+        pass
+    with pytest.raises(SparkFailed, match=r"check the URL$"), session("test", "local[1]"):
+        pass
