@@ -49,6 +49,11 @@ class FrameDecoder:
         self._need = HEAD_BYTES
         self.fault: Malformed | None = None
 
+    @property
+    def missing(self) -> int:
+        """How many bytes the frame that has begun lacks at least; 0 between two frames."""
+        return max(0, self._need - len(self.rest)) if self.rest else 0
+
     def feed(self, data: bytes) -> list[Command]:
         """All commands that are complete now, in order."""
         if self.rest:

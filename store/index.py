@@ -115,15 +115,17 @@ class Index:
                 return
             self.files.pop().segment.delete()
 
-    def flush(self, log_end: int) -> None:
-        """Add the pending keys of messages that lie before `log_end`. DiskFull keeps them."""
+    def flush(self, log_end: int, most: int | None = None) -> int:
+        """Add the pending keys of messages that lie before `log_end`, or of the first `most` of
+        them; of how many. DiskFull keeps them."""
         pending = self.pending
         if not self._is_enabled:
             pending.clear()
         done = 0
         try:
-            while done < len(pending):
-                batch = pending[done : done + BATCH_MESSAGES]
+            end = len(pending) if most is None else min(most, len(pending))
+            while done < end:
+                batch = pending[done : min(done + BATCH_MESSAGES, end)]
                 if batch[-1][2] >= log_end:
                     batch = [item for item in batch if item[2] < log_end]
                     if not batch:
@@ -132,6 +134,7 @@ class Index:
                 done += len(batch)
         finally:
             del pending[:done]
+        return done
 
     def add(self, hashes: Hashes, places: Hashes, store_times: Hashes) -> None:
         """Add keys by their hashes, in the order of the log; those pending must not lie before."""

@@ -82,22 +82,23 @@ class Parts:
         """How many messages have keys that wait for the index."""
         return len(self._index.pending)
 
-    def index_pending(self) -> None:
-        """Add the keys of new messages to the index.
+    def index_pending(self, most: int | None = None) -> int:
+        """Add the keys of new messages to the index, or of the `most` oldest of them; of how many.
 
         DiskFull when it has no room: they wait on, and when too many wait no messages are taken.
         """
         index = self._index
         if not index.pending:
-            return
+            return 0
         self._log.write_staged()
         try:
-            index.flush(self.readable_end)
+            done = index.flush(self.readable_end, most)
         except StoreError as wrong:
             if len(index.pending) > INDEX_PENDING_MAX:
                 self._log.pause("index", f"the index can't follow: {wrong}")
             raise
         self._log.resume("index")
+        return done
 
     def refuse_writes(self, reason: str) -> None:
         """Take nothing more until a restart; `reason` is what senders are told."""

@@ -31,6 +31,7 @@ from .turn import COMMANDS_SHARED, Turn
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
+READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
@@ -113,6 +114,7 @@ class Connection(asyncio.Protocol):
         "_tasks",
         "_transport",
         "_turn",
+        "_unread",
         "_unserved",
         "_upgrade",
         "_waiting",
@@ -152,6 +154,7 @@ class Connection(asyncio.Protocol):
         self._counted = 0  # of what is owed, in the backlog
         self._held = 0  # of an unfinished request, in the backlog
         self._unserved: deque[Command] = deque()
+        self._unread: deque[bytes] = deque()  # pieces to be taken apart once those are served
         self._is_reading = True
         self._turn = turn
         self._on_lost = on_lost
@@ -190,12 +193,17 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
         decoder = self._decoder
-        found = decoder.feed(data)
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
         if not self._writes_first:
-            found = self._without_answers(found)
-        if self._unserved or (self._writes_first and len(found) > COMMANDS_SHARED):
-            found = self._this_turn(found)
+            found = self._without_answers(decoder.feed(data))
+            if self._unserved or self._unread:
+                found = self._this_turn(found, b"")
+        elif self._unserved or self._unread or len(data) > READ_BYTES:
+            found = self._this_turn([], data)
+        else:
+            found = decoder.feed(data)
+            if len(found) > COMMANDS_SHARED:
+                found = self._this_turn(found, b"")
         rows = self.rows
         out = self._out
         owed_max = self.backlog.owed_max
@@ -238,12 +246,12 @@ class Connection(asyncio.Protocol):
             self._turn.add(self)
         if decoder.rest or self._held:
             self._hold(len(decoder.rest))
-        if decoder.fault is not None and not self._unserved:
+        if decoder.fault is not None and not (self._unserved or self._unread):
             log.warning("closing %s: %s", self.address, decoder.fault)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        while self._unserved:  # what had arrived is done, as if it had been in time
+        while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
             self.owed = 0
             self.data_received(b"")
         self.backlog.add(-self._counted - self._held)
@@ -416,24 +424,40 @@ class Connection(asyncio.Protocol):
         if self._lost is None:
             self.data_received(b"")
 
-    def _this_turn(self, found: list[Command]) -> list[Command]:
-        """What is to be served now; the rest waits, and nothing more is read until it is served."""
+    def _this_turn(self, found: list[Command], data: bytes) -> list[Command]:
+        """What is to be served now; the rest waits, and nothing more is read until it is served.
+
+        `found` came from what was read just now, and `data` is what is yet to be taken apart of it.
+        """
         self._turn.asked_much(self)
-        if not found or not (self._unserved or self._turn.is_busy):
-            self._unserved += found
-            return self._next_ones()
+        is_new = bool(found or data)
+        has_to_wait = is_new and (self._unserved or self._unread or self._turn.is_busy)
         self._unserved += found
+        if data:
+            # The rest of a large request is one piece: there is nothing to be served before it.
+            first = READ_BYTES if self._unread else max(READ_BYTES, self._decoder.missing)
+            self._unread.append(data[:first])
+            rest = range(first, len(data), READ_BYTES)
+            self._unread += [data[at : at + READ_BYTES] for at in rest]
+        if not has_to_wait:
+            return self._next_ones()
         if self.owed <= self.backlog.owed_max:
             self._turn.queue(self)
         self._read_or_not()
         return []
 
     def _next_ones(self) -> list[Command]:
-        unserved = self._unserved
+        unserved, unread, decoder, share = (
+            self._unserved, self._unread, self._decoder, self._turn.share,
+        )  # fmt: skip
         if self.owed > self.backlog.owed_max:
             return []  # the peer has to read first
-        now = [unserved.popleft() for _ in range(min(len(unserved), self._turn.share))]
-        if unserved:
+        while unread and not unserved:
+            unserved += decoder.feed(unread.popleft())
+            if decoder.fault is not None:
+                unread.clear()
+        now = [unserved.popleft() for _ in range(min(len(unserved), share))]
+        if unserved or unread:
             self._turn.queue(self)
         self._read_or_not()
         return now
@@ -447,7 +471,7 @@ class Connection(asyncio.Protocol):
         """What is owed is in the backlog while it can't be written, and forgotten once it is."""
         if self._drained is None:
             self.owed = 0
-            if self._unserved:
+            if self._unserved or self._unread:
                 self._turn.queue(self)
         if self.owed != self._counted:
             self.backlog.add(self.owed - self._counted)
@@ -471,7 +495,8 @@ class Connection(asyncio.Protocol):
     def _read_or_not(self) -> None:
         """Read when all that was read is served, and the peer reads."""
         transport = self._transport
-        wanted = not self._unserved and not (self._writes_first and self._drained is not None)
+        wanted = not (self._unserved or self._unread)
+        wanted = wanted and not (self._writes_first and self._drained is not None)
         if wanted is self._is_reading or transport is None or transport.is_closing():
             return
         self._is_reading = wanted

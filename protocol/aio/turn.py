@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.05  # how late a request's timeout may be noticed
-COMMANDS_ALONE = 256  # of one connection in a turn, when nobody else wants anything
+COMMANDS_ALONE = 64  # of one connection in a turn, when nobody else wants anything
 COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 

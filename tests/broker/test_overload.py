@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio.backlog import OWED_BYTES_MAX
@@ -97,3 +98,22 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     assert (refused.remark or "").startswith("[OVERLOAD]2 pulls wait for messages here")
     await caller.send("T")
     assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
+
+
+async def test_the_index_takes_many_keys_in_parts_between_which_requests_are_served(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "INDEX_MESSAGES", 4)
+    for task in broker._tasks:  # the periodic one would empty it in between
+        task.cancel()
+    for _ in range(11):
+        await caller.send("T", b"x")
+    left = []
+
+    async def turns() -> None:
+        while broker.store.index_backlog:
+            left.append(broker.store.index_backlog)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(turns(), broker._index())
+    assert left == [11, 7, 3]

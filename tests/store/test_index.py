@@ -101,6 +101,16 @@ def test_only_messages_before_the_end_are_added(index: Index) -> None:
     assert index.pending == []
 
 
+def test_a_part_of_what_waits_is_the_oldest_and_says_how_much_it_was(index: Index) -> None:
+    for place in (0, 100, 200):
+        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000))
+    assert index.flush(1_000, 2) == 2
+    assert found(index, "k") == [0, 100]
+    assert index.flush(200, 2) == 0, "beyond the end"
+    assert index.flush(1_000, 2) == 1
+    assert index.pending == []
+
+
 @pytest.mark.parametrize("end", [0, 1, 2_000, 4_700, 4_701, 9_000, 12_000])
 def test_cutting_at_the_log_drops_what_is_behind(index: Index, clock: Clock, end: int) -> None:
     fill(index, 120, clock)

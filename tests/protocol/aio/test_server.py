@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, Backlog
-from aerobee.protocol.aio.connection import Connection, Row, host_bytes
+from aerobee.protocol.aio.connection import READ_BYTES, Connection, Row, host_bytes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.aio.turn import COMMANDS_ALONE, COMMANDS_SHARED
@@ -400,6 +400,36 @@ async def test_many_requests_of_one_client_do_not_hold_up_another(
     assert server.turn.share == COMMANDS_ALONE
     one.close()
     other.close()
+
+
+async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_sent(
+    desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    burst = b"".join(encode_request(ECHO, n, {"name": "burst"}, b"x" * 100) for n in range(500))
+    turns = [0]
+    feed = FrameDecoder.feed
+
+    def counted(decoder: FrameDecoder, data: bytes) -> list[Command]:
+        turns[-1] += len(data)
+        return feed(decoder, data)
+
+    monkeypatch.setattr(FrameDecoder, "feed", counted)
+    monkeypatch.setattr(server.turn, "before_write", lambda: turns.append(0))
+    greedy = [socket.create_connection(where) for _ in range(4)]
+    other = socket.create_connection(where)
+    await until(lambda: len(server.connections) == 5)
+    for sock in greedy:
+        sock.sendall(burst)
+    other.sendall(encode_request(ECHO, 1, {"name": "single"}))
+    await until(lambda: len(desk.seen) == 2_001)
+    # What comes in and what waited may fall into one turn, and the little request is beside them.
+    assert sum(turns) > 4 * len(burst)
+    assert max(turns) <= 3 * READ_BYTES
+    assert desk.seen.index("single") <= 2 * COMMANDS_ALONE
+    for sock in (*greedy, other):
+        sock.close()
+    await until(lambda: not server.connections)
 
 
 async def test_what_a_client_sent_before_it_left_is_done(desk: Desk, server: Server) -> None:
