@@ -28,10 +28,10 @@ from aerobee.scripts import java_side
 from aerobee.scripts.child import Child
 from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
 
+from .programs import SECONDS
 from .test_python_client import received, until
 
 VERSION = "4.9.7"
-SECONDS = 60
 
 
 class OlderCluster(JavaCluster):

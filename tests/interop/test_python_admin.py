@@ -11,7 +11,8 @@ from aerobee.client.received import ReceivedMessage
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.scripts.clusters import Cluster
 
-SECONDS = 60
+from .programs import SECONDS
+
 TOPIC, GROUP = "administered", "AdminReaders"
 
 

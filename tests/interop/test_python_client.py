@@ -14,9 +14,7 @@ from aerobee.client import Consumer, Message, Producer, blocking
 from aerobee.client.received import ReceivedMessage
 from aerobee.scripts.clusters import Cluster
 
-from .programs import Java, Mqadmin
-
-SECONDS = 60
+from .programs import SECONDS, Java, Mqadmin
 
 
 @pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])

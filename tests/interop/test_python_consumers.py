@@ -29,10 +29,8 @@ from aerobee.scripts import java_side
 from aerobee.scripts.child import Reporter
 from aerobee.scripts.clusters import CLUSTER_NAME, Cluster
 
-from .programs import Java, Mqadmin
+from .programs import SECONDS, Java, Mqadmin
 from .test_python_client import received, until
-
-SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])

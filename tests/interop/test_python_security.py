@@ -11,7 +11,8 @@ from aerobee.client import Admin, Consumer, Message, Producer, Security
 from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.scripts.clusters import JavaCluster
 
-SECONDS = 60
+from .programs import SECONDS
+
 USER, SECRET = "shop", "12345678"
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
 

@@ -19,6 +19,7 @@ public final class Answer {
         Report.begin();
         Orders orders = new Orders(args);
         DefaultMQProducer producer = new DefaultMQProducer("PG_answer");
+        producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.setRetryTimesWhenSendFailed(0);
         producer.start();

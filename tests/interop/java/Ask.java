@@ -16,6 +16,7 @@ public final class Ask {
         Report.begin();
         Orders orders = new Orders(args);
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_ask"));
+        producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());

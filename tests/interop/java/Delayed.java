@@ -53,6 +53,7 @@ public final class Delayed {
             });
         }
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group") + "_producer");
+        producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.start();
         consumer.start();

@@ -38,7 +38,7 @@ public final class Produce {
         delay = orders.number("delay", 0);
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_interop"));
         producer.setNamesrvAddr(orders.text("namesrv"));
-        producer.setSendMsgTimeout(orders.number("timeout", 3000));
+        producer.setSendMsgTimeout(orders.number("timeout", Report.SEND_MS));
         Recent.trace(producer, orders);
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());

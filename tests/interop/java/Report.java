@@ -11,6 +11,8 @@ import java.util.Map;
  * Everything that RocketMQ prints goes to standard error. Orders come in as lines on standard input.
  */
 final class Report {
+    /** How long a send may take: the client's own 3 s are short on a machine with much else to do. */
+    static final int SEND_MS = 30_000;
     private static final PrintStream OUT = System.out;
     private static final BufferedReader IN =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -40,6 +40,7 @@ public final class Select {
         namesrv = orders.text("namesrv");
         topic = orders.text("topic");
         DefaultMQProducer producer = new DefaultMQProducer("PG_select");
+        producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(namesrv);
         producer.start();
         for (int number = 0; number < orders.number("count", 1); number++) {

@@ -21,6 +21,7 @@ public final class Transact {
         Report.begin();
         Orders orders = new Orders(args);
         TransactionMQProducer producer = new TransactionMQProducer(orders.text("group"));
+        producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.setTransactionListener(new TransactionListener() {
             @Override
