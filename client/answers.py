@@ -18,10 +18,6 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 def header_of(answer: Command, kind: type[AnyHeader], request: int) -> AnyHeader:
     """The answer's header as a `kind`; `request` is the code that was asked."""
     try:
-        return kind.json_decoder.decode(answer.ext)  # type: ignore[no-any-return]
-    except (TypeError, msgspec.MsgspecError):
-        pass  # another codec, or read as loosely as Java does
-    try:
         return answer.header(kind)
     except (Refusal, msgspec.MsgspecError) as wrong:
         raise _unreadable(request, wrong) from wrong

@@ -71,6 +71,7 @@ class Cluster:
         route_seconds: float = ROUTE_SECONDS,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self.security = security
         self.client_id = client_id or new_client_id()
         servers = read_source(name_server)

@@ -164,7 +164,7 @@ class QuickSends:
             header = target.template.before_opaque(
                 outgoing.sys_flag, born_ms, flag, outgoing.properties
             )
-        loop = asyncio.get_running_loop()
+        loop = cluster.loop  # asking asyncio for it asks the kernel for our pid
         result: asyncio.Future[SendReceipt] = loop.create_future()
         sending = _Sending(
             loop.time() + timeout_s, SEND,

@@ -5,6 +5,7 @@ Properties and body are decoded when they are first looked at, because many are 
 """
 
 import logging
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Protocol
@@ -145,7 +146,16 @@ class ReceivedMessage(MessageView):
     __slots__ = ("_open", "_settler")
 
     def __init__(self, record: Record, held: ProcessQueue, settler: Settler) -> None:
-        MessageView.__init__(self, record, held)  # super() costs more, for every message
+        # What MessageView does, without a call for it: this is done for every message.
+        self.record = record
+        self.held = held
+        self.reconsume_times = record.reconsume_times
+        self._properties = None
+        self._body = None
+        topic = held.topic
+        if topic is None:
+            topic = without_namespace(self.sent_topic, held.namespace)
+        self.topic = topic
         self._settler = settler
         self._open = True
 
@@ -182,11 +192,6 @@ class ReceivedMessage(MessageView):
             self._open = False
             self._settler.acknowledge(self)
 
-    def finish(self) -> bool:
-        """It counts as settled from now on; False when it did before. For its settler."""
-        was_open, self._open = self._open, False
-        return was_open
-
     def release(self) -> None:
         """Let go of it unsettled: it may be received again at once, here."""
         if self._open:
@@ -195,6 +200,16 @@ class ReceivedMessage(MessageView):
     def reopen(self) -> None:
         """It could not be sent back and is received here again."""
         self._open = True
+
+
+def finish(messages: Iterable[ReceivedMessage]) -> list[int]:
+    """They count as settled from now on; the offsets of those that didn't before. For settlers."""
+    offsets = []
+    for message in messages:
+        if message._open:
+            message._open = False
+            offsets.append(message.record.queue_offset)
+    return offsets
 
 
 class Processing:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...protocol.record import Record
 from ..errors import AerobeeError, ClientError
-from ..received import ReceivedMessage, Settler
+from ..received import ReceivedMessage, Settler, finish
 from .listening import Batch, Verdict
 from .offsets import OffsetStore
 from .process_queue import ProcessQueue
@@ -157,8 +157,9 @@ class ConcurrentService:
     def _acknowledge_all(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Those of them that nobody has settled yet are done."""
         self._young.difference_update(messages)
-        self._old.difference_update(messages)
-        count, offset = held.settle_all([each.offset for each in messages if each.finish()])
+        if self._old:
+            self._old.difference_update(messages)
+        count, offset = held.settle_all(finish(messages))
         if count:
             held.stats.ok += count
             self._store.update(held.queue, offset)

@@ -6,6 +6,9 @@ messages, it never skips one.
 """
 
 from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from operator import lt
 
 
 class OpenOffsets:
@@ -28,6 +31,26 @@ class OpenOffsets:
         self._open.append(offset)
         self._next = offset + 1
         return True
+
+    def open_all(self, offsets: Sequence[int]) -> bool:
+        """The same for several, all or none; False also when they don't ascend."""
+        if not offsets or offsets[0] < self._next or not all(map(lt, offsets, offsets[1:])):
+            return False
+        self._open.extend(offsets)
+        self._next = offsets[-1] + 1
+        return True
+
+    def settle_all(self, offsets: Sequence[int]) -> None:
+        """These messages, which are open, need no more work."""
+        waiting, settled = self._open, self._settled
+        if list(islice(waiting, len(offsets))) == offsets:  # mostly they are the oldest ones
+            for _ in offsets:
+                waiting.popleft()
+            while settled and waiting[0] in settled:
+                settled.remove(waiting.popleft())
+        else:
+            for offset in offsets:
+                self.settle(offset)
 
     def settle(self, offset: int) -> None:
         """The message at `offset` needs no more work."""

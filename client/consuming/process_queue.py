@@ -7,7 +7,6 @@ that are shown to brokers.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...protocol.bodies.body import MessageQueue
@@ -122,6 +121,12 @@ class ProcessQueue:
     def hold_all(self, records: list[Record]) -> list[Record]:
         """These were pulled, in this order: those that are not held or settled already."""
         opened, sizes = self._open.open, self._sizes
+        offsets = [record.queue_offset for record in records]
+        if self._open.open_all(offsets):  # as nearly always
+            lengths = [len(record.body) for record in records]
+            sizes.update(zip(offsets, lengths, strict=True))
+            self.bytes += sum(lengths)
+            return records
         fresh = []
         for record in records:
             offset = record.queue_offset
@@ -136,27 +141,35 @@ class ProcessQueue:
 
         Nothing happens when the queue was dropped or the message is not open.
         """
-        return self.settle_all((offset,))[1]
+        size = None if self.dropped else self._sizes.pop(offset, None)
+        if size is None:
+            return -1
+        self.bytes -= size
+        self._open.settle(offset)
+        return self._has_fewer()
 
-    def settle_all(self, offsets: Sequence[int]) -> tuple[int, int]:
+    def settle_all(self, offsets: list[int]) -> tuple[int, int]:
         """The same for several messages; how many of them were open, too."""
         if self.dropped:
             return 0, -1
-        sizes, settle = self._sizes, self._open.settle
-        count = 0
-        for offset in offsets:
-            size = sizes.pop(offset, None)
-            if size is not None:
-                self.bytes -= size
-                settle(offset)
-                count += 1
-        if not count:
+        sizes = self._sizes
+        found = [sizes.pop(offset, -1) for offset in offsets]
+        if -1 in found:
+            offsets = [offset for offset, size in zip(offsets, found, strict=True) if size >= 0]
+            found = [size for size in found if size >= 0]
+        if not found:
             return 0, -1
+        self.bytes -= sum(found)
+        self._open.settle_all(offsets)
+        return len(found), self._has_fewer()
+
+    def _has_fewer(self) -> int:
+        """Wakes who waits for that; the offset that may be committed."""
         if not self._has_room.is_set() and not self.is_full:
             self._has_room.set()
-        if self._idle is not None and not sizes:
+        if self._idle is not None and not self._sizes:
             self._idle.set()
-        return count, self._open.committed
+        return self._open.committed
 
     @property
     def is_empty(self) -> bool:

@@ -33,3 +33,37 @@ def test_an_offset_that_was_held_before_is_not_opened_again() -> None:
     offsets.settle(5)
     assert not offsets.open(4)
     assert offsets.committed == 6
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_many_at_once_are_opened_and_settled_as_one_by_one(seed: int) -> None:
+    dice = random.Random(seed)
+    one_by_one, at_once, following, left = OpenOffsets(), OpenOffsets(), 0, list[int]()
+    for _ in range(60):
+        if not left or dice.random() < 0.5:
+            steps = (dice.choice((0, 0, 0, 3)) for _ in range(dice.randrange(1, 6)))
+            offsets = []
+            for step in steps:
+                offsets.append(following + step)
+                following = offsets[-1] + 1
+            assert at_once.open_all(offsets)
+            assert all(one_by_one.open(each) for each in offsets)
+            left += offsets
+        else:
+            count = dice.randrange(1, len(left) + 1)
+            done = left[:count] if dice.random() < 0.7 else dice.sample(left, count)
+            at_once.settle_all(done)
+            for each in done:
+                one_by_one.settle(each)
+            left = [each for each in left if each not in done]
+        assert (at_once.committed, len(at_once)) == (one_by_one.committed, len(one_by_one))
+
+
+@pytest.mark.parametrize("offsets", [[], [4, 5], [6, 8, 7], [6, 6]])
+def test_many_are_not_opened_at_once_when_one_was_held_before_or_they_do_not_ascend(
+    offsets: list[int],
+) -> None:
+    held = OpenOffsets()
+    held.open(5)
+    assert not held.open_all(offsets)
+    assert len(held) == 1

@@ -61,3 +61,13 @@ async def test_dropping_wakes_whoever_waits_for_room() -> None:
     queue.drop()
     await asyncio.wait_for(waiting, 5)
     assert queue.dropped
+
+
+def test_settling_many_counts_those_that_were_open() -> None:
+    queue = ProcessQueue(QUEUE, 0, Limits())
+    for offset in (3, 4, 5, 9):
+        queue.hold(offset, 10)
+    assert queue.settle_all([4, 4, 7]) == (1, 3)
+    assert queue.settle_all([3, 5]) == (2, 9)
+    assert queue.settle_all([3]) == (0, -1)
+    assert queue.bytes == 10
