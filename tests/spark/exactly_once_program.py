@@ -35,19 +35,20 @@ def main(name_server: str, topic: str, folder: Path) -> None:
     register(spark)
     source = spark.readStream.format("rocketmq").option("nameServer", name_server)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")
-    rows = source.option("maxOffsetsPerTrigger", "300").load()
-    writer = (
-        rows.selectExpr("partition", "offset", "cast(value as string) as value")
-        .writeStream.format("parquet")
-        .option("path", str(folder / "table"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-    )
+
+    def writer(source: Any) -> Any:
+        rows = source.load().selectExpr("partition", "offset", "cast(value as string) as value")
+        table = rows.writeStream.format("parquet").option("path", str(folder / "table"))
+        return table.option("checkpointLocation", str(folder / "checkpoint"))
+
     told = threading.Event()
     threading.Thread(target=_hear, args=(told,), daemon=True).start()
+    unlimited = writer(source)
+    limited = writer(source.option("maxOffsetsPerTrigger", "300"))
     while not told.is_set():
-        _go_on(writer.trigger(processingTime="100 milliseconds"), told)
+        _go_on(limited.trigger(processingTime="100 milliseconds"), told)
     # Before PySpark 4.2 such a run is one micro-batch, and it may be one that was cut off.
-    while _go_on(writer.trigger(availableNow=True), threading.Event()) != 0:
+    while _go_on(unlimited.trigger(availableNow=True), threading.Event()) != 0:
         pass
     table = spark.read.parquet(str(folder / "table"))
     found = [list(row) for row in table.select("partition", "offset", "value").collect()]
