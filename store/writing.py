@@ -30,6 +30,7 @@ from .batch_writing import BatchWriting, with_crc
 from .commit_log import STAGED_BYTES_MAX
 from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .errors import IllegalMessage, MessageTooLarge, StoreError
+from .even_batch import even_records
 from .index import is_indexed
 from .parts import HOST_BYTES_V4
 
@@ -265,6 +266,13 @@ class Writing(BatchWriting):
         host, body_bytes_max = self.host, self.settings.max_message_bytes
         append_crc = self.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
+        if is_plain:
+            even = even_records(
+                queue, batch, base, sys_flag, born_ms, born_host, shared, reconsume_times,
+                store_ms, host, body_bytes_max,
+            )  # fmt: skip
+            if even is not None:
+                return even
         parts: list[bytes] = []
         entries: list[int] = []
         pending: list[tuple[str, bytes, int, int]] = []

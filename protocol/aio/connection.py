@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
+READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
@@ -154,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._counted = 0  # of what is owed, in the backlog
         self._held = 0  # of an unfinished request, in the backlog
         self._unserved: deque[Command] = deque()
-        self._unread: deque[bytes] = deque()  # pieces to be taken apart once those are served
+        self._unread: deque[memoryview] = deque()  # to be taken apart once those are served
         self._is_reading = True
         self._turn = turn
         self._on_lost = on_lost
@@ -434,11 +435,7 @@ class Connection(asyncio.Protocol):
         has_to_wait = is_new and (self._unserved or self._unread or self._turn.is_busy)
         self._unserved += found
         if data:
-            # The rest of a large request is one piece: there is nothing to be served before it.
-            first = READ_BYTES if self._unread else max(READ_BYTES, self._decoder.missing)
-            self._unread.append(data[:first])
-            rest = range(first, len(data), READ_BYTES)
-            self._unread += [data[at : at + READ_BYTES] for at in rest]
+            self._unread.append(memoryview(data))
         if not has_to_wait:
             return self._next_ones()
         if self.owed <= self.backlog.owed_max:
@@ -447,13 +444,18 @@ class Connection(asyncio.Protocol):
         return []
 
     def _next_ones(self) -> list[Command]:
-        unserved, unread, decoder, share = (
-            self._unserved, self._unread, self._decoder, self._turn.share,
-        )  # fmt: skip
+        unserved, unread, decoder = self._unserved, self._unread, self._decoder
+        share = self._turn.share
         if self.owed > self.backlog.owed_max:
             return []  # the peer has to read first
+        most = READ_BYTES if share <= COMMANDS_SHARED else READ_BYTES_ALONE
         while unread and not unserved:
-            unserved += decoder.feed(unread.popleft())
+            # The rest of a large request is one piece: there is nothing to be served before it.
+            size = max(most, decoder.missing)
+            data = unread.popleft()
+            if len(data) > size:
+                unread.appendleft(data[size:])
+            unserved += decoder.feed(bytes(data[:size]))
             if decoder.fault is not None:
                 unread.clear()
         now = [unserved.popleft() for _ in range(min(len(unserved), share))]
