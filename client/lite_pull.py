@@ -27,11 +27,13 @@ from .consuming.membership import Membership, NameServer
 from .consuming.offsets import ReadFrom, persist_surely
 from .consuming.process_queue import name_of
 from .consuming.subscriptions import Expression, check_with_broker, subscription_of
+from .consuming.tracing import ConsumeReturn
 from .errors import ClientError, ClosedError, NoRouteError
 from .identity import now_ms
 from .received import MessageView
 from .security import OPEN, Security
 from .start_from import Start
+from .trace import trace_topic
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class LitePullConsumer(LiteMember):
 
     The arguments are those of `Consumer`, where they have a meaning here. With `auto_commit` what
     was polled is committed every `auto_commit_s` seconds, by poll itself; else `commit` does it.
+    With `trace` (True, or a topic) the trace topic is told what was polled.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class LitePullConsumer(LiteMember):
         namespace: str = "",
         offsets_folder: str | os.PathLike[str] = FOLDER,
         security: Security = OPEN,
+        trace: bool | str = False,
     ) -> None:
         self._membership = Membership.read(
             name_server,
@@ -92,6 +96,7 @@ class LitePullConsumer(LiteMember):
         self._auto_commit_s = auto_commit_s
         self._next_commit = 0.0
         self._settings = pull or LitePullSettings()
+        self._trace_topic = trace_topic(trace)
         self._mode = ""
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._expressions: dict[str, SubscriptionData] = {}  # of assigned topics
@@ -129,7 +134,9 @@ class LitePullConsumer(LiteMember):
             raise ClosedError("this consumer is closed; make a new one")
         if self._parts is not None:
             return
-        parts = LiteParts(self._membership, self._settings, self._subscription, self._cache)
+        parts = LiteParts(
+            self._membership, self._settings, self._subscription, self._cache, self._trace_topic
+        )
         self._parts = parts
         self._started_ms = now_ms()
         try:
@@ -142,6 +149,7 @@ class LitePullConsumer(LiteMember):
         await parts.store.load()
         parts.cluster.join_consumer(self)
         await self._resubscribed()
+        await parts.start()
         parts.cluster.start()
         if self._assigned:
             await self._look_up(queue.topic for queue in self._assigned)
@@ -248,12 +256,12 @@ class LitePullConsumer(LiteMember):
 
         What earlier polls gave is committed now and then, if `auto_commit` is set.
         """
-        self._open()
+        parts = self._open()
         if timeout < 0:
             raise ClientError(f"timeout is {timeout:g}; give seconds of 0 or more")
         now = asyncio.get_running_loop().time()
         if self.auto_commit and now >= self._next_commit:
-            self._note_consumed(self._open().queues.queues)
+            self._note_consumed(parts.queues.queues)
             self._next_commit = now + self._auto_commit_s
         pulled = self._cache.take_now()
         if pulled is None and timeout:
@@ -271,6 +279,9 @@ class LitePullConsumer(LiteMember):
         held.last_settle_ms = now_ms()
         held.stats.ok += len(pulled.messages)
         pulled.state.consume_offset = offset
+        if parts.trace is not None:
+            parts.trace.before(pulled.messages)
+            parts.trace.after(pulled.messages, ConsumeReturn.SUCCESS)
         return pulled.messages
 
     # --- offsets --------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """The parts of a running lite pull consumer, wired: offsets, assigned queues, their pull tasks."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.subscription import SubscriptionData
 from ..cluster import Cluster
+from ..trace import Tracer
 from .assigned import AssignedQueues
 from .consume_stats import ConsumeStats
 from .first_offset import FirstOffset
@@ -15,6 +17,7 @@ from .membership import Membership
 from .offsets import OffsetStore, ReadFrom, persist_surely
 from .process_queue import ProcessQueue
 from .rebalance import Rebalance
+from .tracing import ConsumeTrace
 
 
 class LiteParts:
@@ -26,6 +29,7 @@ class LiteParts:
         settings: LitePullSettings,
         subscription: Callable[[str], SubscriptionData],
         cache: Inbox[Pulled],
+        trace_topic: str | None = None,
     ) -> None:
         group = membership.group
         self.cluster: Cluster = membership.open_cluster()
@@ -38,6 +42,17 @@ class LiteParts:
         self.queues = AssignedQueues(self._make, self.tasks.begin)
         self._limits = settings.limits
         self._namespace = membership.namespace
+        self._tracer: Tracer | None = None
+        self.trace: ConsumeTrace | None = None
+        if trace_topic is not None:
+            make = membership.tracing_producer(self.cluster)
+            self._tracer = Tracer(trace_topic, group, make, "CONSUME")
+            self.trace = ConsumeTrace(self._tracer, math.inf, membership.namespace)
+
+    async def start(self) -> None:
+        """Begin the work that is repeated."""
+        if self._tracer is not None:
+            await self._tracer.start()
 
     async def close(self) -> None:
         """Stop pulling and make what was committed last."""
@@ -46,6 +61,8 @@ class LiteParts:
         tasks = [state.task for state in states if state.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
         await persist_surely(self.store, queues)
+        if self._tracer is not None:
+            await self._tracer.close()
 
     def _make(self, queue: MessageQueue) -> ProcessQueue:
         stats = self.stats.of(queue.topic)

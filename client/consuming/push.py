@@ -33,7 +33,7 @@ from .pulling import PullLoop
 from .queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
 from .rebalance import Rebalance, Share
 from .send_back import SendBack
-from .tracing import Service, TracedService
+from .tracing import ConsumeTrace, Service, TracedService
 
 RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
 
@@ -95,9 +95,8 @@ class PushParts:
         if settings.trace_topic is not None:
             make = membership.tracing_producer(self.cluster)
             self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
-            self.settling = TracedService(
-                self.settling, self.tracer, settings.consume.timeout_s, membership.namespace
-            )
+            trace = ConsumeTrace(self.tracer, settings.consume.timeout_s, membership.namespace)
+            self.settling = TracedService(self.settling, trace)
         self.workers: Workers | None = None
         if settings.listener is not None:
             self.workers = Workers(group, settings.listener, self.settling)

@@ -2,7 +2,8 @@
 
 As Java's ConsumeMessageTraceHookImpl writes it: a SubBefore and a SubAfter record, tied together by
 a request id. A message that the application lets go of unsettled has no SubAfter; one that comes
-again has a second pair. Stands in front of a consume service, which without it has no step more.
+again has a second pair. Stands in front of a consume service, which without it has no step more. A
+message that was polled is done with at once (DefaultLitePullConsumerImpl.poll).
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Protocol
 from ...protocol import properties as props
 from ...protocol.names import without_namespace
 from ..identity import new_unique_ids, now_ms
-from ..received import ReceivedMessage, Settler
+from ..received import MessageView, ReceivedMessage, Settler
 from ..trace import Tracer, flag
 from .listening import Batch, Settling, Verdict
 
@@ -55,57 +56,21 @@ class _Under:
     size: int
 
 
-class TracedService:
-    """Tells `tracer` of the messages that pass through `service`.
+class ConsumeTrace:
+    """Tells `tracer` of the messages that the application has and is through with.
 
     What takes `timeout_s` or longer counts as too late, as in Java.
     """
 
-    def __init__(
-        self, service: Service, tracer: Tracer, timeout_s: float, namespace: str = ""
-    ) -> None:
-        self.settler: Settler = self
-        self._service = service
+    def __init__(self, tracer: Tracer, timeout_s: float, namespace: str = "") -> None:
         self._tracer = tracer
         self._timeout_ms = timeout_s * 1000
         self._group = without_namespace(tracer.group, namespace)
         self._ids = new_unique_ids()
-        self._under_way: dict[ReceivedMessage, _Under] = {}
-        service.settler = self
+        self._under_way: dict[MessageView, _Under] = {}
 
-    def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now."""
-        self._service.taken(message)
-        self._before([message])
-
-    def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done."""
-        self._service.acknowledge(message)
-        self._after([message], ConsumeReturn.SUCCESS)
-
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The message is to come again."""
-        self._after([message], ConsumeReturn.FAILED)
-        await self._service.send_back(message, delay_level)
-
-    def again(self, message: ReceivedMessage) -> None:
-        """The application let go of it unsettled."""
-        self._under_way.pop(message, None)
-        self._service.again(message)
-
-    def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
-        self._service.begin(batch)
-        self._before(batch.messages)
-
-    async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The listener is through."""
-        self._after(batch.messages, OF_RESULT[verdict.result])
-        await self._service.finish(batch, verdict)
-
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _before(self, messages: Sequence[ReceivedMessage]) -> None:
+    def before(self, messages: Sequence[MessageView]) -> None:
+        """The application has them now, together."""
         traced = [each for each in messages if self._is_traced(each)]
         if not traced or len(self._under_way) + len(traced) > UNDER_WAY_MAX:
             return
@@ -121,7 +86,8 @@ class TracedService:
         ]  # fmt: skip
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
-    def _after(self, messages: Sequence[ReceivedMessage], how: ConsumeReturn) -> None:
+    def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
+        """It is through with them; those that were not told of before are left out."""
         traced = [each for each in messages if each in self._under_way]
         if not traced:
             return
@@ -142,7 +108,13 @@ class TracedService:
         ]  # fmt: skip
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
-    def _is_traced(self, message: ReceivedMessage) -> bool:
+    def forget(self, message: MessageView) -> None:
+        """It let go of this one, with nothing to tell."""
+        self._under_way.pop(message, None)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_traced(self, message: MessageView) -> bool:
         # Brokers mark what is traced; without a region Java's client drops the record.
         pairs = message.properties
         return (
@@ -152,5 +124,45 @@ class TracedService:
         )
 
 
-def _keys(messages: Sequence[ReceivedMessage]) -> list[str]:
+class TracedService:
+    """Tells `trace` of the messages that pass through `service`."""
+
+    def __init__(self, service: Service, trace: ConsumeTrace) -> None:
+        self.settler: Settler = self
+        self._service = service
+        self._trace = trace
+        service.settler = self
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now."""
+        self._service.taken(message)
+        self._trace.before([message])
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done."""
+        self._service.acknowledge(message)
+        self._trace.after([message], ConsumeReturn.SUCCESS)
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """The message is to come again."""
+        self._trace.after([message], ConsumeReturn.FAILED)
+        await self._service.send_back(message, delay_level)
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of it unsettled."""
+        self._trace.forget(message)
+        self._service.again(message)
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+        self._service.begin(batch)
+        self._trace.before(batch.messages)
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """The listener is through."""
+        self._trace.after(batch.messages, OF_RESULT[verdict.result])
+        await self._service.finish(batch, verdict)
+
+
+def _keys(messages: Sequence[MessageView]) -> list[str]:
     return [key for each in messages for key in (each.msg_id, *each.keys)]

@@ -12,9 +12,11 @@ import sys
 import time
 
 from aerobee.client import Consumer
+from aerobee.client.errors import NoAnswerError, UnreachableError
 
 TASKS = 4
 WORK_SECONDS_MAX = 0.004
+START_SECONDS_MAX = 60.0  # a machine that is busy with other work may have no answer in time
 
 
 async def work(consumer: Consumer) -> None:
@@ -32,18 +34,32 @@ async def work(consumer: Consumer) -> None:
             await asyncio.sleep(random.random() * WORK_SECONDS_MAX)
 
 
+async def join() -> Consumer:
+    """A consumer that has started; a start that failed closes it, so each try makes a new one."""
+    name_server, group, topic, client_id, kind = sys.argv[1:]
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        consumer = Consumer(
+            name_server,
+            group=group,
+            topics=[topic],
+            start="earliest",
+            client_id=client_id,
+            ordered=kind == "ordered",
+        )
+        try:
+            await consumer.start()
+        except (NoAnswerError, UnreachableError) as wrong:
+            print(f"joining again: {wrong}", file=sys.stderr)
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return consumer
+
+
 async def main() -> None:
     """Consumes until it is told to leave."""
-    name_server, group, topic, client_id, kind = sys.argv[1:]
-    consumer = Consumer(
-        name_server,
-        group=group,
-        topics=[topic],
-        start="earliest",
-        client_id=client_id,
-        ordered=kind == "ordered",
-    )
-    await consumer.start()
+    consumer = await join()
     tasks = [asyncio.create_task(work(consumer)) for _ in range(TASKS)]
     print(json.dumps({"event": "started"}), flush=True)
     order = await asyncio.to_thread(sys.stdin.readline)

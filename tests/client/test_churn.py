@@ -125,7 +125,7 @@ async def test_members_that_come_go_and_are_killed_lose_nothing(
                 queue = queues[sent % QUEUES]
                 body = b"%d" % sent
                 ledger.sent(body, (topic, queue.queue_id))
-                receipt = await producer.send(Message(topic, body), queue=queue)
+                receipt = await producer.send(Message(topic, body), queue=queue, timeout=60)
                 ledger.acknowledged(body, receipt.queue_offset)
                 sent += 1
                 await asyncio.sleep(0.002)
@@ -140,6 +140,7 @@ async def test_members_that_come_go_and_are_killed_lose_nothing(
                     await asyncio.sleep(0.1)  # other processes have no event to wait for
         finally:
             ended.set()
+            await asyncio.gather(producing, return_exceptions=True)
             await asyncio.to_thread(group.stop)
     assert {"join", "kill", "close", "drain"} <= set(done)
     deliveries = group.deliveries()

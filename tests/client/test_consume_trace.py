@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from aerobee.client import Consumer, Context, Outcome
+from aerobee.client import Consumer, Context, LitePullConsumer, Outcome
 from aerobee.client.consuming import tracing
 from aerobee.client.identity import now_ms
 from aerobee.client.received import ReceivedMessage
@@ -178,3 +178,40 @@ async def test_without_trace_nothing_is_told(fake: FakeCluster, traced: Shelf) -
         assert message is not None
         await message.ack()
     assert traces(fake) == []
+
+
+async def test_a_message_that_was_polled_is_taken_and_done_with_at_once(
+    fake: FakeCluster, traced: Shelf
+) -> None:
+    async with LitePullConsumer(fake.address, group="g", start="earliest", trace=True) as consumer:
+        await consumer.subscribe("orders")
+        (message,) = await consumer.poll(10)
+        assert message.msg_id == "ID0"
+    check_pair(fake, success=True, code=0)
+
+
+async def test_messages_polled_together_share_a_request_id_and_those_without_a_region_are_left_out(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    fake.topics["other-traces"] = 1
+    shelf.put("orders", 0, b"0", raw_properties=properties("ID0"))
+    shelf.put("orders", 0, b"1", raw_properties=props.encode({"UNIQ_KEY": "ID1"}))
+    shelf.put("orders", 0, b"2", raw_properties=properties("ID2"))
+    async with LitePullConsumer(
+        fake.address, group="g", start="earliest", trace="other-traces"
+    ) as consumer:
+        await consumer.subscribe("orders")
+        assert len(await consumer.poll(10)) == 3
+    records = [record for record, _ in traces(fake, "other-traces")]
+    assert [each[0] for each in records] == ["SubBefore", "SubBefore", "SubAfter", "SubAfter"]
+    assert [each[5] for each in records[:2]] == [each[2] for each in records[2:]] == ["ID0", "ID2"]
+    assert len({each[4] for each in records[:2]} | {each[1] for each in records[2:]}) == 1
+
+
+async def test_without_the_option_a_lite_pull_consumer_leaves_no_trace(
+    fake: FakeCluster, traced: Shelf
+) -> None:
+    async with LitePullConsumer(fake.address, group="g", start="earliest") as consumer:
+        await consumer.subscribe("orders")
+        assert await consumer.poll(10)
+    assert not traces(fake)
