@@ -27,7 +27,7 @@ from . import (
     store_measures,
     transaction_measures,
 )
-from .bench_report import MISSED, PARTS, Measured, block, merged
+from .bench_report import MISSED, PARTS, Measured, block, idle_share, merged
 from .clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -91,7 +91,7 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     """A part of the report in Markdown; leaves the folder empty."""
     flags = tuple(shlex.split(options.java_flags))
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
-    found = Measured(os.getloadavg()[0])
+    found = Measured(os.getloadavg()[0], idle=idle_share())
     # The part about Spark fills its topics through our client.
     program = folder if part == "spark" else loadgen.build(options.loadgen, folder)
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .java_side import ROCKETMQ_VERSION
 from .measures import Compared, Growth
@@ -34,6 +35,7 @@ PARTS = {
     "spark": "PySpark's source",
 }
 CALLS_MAX = 12.0
+IDLE_SECONDS = 2.0  # that the idle share is taken over
 MISSED = "**no**"
 HEAD = f"""# Performance
 
@@ -49,13 +51,30 @@ _BLOCK = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 
 @dataclass(slots=True)
 class Measured:
-    """What a part found. `busy` is the load average of the machine when it began."""
+    """What a part found.
+
+    `busy` is the load average of the machine when it began, `idle` how much of its cores nobody
+    used in the moment before, from 0 to 1.
+    """
 
     busy: float
     compared: list[Compared] = field(default_factory=list)
     calls: dict[str, float] = field(default_factory=dict)  # by load
     grown: list[Growth] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    idle: float | None = None
+
+
+def idle_share(seconds: float = IDLE_SECONDS) -> float | None:
+    """How much of the machine's cores nobody uses for so long; None where the system won't say."""
+    before = _ticks()
+    time.sleep(seconds)
+    after = _ticks()
+    if before is None or after is None or sum(after) <= sum(before):
+        return None
+    # The fourth number is idle, the fifth idle with the disk at work.
+    unused = sum(after[3:5]) - sum(before[3:5])
+    return unused / (sum(after) - sum(before))
 
 
 def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
@@ -67,11 +86,12 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
         f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}."
         + (
             f" Medians of {rounds}, in turns."
-            if found.compared or found.grown or part == "client"
+            if found.compared or found.grown or part in ("client", "spark")
             else ""
         )
         + f" The load average of the machine was {found.busy:.1f} when it began: that much other"
-        " work ran beside it.",
+        " work ran beside it."
+        + (f" Its cores were idle for {found.idle:.0%} then." if found.idle is not None else ""),
         "",
     ]
     if found.compared:
@@ -116,6 +136,14 @@ def table(titles: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> l
     """The lines of a table and an empty one; `sides` has l or r for each column."""
     lines = [titles, [{"l": "---", "r": "---:"}[side] for side in sides], *rows]
     return [*("| " + " | ".join(line) + " |" for line in lines), ""]
+
+
+def _ticks() -> list[int] | None:
+    """What all cores together have done since the start, by kind."""
+    try:
+        return [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
 
 
 def _compared(row: Compared) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.scripts import bench, loadgen, store_measures
-from aerobee.scripts.bench_report import HEAD, MISSED, Measured, block, merged
+from aerobee.scripts.bench_report import HEAD, MISSED, Measured, block, idle_share, merged
 from aerobee.scripts.measures import CASES, Compared, Growth
 from aerobee.scripts.store_measures import Held
 from aerobee.store.settings import StoreSettings
@@ -31,13 +31,19 @@ def test_the_report_says_of_each_mark_whether_it_was_reached(
 ) -> None:
     words = ["--quick", "--scratch", "/somewhere"]
     held = [Held("Query", "1.10 ms", "<= 2 ms", holds=not missed)]
-    found = Measured(4.25, compared, calls, grown, held if missed else [])
+    found = Measured(4.25, compared, calls, grown, held if missed else [], idle=0.874)
     report = block("rates", words, 3, found)
     assert report.count(MISSED) == (2 if missed else 0)
     assert "`scripts/bench --quick`" in report
     assert "/somewhere" not in report
     assert "was 4.2 when it began" in report
+    assert "idle for 87% then" in report
     assert f"| {compared[0].ratio:.2f} |" in report
+
+
+def test_how_idle_the_cores_are_is_a_share() -> None:
+    share = idle_share(0.05)
+    assert share is None or 0 <= share <= 1
 
 
 def test_a_missing_load_generator_is_named_with_what_to_do(
