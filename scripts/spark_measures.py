@@ -3,7 +3,7 @@
 One topic of one queue (Kafka: one partition) of the same bodies is read into nothing by 1, 2 and 4
 tasks: from a Kafka broker, through our broker, and from our broker's files, in turns. Brokers work
 on the same cores as the tasks. Each time is that of a whole query, with what Spark takes to plan
-and to start it; a query of each kind to warm up comes before. The processor time is that of Spark,
+and to start it; two queries of each kind to warm up come before. The processor time is that of Spark,
 of its Python workers and of the broker that is read: what other work on the machine leaves alone.
 """
 
@@ -32,6 +32,7 @@ SIZES = ((128, 2_000_000), (1024, 600_000))  # bytes of a body, rows
 TASKS = (1, 2, 4)
 CORES = 2
 ROWS_MIN = 500_000  # a second, at 128 bytes through the broker
+WARM_UPS = 2  # queries of a kind whose times don't count: Java compiles what it runs often
 IN_A_CALL = 2_000  # messages handed to the producer, which cuts them into requests
 PART = 10  # of a topic, whose memory is compared with that of the whole
 GROWTH_MIB_MAX = 32  # of a worker, from the part to the whole
@@ -47,12 +48,12 @@ class Taken:
     processor: list[float] = field(default_factory=list)
 
     def rate(self, rows: int) -> float:
-        """Rows a second, without the query that warmed up."""
-        return rows / statistics.median(self.seconds[1:])
+        """Rows a second, without the queries that warmed up."""
+        return rows / statistics.median(self.seconds[WARM_UPS:])
 
     def micros(self, rows: int) -> float:
         """Microseconds of processor time a row."""
-        return statistics.median(self.processor[1:]) / rows * 1e6
+        return statistics.median(self.processor[WARM_UPS:]) / rows * 1e6
 
 
 class Place:
@@ -135,7 +136,7 @@ def _rows(places: list[Place], size: int, count: int, rounds: int, say: Say) -> 
     rates: dict[str, list[float]] = {place.name: [] for place in places}
     for tasks in TASKS:
         taken = {place.name: Taken() for place in places}
-        for _ in range(rounds + 1):
+        for _ in range(rounds + WARM_UPS):
             for place in places:
                 place.query(size, tasks, taken[place.name])
         kafka = taken[KAFKA]
