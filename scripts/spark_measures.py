@@ -3,8 +3,9 @@
 One topic of one queue (Kafka: one partition) of the same bodies is read into nothing by 1, 2 and 4
 tasks: from a Kafka broker, through our broker, and from our broker's files, in turns. Brokers work
 on the same cores as the tasks. Each time is that of a whole query, with what Spark takes to plan
-and to start it; two queries of each kind to warm up come before. The processor time is that of Spark,
-of its Python workers and of the broker that is read: what other work on the machine leaves alone.
+and to start it; two queries of each kind to warm up come before. The processor time is that of
+Spark, of its Python workers and of the broker that is read: what other work on the machine leaves
+alone.
 """
 
 from __future__ import annotations
