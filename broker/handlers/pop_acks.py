@@ -1,8 +1,10 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053).
 
 Who has popped a message says with its handle that it is done, or that it needs longer. A handle
-that is not ours, does not fit the message, or is so late that the message is out again already is
-refused with the reason; clients take that as "no such message".
+that is not ours or does not fit the message is refused with the reason; clients take that as "no
+such message". One that is so late that the message is out again already can change nothing any
+more: as in RocketMQ its acknowledgement succeeds and is forgotten (the remark says so), but who
+wants to keep the message longer is told that he can't.
 """
 
 import base64
@@ -43,6 +45,10 @@ CLOCK_MS_MAX = 60_000  # how far ahead a handle's pop time may be: the clock was
 _NO_CHANGE = ChangeInvisibleTimeAnswer().to_fields()  # clients read the header before the code
 
 
+class TooLate(Refusal):
+    """The message is out again; an acknowledgement is answered with success all the same."""
+
+
 class PopAckHandlers:
     """Takes acknowledgements. `wake(topic, group, queue_id)` says that a queue is free again."""
 
@@ -78,10 +84,14 @@ class PopAckHandlers:
     def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Reply:
         handle = self._handle(header)
         self._check_place(header.topic, header.queue_id, header.offset)
-        if handle.is_order:
-            self._ack_in_order(header.topic, header.group, header.queue_id, header.offset, handle)
-        else:
-            self._ack(header.topic, header.group, handle, [header.offset])
+        topic, group, offset = header.topic, header.group, header.offset
+        try:
+            if handle.is_order:
+                self._ack_in_order(topic, group, header.queue_id, offset, handle)
+            else:
+                self._ack(topic, group, handle, [offset])
+        except TooLate as late:
+            return Reply(codes.SUCCESS, remark=late.remark)
         return OK
 
     def on_batch_ack(self, header: None, command: Command, connection: Connection) -> Reply:
@@ -95,14 +105,17 @@ class PopAckHandlers:
                 f"the request has {len(acks)} acknowledgements, there must be 1 to {ACKS_MAX}",
             )
         wrong: Refusal | None = None
+        late: str | None = None
         for ack in acks:
             try:
                 self._batch_ack(ack)
+            except TooLate as refusal:
+                late = late or refusal.remark
             except Refusal as refusal:
                 wrong = wrong or refusal
         if wrong is not None:
             raise wrong
-        return OK
+        return OK if late is None else Reply(codes.SUCCESS, remark=late)
 
     def on_change(
         self, header: ChangeInvisibleTime, command: Command, connection: Connection
@@ -302,10 +315,10 @@ class PopAckHandlers:
 
     @staticmethod
     def _check_time(handle: Handle, now_ms: int) -> None:
-        """Refusal when the handle's time is up, so that its messages are out again."""
+        """TooLate when the handle's time is up, so that its messages are out again."""
         late_ms = now_ms - handle.pop_ms - handle.invisible_ms
         if late_ms > LATE_ACK_MS:
-            raise Refusal(
+            raise TooLate(
                 codes.NO_MESSAGE,
                 f"the handle expired {late_ms} ms ago: its messages were invisible for "
                 f"{handle.invisible_ms} ms and come again; pop them with a longer time, or change "
@@ -314,7 +327,7 @@ class PopAckHandlers:
 
 
 def _out_again(handle: Handle) -> NoReturn:
-    raise Refusal(
+    raise TooLate(
         codes.NO_MESSAGE,
         f"the handle of {handle.pop_ms} expired: the queue was popped again since, so use the "
         "handle of the last pop",
