@@ -43,6 +43,13 @@ class Program:
 
         asyncio.run(make())
 
+    def delete(self, name: str) -> None:
+        async def delete() -> None:
+            async with Admin(self.cluster.name_server) as admin:
+                await admin.delete_topic(name)
+
+        asyncio.run(delete())
+
     def send(self, topic: str, numbers: range, **more: Any) -> None:
         for number in numbers:
             self.producer.send(Message(topic, b"%d" % number, **more), timeout=20)
@@ -80,9 +87,9 @@ class Program:
         writer = rows.write.format("rocketmq").mode("append")
         writer.option("nameServer", self.cluster.name_server).options(**options).save()
 
-    def error(self, **options: str) -> str:
+    def error(self, name: str, **options: str) -> str:
         try:
-            self.stream("error", **options)
+            self.stream(name, **options)
         except PySparkException as wrong:
             return str(wrong)
         return "nothing went wrong"
@@ -118,7 +125,25 @@ def streams(program: Program) -> None:
         lambda: program.cluster.brokers[0].offsets.get("late-1", "aerobee-spark", 0)
     )
     found["committed"] = lag
-    found["no end"] = program.error(subscribe="grown", endingOffsets="latest")
+    found["no end"] = program.error("error", subscribe="grown", endingOffsets="latest")
+
+
+def losses(program: Program) -> None:
+    program.topic("empty", 2)
+    empty = {"subscribe": "empty", "startingOffsets": "earliest"}
+    found["empty"] = [program.read(subscribe="empty").count(), program.stream("empty", **empty)]
+    again = {"subscribe": "again", "startingOffsets": "earliest"}
+    program.topic("again", 1)
+    program.send_to_queues("again", range(6), 1)
+    program.stream("again", **again)
+    program.delete("again")
+    program.topic("again", 1)
+    program.send_to_queues("again", range(6, 8), 1)
+    found["again"] = [program.error("again", **again), program.read(subscribe="again").count()]
+    program.stream("again", failOnDataLoss="false", **again)
+    program.send_to_queues("again", range(8, 10), 1)
+    program.stream("again", **again)
+    found["again"].append(program.values("again"))
 
 
 def filters(program: Program) -> None:
@@ -193,7 +218,7 @@ def main(folder: Path) -> None:
     register(spark)
     with LocalCluster(enable_property_filter=True) as cluster:
         program = Program(spark, cluster, folder)
-        for part in (streams, filters, sinks):
+        for part in (streams, losses, filters, sinks):
             part(program)
         program.producer.close()
     print("FOUND " + json.dumps(found))

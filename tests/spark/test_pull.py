@@ -1,6 +1,7 @@
 """Pulling a range: whole, in bounded pieces, and what happens when messages are gone."""
 
 import asyncio
+import threading
 
 import pytest
 from aerobee.client.blocking import MessageQueue, Pulled
@@ -180,3 +181,14 @@ def test_what_will_not_change_is_not_tried_again() -> None:
     with pytest.raises(IllegalMessageError):
         list(pull_pieces(reader, QueueRange(*QUEUE, 50, 60), Pulling(retries=2, retry_ms=0)))
     assert reader.looked_up == 0
+
+
+def test_a_read_that_is_given_up_leaves_no_connection_and_no_thread() -> None:
+    reader = FakeReader({QUEUE: range(100_000)})
+    found = pull_pieces(reader, QueueRange(*QUEUE, 0, 100_000), Pulling(32))
+    next(found)
+    assert reader.is_open
+    assert [each for each in threading.enumerate() if each.name == "aerobee-pull"]
+    found.close()  # type: ignore[attr-defined]
+    assert not reader.is_open
+    assert [each for each in threading.enumerate() if each.name == "aerobee-pull"] == []

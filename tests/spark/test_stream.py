@@ -85,6 +85,23 @@ def test_an_untold_query_asks_once_and_gets_something(held: Busy) -> None:
     assert query.latestOffset() == {"a": {"x:0": 1_100, "x:1": 60}}
 
 
+def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
+    held: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now)
+    query = reader(startingOffsets="earliest", minOffsetsPerTrigger="200", maxTriggerDelay="30s")
+    start = query.initialOffset()
+    assert query.latestOffset(start) == start
+    now += 29
+    assert query.latestOffset(start) == start
+    now += 1
+    assert query.latestOffset(start) == END
+    assert query.latestOffset(END) == END
+    held.held[ONE] = range(300)
+    assert query.latestOffset(END) == {"a": {"x:0": 300, "x:1": 60}}
+
+
 def test_a_queue_whose_broker_is_away_is_not_forgotten_where_spark_tells_no_start(
     held: Busy,
 ) -> None:

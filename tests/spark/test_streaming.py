@@ -44,6 +44,20 @@ def test_a_stream_with_an_end_is_refused(found: dict[str, Any]) -> None:
     assert "option endingOffsets is for batch reads; a stream has no end" in found["no end"]
 
 
+def test_an_empty_topic_has_no_rows(found: dict[str, Any]) -> None:
+    assert found["empty"] == [0, []]
+
+
+def test_a_topic_that_was_deleted_and_made_anew_is_told_and_gone_on_with_where_that_is_allowed(
+    found: dict[str, Any],
+) -> None:
+    error, rows, values = found["again"]
+    assert "queue 0 of topic again on broker-a are to be read and the broker holds 0 to 2" in error
+    assert "set failOnDataLoss to false to go on with what is left" in error
+    assert rows == 2
+    assert values == [*range(6), 8, 9]  # from its end at that moment on
+
+
 def test_tags_and_conditions_choose_rows(found: dict[str, Any]) -> None:
     assert found["tags"] == 40
     assert found["sql"] == 4
