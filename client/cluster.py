@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
-from ..protocol.aio.peers import Peers
+from ..protocol.aio.peers import Peers, RestingError
 from ..protocol.aio.server import table
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
 from ..protocol.bodies.topic import TopicList
@@ -386,6 +386,8 @@ class Cluster:
     async def _greet(self, address: str) -> Connection:
         try:
             connection = await self._peers.connect(address)
+        except RestingError as wrong:
+            raise UnreachableError(str(wrong), wrong.rest_s) from wrong
         except ConnectionError as wrong:
             raise UnreachableError(str(wrong)) from wrong
         if self.members.consumers or self.members.producers:

@@ -49,9 +49,17 @@ class NoRouteError(ClientError):
 
 
 class UnreachableError(ClientError, ConnectionError):
-    """A broker or name server can't be connected, or the connection was lost before the answer."""
+    """A broker or name server can't be connected, or the connection was lost before the answer.
+
+    With `rest_s` above 0 it could not be connected a moment ago, and so many seconds must pass
+    before anybody tries again.
+    """
 
     retriable = True
+
+    def __init__(self, said: str, rest_s: float = 0.0) -> None:
+        super().__init__(said)
+        self.rest_s = rest_s
 
 
 class NoAnswerError(ClientError, TimeoutError):

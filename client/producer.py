@@ -344,7 +344,7 @@ class Producer:
             window.enter()
         try:
             if queue is not None:
-                return await self._send_to(queue, outgoing, timeout)
+                return await self._send_there(queue, outgoing, timeout)
             return await self._send_in_turn(outgoing, timeout, begun)
         finally:
             window.leave()
@@ -385,7 +385,7 @@ class Producer:
         async def send(part: Part) -> SendReceipt:
             outgoing = self._packer.pack_part(part)
             if queue is not None:
-                return await self._send_to(queue, outgoing, timeout)
+                return await self._send_there(queue, outgoing, timeout)
             return await self._send_in_turn(outgoing, timeout)
 
         width = 1 if queue is not None else PARTS_UNDER_WAY_MAX
@@ -416,17 +416,19 @@ class Producer:
         failure: AerobeeError | None = None
         stored: SendReceipt | None = None
         tried: list[str] = []
-        for _ in range(self._tries):
+        avoid: str | None = None
+        resting: dict[str, float] = {}  # brokers that nobody may connect until then
+        while len(tried) < self._tries:
             left = deadline - clock()
             if begun is not None:
                 queue, left = begun.queue, timeout_s
-            elif tried and left <= 0:
+            elif failure is not None and left <= 0:
                 break
             else:
                 route = await self._route(outgoing.topic)
-                avoid = tried[-1] if tried else None
                 queue = self._turn.next(route.publish, avoid, self._faults)
-            tried.append(queue.broker_name)
+            avoid = queue.broker_name
+            tried.append(avoid)
             begun, first = None, begun
             try:
                 if first is None:
@@ -441,11 +443,36 @@ class Producer:
                     raise
                 log.debug("sending to %s failed: %s", queue.broker_name, wrong)
                 failure = wrong
+                if isinstance(wrong, UnreachableError) and wrong.rest_s:
+                    tried.pop()  # nothing was tried
+                    resting[avoid] = clock() + wrong.rest_s
+                    queues = (await self._route(outgoing.topic)).publish
+                    if resting.keys() >= {each.broker_name for each in queues}:
+                        until = min(resting.values())
+                        if until >= deadline:
+                            break
+                        await asyncio.sleep(until - clock())
+                        resting.clear()
         if stored is not None:
             return stored
         assert failure is not None
         failure.add_note(f"{len(tried)} tries within {timeout_s:g} s, at {', '.join(tried)}")
         raise failure
+
+    async def _send_there(
+        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
+    ) -> SendReceipt:
+        """Send to this queue once, as soon as its broker may be connected."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + timeout_s
+        while True:
+            try:
+                return await self._send_to(queue, outgoing, deadline - clock())
+            except UnreachableError as wrong:
+                if not wrong.rest_s or clock() + wrong.rest_s >= deadline:
+                    raise
+                rest_s = wrong.rest_s
+            await asyncio.sleep(rest_s)
 
     async def _send_to(
         self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float

@@ -27,6 +27,14 @@ PEERS_MAX = 10_000  # addresses connected at once
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0
 
 
+class RestingError(ConnectionError):
+    """An attempt failed a moment ago; the next one may be made in `rest_s` seconds."""
+
+    def __init__(self, why: str, rest_s: float) -> None:
+        super().__init__(why)
+        self.rest_s = rest_s
+
+
 @dataclass(frozen=True, slots=True)
 class _Failed:
     """So many attempts in a row failed; there is to be none before `until` (of the loop)."""
@@ -109,7 +117,7 @@ class Peers:
     async def connect(self, address: str) -> Connection:
         """The connection to `address`, made now if there is none.
 
-        ConnectionError when that fails, and at once in the pause after it.
+        ConnectionError when that fails, and RestingError at once in the pause after it.
         """
         if self._closed:
             raise ConnectionError(f"can't connect to {address}: this client is closed")
@@ -146,9 +154,8 @@ class Peers:
         loop = asyncio.get_running_loop()
         failed = self._failed.get(address)
         if failed is not None and (left := failed.until - loop.time()) > 0:
-            raise ConnectionError(
-                f"{failed.why}; failures in a row: {failed.times}, next try in {left:.2g} s"
-            )
+            why = f"{failed.why}; failures in a row: {failed.times}, next try in {left:.2g} s"
+            raise RestingError(why, left)
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65_535:
             raise ConnectionError(f"{address!r} is not an address of the form host:port")

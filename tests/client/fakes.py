@@ -39,10 +39,11 @@ class FakeServer:
         self._server: Server | None = None
 
     async def start(self) -> None:
-        """Listen on a free port."""
+        """Listen on a free port, or again where it was before."""
         self._server = Server()
         rows = {code: Row(code, None, self._on) for code in codes.REQUEST_NAMES}
-        self.address = f"127.0.0.1:{await self._server.listen('127.0.0.1', 0, rows)}"
+        port = int(self.address.partition(":")[2] or 0)
+        self.address = f"127.0.0.1:{await self._server.listen('127.0.0.1', port, rows)}"
 
     async def stop(self) -> None:
         """Stop listening and close every connection."""

@@ -181,5 +181,6 @@ def check_order(deliveries: list[dict[str, Any]]) -> None:
             if not owners or owners[-1] != member:
                 owners.append(member)
             else:
-                assert each["offset"] == last[member] + 1, f"{each} follows {last[member]}"
+                # Or it has let the queue go and taken it again: from what was not reported on.
+                assert each["offset"] <= last[member] + 1, f"{each} follows {last[member]}"
             last[member] = each["offset"]

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from aerobee.client import Message, Producer
@@ -17,9 +18,10 @@ from aerobee.client.errors import (
     NoRouteError,
     UnreachableError,
 )
-from aerobee.client.receipts import SendStatus
+from aerobee.client.receipts import SendReceipt, SendStatus
 from aerobee.protocol import codes
 from aerobee.protocol import properties as props
+from aerobee.protocol.aio import peers
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.batch import split_batch
 from aerobee.protocol.command import Command, Reply
@@ -479,3 +481,52 @@ async def test_the_vip_channel_is_two_ports_below(
         server = cluster.brokers[0].server
         ends = cluster.call(lambda: {each.local_address for each in server.connections})
     assert f"127.0.0.1:{port - 2}" in ends
+
+
+@pytest.mark.parametrize("number", [None, 2])
+async def test_a_send_waits_for_the_pause_after_failed_connections_and_then_arrives(
+    fake: FakeCluster, number: int | None
+) -> None:
+    async with Producer(fake.address) as producer:
+        await producer.send(Message("orders", b"before"))
+        queue = None if number is None else (await producer.queues("orders"))[number]
+        await fake.broker.stop()
+        for _ in range(2):
+            with pytest.raises(UnreachableError):
+                await producer.send(Message("orders", b"lost"), queue=queue)
+        await fake.broker.start()
+        receipt = await producer.send(Message("orders", b"after"), queue=queue)
+    assert receipt.status is SendStatus.OK
+    assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2]] == [
+        b"before", b"after",
+    ]  # fmt: skip
+
+
+async def test_a_pause_longer_than_the_timeout_is_not_waited_for(fake: FakeCluster) -> None:
+    async with Producer(fake.address) as producer:
+        await producer.send(Message("orders", b"before"))
+        await fake.broker.stop()
+        with pytest.raises(UnreachableError):
+            await producer.send(Message("orders", b"lost"))
+        with pytest.raises(UnreachableError, match="next try in"):
+            await producer.send(Message("orders", b"lost"), timeout=0.001)
+
+
+async def test_a_broker_that_nobody_may_connect_for_a_while_costs_no_try(
+    two: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "PAUSE_SECONDS", 1_000.0)
+    monkeypatch.setattr(peers, "PAUSE_SECONDS_MAX", 1_000.0)
+    async with Producer(two.address, tries=1) as producer:
+
+        async def to_each() -> list[SendReceipt]:
+            return [await producer.send(Message("orders", b"x")) for _ in range(8)]
+
+        await to_each()  # so that both are connected
+        await two.brokers[0].stop()
+        with pytest.raises(UnreachableError):
+            await to_each()
+        with suppress(UnreachableError):  # unless it was known by then that the connection is lost
+            await to_each()
+        receipts = await to_each()
+    assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}
