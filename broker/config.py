@@ -49,6 +49,8 @@ OWN_KEYS = frozenset(
         "clientMemoryBytesMax",
         "httpBindAddress",
         "httpPort",
+        "tlsClientAuthServer",
+        "tlsClientTrustCertPath",
         "tlsServerCertPath",
         "tlsServerKeyPath",
         "tlsServerMode",
@@ -78,6 +80,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_server_mode: TlsMode = "permissive"
     tls_server_cert_path: str = ""
     tls_server_key_path: str = ""
+    use_tls: bool | None = field(name="useTLS", default=None)  # as tlsServerMode asks of others
+    tls_client_auth_server: bool = False
+    tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
     channel_expired_timeout: PeriodMs = 120_000
@@ -220,6 +225,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         if self.http_port is None:
             near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
             force_setattr(self, "http_port", near if near <= 65_535 else 0)
+        if self.use_tls is None:
+            force_setattr(self, "use_tls", self.tls_server_mode == "enforcing")
         if "," in self.store_path_commit_log:
             raise ConfigError(
                 f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "

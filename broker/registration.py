@@ -12,6 +12,7 @@ import zlib
 
 from ..protocol import codes
 from ..protocol.aio.peers import Peers
+from ..protocol.aio.tls import client_context
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
@@ -28,7 +29,7 @@ TOLD_S_MAX = 3.0  # for this long who made a topic waits for a name server that 
 
 
 class Registration:
-    """Registers one broker with all its name servers."""
+    """Registers one broker with all its name servers. OSError for an unusable certificate file."""
 
     def __init__(self, config: BrokerConfig, topics: Topics, address: str, ha_address: str) -> None:
         self._config = config
@@ -36,7 +37,13 @@ class Registration:
         self._address = address
         self._ha_address = ha_address
         self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
-        self._peers = Peers(upgrade=False)
+        tls = None
+        if config.use_tls:
+            tls = client_context(
+                auth_server=config.tls_client_auth_server,
+                trust_cert_path=config.tls_client_trust_cert_path,
+            )
+        self._peers = Peers(upgrade=False, tls=tls)
         self._changed: dict[str, TopicConfig] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None

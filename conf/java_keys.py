@@ -128,7 +128,7 @@ _TABLE = (
         "boolean",
         """
     isScanAvailableNameSrv=true  clientPooledByteBufAllocatorEnable=false
-    clientCloseSocketIfTimeout=true  useTLS=false  disableCallbackExecutor=false
+    clientCloseSocketIfTimeout=true  disableCallbackExecutor=false
     disableNettyWorkerGroup=false  enableReconnectForGoAway=true  scanAvailableNameSrv
     """,
     ),

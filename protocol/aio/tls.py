@@ -1,4 +1,5 @@
-"""TLS on the listening side, on the port that also speaks plainly, as RocketMQ does it.
+"""TLS on the listening side, on the port that also speaks plainly, as RocketMQ does it; and what a
+server speaks it with to other servers.
 
 The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
 A plain connection is handed on with its first bytes and pays nothing after that. A server without a
@@ -49,6 +50,28 @@ class Tls:
                 self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
             self._context = await asyncio.shield(self._making)
         return self._context
+
+
+def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext:
+    """What a server asks others with: with `auth_server` it looks at their certificates.
+
+    By the authorities in that file, whatever the name, as in RocketMQ; or without a file by the
+    system's, and then by the name as well. OSError, in one sentence, for an unusable file.
+    """
+    if not auth_server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        context = ssl.create_default_context(cafile=trust_cert_path or None)
+    except (OSError, ssl.SSLError) as wrong:
+        raise OSError(
+            f"can't speak TLS with tlsClientTrustCertPath {trust_cert_path!r}: {wrong}; give "
+            "certificates in PEM, or none"
+        ) from None
+    context.check_hostname = not trust_cert_path
+    return context
 
 
 class Greeting(asyncio.Protocol):

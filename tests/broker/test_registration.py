@@ -1,13 +1,15 @@
 """What name servers hear of a broker's topics, and when."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
-from aerobee.protocol import codes
+from aerobee.protocol import codes, self_signed
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.topics import UpdateTopic
@@ -101,3 +103,73 @@ async def test_the_setting_may_change_while_it_runs(
     await make_topic(caller, "two")
     assert await brokers_of(strict, "one") == ["broker-a"]
     await caller.peers.close()
+
+
+# --- by TLS ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Certificates with their keys: of the name server, and of somebody else."""
+    folder = tmp_path_factory.mktemp("tls")
+    found = {name: folder / f"{name}.pem" for name in ("own", "other")}
+    for path in found.values():
+        path.write_bytes(self_signed.make(time.time()))
+    return {name: str(path) for name, path in found.items()}
+
+
+@pytest.fixture
+async def enforcing(pems: dict[str, str]) -> AsyncIterator[NameServer]:
+    """A name server that lets nobody in without TLS."""
+    server = NameServer(
+        NamesrvConfig(listen_port=0, tls_server_mode="enforcing", tls_server_cert_path=pems["own"])
+    )
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_let_in"),
+    [
+        ({}, False),
+        ({"use_tls": True}, True),
+        ({"tls_server_mode": "enforcing"}, True),
+        ({"tls_server_mode": "enforcing", "use_tls": False}, False),
+        ({"use_tls": True, "tls_client_auth_server": True, "trust": "own"}, True),
+        ({"use_tls": True, "tls_client_auth_server": True, "trust": "other"}, False),
+        ({"use_tls": True, "tls_client_auth_server": True}, False),  # no authority has signed it
+        ({"use_tls": True, "trust": "other"}, True),
+    ],
+)
+async def test_a_name_server_that_enforces_tls_lets_in_who_speaks_it_and_trusts_it(
+    enforcing: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    pems: dict[str, str],
+    settings: dict[str, Any],
+    is_let_in: bool,
+) -> None:
+    trust = settings.get("trust")
+    rest = {name: value for name, value in settings.items() if name != "trust"}
+    broker = await start(
+        config(
+            namesrv_addr=enforcing.address,
+            tls_client_trust_cert_path="" if trust is None else pems[trust],
+            **rest,
+        )
+    )
+    assert broker.registration.registered == {enforcing.address: is_let_in}
+
+
+async def test_a_file_that_holds_no_certificates_stops_the_start(
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    tmp_path: Path,
+) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    with pytest.raises(OSError, match=r"with tlsClientTrustCertPath .*wrong\.pem"):
+        await start(
+            config(use_tls=True, tls_client_auth_server=True, tls_client_trust_cert_path=str(wrong))
+        )
