@@ -154,7 +154,9 @@ class _Work:
                 if not wrong.retriable or not left:
                     raise
                 log.warning("reading %s: %s; %d more tries", self.wanted, wrong, left)
-            await asyncio.sleep(self.how.retry_ms / 1000)
+                # Before its rest is over nobody would try to connect.
+                rest_s = max(self.how.retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
+            await asyncio.sleep(rest_s)
             with suppress(AerobeeError):
                 await self.puller.queues(self.wanted.topic)  # its route may have changed
         raise AssertionError("the last try returns or raises")

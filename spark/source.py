@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ..client.blocking import Reader
+from .asking import Asking
 from .narrow import EVERYTHING, narrowed
 from .options import ReadOptions, read_options
 from .plan import plan
@@ -74,7 +75,8 @@ class RocketmqReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
         with Reader(self.options.name_server, **self.options.reader) as bounds:
-            return [InputPartition(each) for each in plan(bounds, self.options, self.narrowing)]
+            found = plan(Asking(bounds, self.options), self.options, self.narrowing)
+            return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range, batch by batch; PySpark 4.0 has None where there is no range."""

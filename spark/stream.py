@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..client.blocking import Reader
 from ..client.errors import AerobeeError
 from . import progress
+from .asking import Asking
 from .options import ReadOptions
 from .progress import Progress
 from .read import read_range
@@ -57,7 +58,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     def initialOffset(self) -> Progress:
         if self._first is None:
-            self._first = progress.first(self._open(), self.options, self._end)
+            self._first = progress.first(self._ask(), self.options, self._end)
         return self._first
 
     def getDefaultReadLimit(self) -> Any:
@@ -67,7 +68,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         return admission.ReadMaxRows(self.options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = progress.latest(self._open(), self.options, {})
+        self._target = progress.latest(self._ask(), self.options, {})
 
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
         """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
@@ -77,7 +78,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         is_new = not is_asked and self._end is None and start == self._first
         if is_new and self.options.starting.moves:
             return start
-        bounds = self._open()
+        bounds = self._ask()
         end = progress.latest(bounds, self.options, start)
         if self._target is not None:
             end = _no_further(end, self._target, start)
@@ -91,7 +92,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
     def reportLatestOffset(self) -> Progress | None:
         """The ends of all queues, which the query's status shows."""
         try:
-            return progress.latest(self._open(), self.options, {})
+            return progress.latest(self._ask(), self.options, {})
         except AerobeeError as wrong:
             log.warning("the latest offsets can't be had: %s", wrong)
             return None
@@ -99,7 +100,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
         self._end = end
-        found = progress.ranges(self._open(), self.options, start, end)
+        found = progress.ranges(self._ask(), self.options, start, end)
         return [InputPartition(each) for each in found]
 
     def commit(self, end: Progress) -> None:
@@ -131,6 +132,9 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         if self._bounds is None:
             self._bounds = Reader(self.options.name_server, **self.options.reader)
         return self._bounds
+
+    def _ask(self) -> Asking:
+        return Asking(self._open(), self.options)
 
     def _is_to_wait(self, rows: int) -> bool:
         """Fewer rows than wanted are there, and there is time left for more to come."""

@@ -1,0 +1,64 @@
+"""What the driver asks brokers about their queues, asked again when nobody answers.
+
+As often as `fetchOffset.numRetries` says, so that a broker that starts anew does not end a stream.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from ..client.blocking import MessageQueue
+from ..client.errors import AerobeeError
+from .options import ReadOptions
+from .plan import Bounds
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class Asking:
+    """The bounds of queues, from `bounds`; raises what it raises, at the last try."""
+
+    def __init__(self, bounds: Bounds, options: ReadOptions) -> None:
+        self._bounds = bounds
+        self._retries = options.retries
+        self._retry_ms = options.retry_ms
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return self._ask(self._bounds.topics)
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic."""
+        return self._ask(lambda: self._bounds.queues(topic))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
+        return self._ask(lambda: self._bounds.min_offset(queue), queue.topic)
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return self._ask(lambda: self._bounds.max_offset(queue), queue.topic)
+
+    def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        """The offset of the first message stored at `ms` or later."""
+        return self._ask(lambda: self._bounds.offset_at(queue, ms), queue.topic)
+
+    def _ask(self, ask: Callable[[], Answer], topic: str | None = None) -> Answer:
+        for left in range(self._retries, 0, -1):
+            try:
+                return ask()
+            except AerobeeError as wrong:
+                if not wrong.retriable:
+                    raise
+                log.warning("planning a read: %s; %d more tries", wrong, left)
+                # Before its rest is over nobody would try to connect.
+                rest_s = max(self._retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
+            time.sleep(rest_s)
+            if topic is not None:
+                with suppress(AerobeeError):  # its route may have changed
+                    self._bounds.queues(topic)
+        return ask()
