@@ -6,6 +6,7 @@ Every method may raise the errors of `client.errors`.
 
 import logging
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +22,7 @@ from .blocking_consumers import (
     ReceivedMessage,
     SimpleConsumer,
 )
+from .blocking_sends import BegunSends
 from .blocking_twin import Blocking, awaited
 from .message import Message
 from .producer import DEFAULT_GROUP, SEND_SECONDS
@@ -78,6 +80,7 @@ class Producer(Blocking[_producer.Producer]):
             "aerobee-producer",
             lambda: _producer.Producer(name_server, group=group, **options),
         )
+        self._begun = BegunSends(self._thread, self._twin)
 
     def send(
         self,
@@ -100,6 +103,16 @@ class Producer(Blocking[_producer.Producer]):
                 timeout=timeout,
             )
         )
+
+    def send_soon(self, message: Message, *, timeout: float = SEND_SECONDS) -> Future[SendReceipt]:
+        """Begin to send and don't wait: the future gives what `send` returns or raises.
+
+        The quickest way to send many messages, several times that of `send` from many threads:
+
+            begun = [producer.send_soon(message) for message in messages]
+            receipts = [each.result() for each in begun]
+        """
+        return self._begun.begin(message, timeout)
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send and don't wait: whether a broker took it stays unknown."""

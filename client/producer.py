@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 
 SEND_SECONDS = 3.0  # sendMsgTimeout, for all tries together
 UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait their turn
+BEGUN_MAX = 65_536  # sends begun by `send_soon` that wait for their turn
 TRIES = 3  # 1 + retryTimesWhenSendFailed
 PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
@@ -128,6 +129,7 @@ class Producer:
         self._window = Window(under_way_max)
         self._quick = QuickSends(self.group, self._packer, self._turn, self._window, self._go_on)
         self._going_on: set[asyncio.Task[SendReceipt]] = set()
+        self._begun: set[asyncio.Task[SendReceipt]] = set()
         self._asked: set[str] = set()  # topics that requests were sent to
         self._cluster: Cluster | None = None
         self._closed = False
@@ -161,6 +163,7 @@ class Producer:
             await self._tracer.close()
         if self._cluster is not None:
             await self._cluster.close()
+        await asyncio.gather(*self._going_on, *self._begun, return_exceptions=True)
 
     async def send(
         self,
@@ -205,6 +208,8 @@ class Producer:
         The cheapest way to send many messages from one task, since none of them needs a task:
 
             receipts = await asyncio.gather(*map(producer.send_soon, messages))
+
+        Beyond `under_way_max` they wait in memory, at most 65,536 of them: ClientError for more.
         """
         try:
             sending = self._begin(message, timeout)
@@ -213,8 +218,20 @@ class Producer:
             sending.set_exception(wrong)
         if sending is not None:
             return sending
+        if len(self._begun) >= BEGUN_MAX:
+            full: asyncio.Future[SendReceipt] = asyncio.get_running_loop().create_future()
+            full.set_exception(
+                ClientError(
+                    f"{len(self._begun)} sends wait for those under way, the limit is {BEGUN_MAX}; "
+                    "await the futures of some before you begin more"
+                )
+            )
+            return full
         work = self.send(message, timeout=timeout)
-        return asyncio.create_task(work, name=f"send-{message.topic}")
+        task = asyncio.create_task(work, name=f"send-{message.topic}")
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return task
 
     async def request(
         self,

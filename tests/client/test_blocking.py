@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from aerobee import client
@@ -14,7 +14,10 @@ from aerobee.client.blocking import Consumer, Message, Producer, Reader
 from aerobee.client.errors import ClosedError, IllegalMessageError, NoRouteError, UnreachableError
 from aerobee.client.heartbeat import ConsumerMember
 from aerobee.client.loop_thread import LoopThread
+from aerobee.protocol import codes
 from aerobee.protocol.record import decode_all
+
+from .fakes import FakeCluster
 
 SECONDS = 10
 
@@ -225,3 +228,36 @@ async def test_a_transaction_is_begun_in_one_place_and_ended_in_another(address:
             return len(consumer.poll(SECONDS))
 
     assert await asyncio.to_thread(work) == 1
+
+
+async def test_many_sends_are_begun_by_threads_and_waited_for_later(address: str) -> None:
+    def work() -> None:
+        with blocking.Producer(address, under_way_max=50) as producer:
+
+            def begin(number: int) -> list[Future[blocking.SendReceipt]]:
+                bodies = (b"%d-%d" % (number, each) for each in range(100))
+                return [producer.send_soon(Message("soon", body)) for body in bodies]
+
+            producer.send(Message("soon", b"first"))
+            with ThreadPoolExecutor(4) as pool:
+                begun = [each for found in pool.map(begin, range(4)) for each in found]
+            assert len({each.result(SECONDS).msg_id for each in begun}) == 400
+            with pytest.raises(IllegalMessageError):
+                producer.send_soon(Message("soon", b"")).result(SECONDS)
+        with pytest.raises(ClosedError):
+            producer.send_soon(Message("soon", b"x"))
+
+    await asyncio.to_thread(work)
+
+
+async def test_closing_the_producer_ends_what_was_begun(fake: FakeCluster) -> None:
+    def work() -> None:
+        with blocking.Producer(fake.address, under_way_max=1) as producer:
+            producer.send(Message("orders", b"x"))
+            fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
+            begun = [producer.send_soon(Message("orders", b"x"), timeout=60) for _ in range(3)]
+        for each in begun:
+            with pytest.raises(ClosedError):
+                each.result(SECONDS)
+
+    await asyncio.to_thread(work)

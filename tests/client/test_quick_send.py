@@ -9,6 +9,7 @@ from types import FrameType
 import aerobee.client
 import pytest
 from aerobee.client import Message, Producer, quick_send
+from aerobee.client import producer as producing
 from aerobee.client.errors import (
     AerobeeError,
     BrokerError,
@@ -206,6 +207,19 @@ async def test_messages_begun_soon_are_also_sent_without_a_connection_and_beyond
         receipts = await asyncio.gather(*work)
     assert len({each.msg_id for each in receipts}) == 9
     assert len(fake.broker.sent) == 9
+
+
+async def test_more_than_the_limit_are_not_begun_soon(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producing, "BEGUN_MAX", 3)
+    async with Quick(fake.address) as producer:
+        work = [producer.send_soon(Message("orders", b"x")) for _ in range(5)]
+        found = await asyncio.gather(*work, return_exceptions=True)
+        assert [isinstance(each, SendReceipt) for each in found] == [True] * 3 + [False] * 2
+        assert isinstance(found[4], ClientError)
+        assert "3 sends wait for those under way, the limit is 3" in str(found[4])
+        await producer.send_soon(Message("orders", b"x"))
 
 
 async def test_what_is_wrong_with_a_message_begun_soon_is_in_its_future(fake: FakeCluster) -> None:

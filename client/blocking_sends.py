@@ -1,0 +1,58 @@
+"""Sends that a thread begins and doesn't wait for: handed to the loop's thread many at a time.
+
+Waking a loop costs more than a send, so it is woken once for all that came until it looks.
+"""
+
+from collections import deque
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .errors import ClosedError
+from .loop_thread import LoopThread
+from .message import Message
+from .receipts import SendReceipt
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .producer import Producer
+
+
+class BegunSends:
+    """The way of such sends to the producer on the loop of `thread`."""
+
+    def __init__(self, thread: LoopThread, producer: "Producer") -> None:
+        self._thread = thread
+        self._producer = producer
+        self._waiting: deque[tuple[Message, float, Future[SendReceipt]]] = deque()
+        self._is_woken = False
+
+    def begin(self, message: Message, timeout_s: float) -> Future[SendReceipt]:
+        """From any thread; ClosedError when the loop has ended."""
+        future: Future[SendReceipt] = Future()
+        self._waiting.append((message, timeout_s, future))
+        if not self._is_woken:
+            self._is_woken = True
+            self._thread.call(self._send_all)
+        return future
+
+    def _send_all(self) -> None:
+        self._is_woken = False  # first: what is added from now on wakes again
+        waiting = self._waiting
+        while waiting:
+            message, timeout_s, future = waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                sending = self._producer.send_soon(message, timeout=timeout_s)
+                sending.add_done_callback(partial(_hand_over, future))
+
+
+def _hand_over(future: Future[SendReceipt], sending: "asyncio.Future[SendReceipt]") -> None:
+    if sending.cancelled():
+        wrong: BaseException | None = ClosedError("the producer was closed while it was sending")
+    else:
+        wrong = sending.exception()
+    if wrong is not None:
+        future.set_exception(wrong)
+    else:
+        future.set_result(sending.result())
