@@ -7,7 +7,7 @@ deliveries since it was written last, which at-least-once allows.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..protocol.bodies.body import Body
@@ -98,15 +98,15 @@ class Delays(Saved):
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
         return DelayOffsets(dict(self.offsets), self.version)
 
-    def unsaved(self) -> bytes | None:
+    def pieces(self) -> Iterator[bytes]:
         """The text for delayOffset.json, of what a power cut can't take back any more."""
         if not self.changed:
-            return None
+            return
         self._note_certain()
         self._note_certain()
         self.changed = self._certain != self.offsets
         self.version = self.version.following(self._now_ms())
-        return DelayOffsets(dict(self._certain), self.version).encode(standard=True)
+        yield DelayOffsets(dict(self._certain), self.version).encode(standard=True)
 
     def _note_certain(self) -> None:
         if self._pending is not None and self._pending[0] <= self._store.durable_end:

@@ -6,7 +6,7 @@ answers those whose time is up. Running again means the same `on_pull`, told tha
 any more, so a woken pull and a fresh one can't differ.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..protocol.aio.connection import Connection
@@ -15,6 +15,7 @@ from ..protocol.headers.pull import PullMessage
 
 HOLDS_MAX = 1_000_000  # parked pulls in the broker
 HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
+HOLDS_PER_PART = 2_000  # of which a sweep looks at once whether their time is up
 
 Key = tuple[str, int]  # topic, queue id
 Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
@@ -91,8 +92,21 @@ class Holds:
 
     def sweep(self, now_ms: int) -> None:
         """Answer the pulls whose time is up and forget those whose client is gone."""
+        for _ in self.sweep_in_parts(now_ms):
+            pass
+
+    def sweep_in_parts(self, now_ms: int) -> Iterator[None]:
+        """The same, with pauses in which others may work, where many wait."""
+        looked = 0
         for key in list(self.parked):
-            holds = self.parked[key]
+            holds = self.parked.get(key)
+            if holds is None:
+                continue
+            looked += 1 + len(holds)
+            if looked >= HOLDS_PER_PART:
+                looked = 0
+                yield
+                holds = self.parked.get(key, [])
             due = [h for h in holds if h.deadline_ms <= now_ms or h.connection.is_lost]
             if not due:
                 continue

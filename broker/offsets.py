@@ -10,9 +10,10 @@ away. Marks are in memory only, as in RocketMQ: after a restart the offset that 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..protocol import fastjson
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ..store import json_file
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 KEYS_MAX = 1_000_000  # topic and group pairs
 SEPARATOR = "@"
+OFFSETS_PER_PIECE = 2_000  # written out at once
 
 
 class Offsets(Saved):
@@ -31,6 +33,7 @@ class Offsets(Saved):
         super().__init__(path, now_ms)
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._names: list[tuple[str, tuple[str, str]]] = []  # of the table, in order; or not known
         self.resets: dict[tuple[str, str, int], int] = {}  # topic, group, queue
 
     def load(self) -> None:
@@ -61,6 +64,35 @@ class Offsets(Saved):
             self.changed = True
             self.save()
 
+    def pieces(self) -> Iterator[bytes]:
+        """The text of the file, a few thousand offsets at a time."""
+        if not self.changed:
+            return
+        self.changed = False
+        self.version = self.version.following(self._now_ms())
+        # The table is the last of the text: it goes between its two braces.
+        text = ConsumerOffsetSerializeWrapper({}, self.version).encode(standard=True)
+        yield text[:-2]
+        before = b""
+        names = self._names or sorted(
+            (topic + SEPARATOR + group, (topic, group)) for topic, group in self._table
+        )
+        self._names = names
+        part: dict[str, dict[int, int]] = {}
+        count = 0
+        for name, key in names:
+            queues = self._table.get(key)
+            if queues is None:
+                continue
+            part[name] = queues
+            count += len(queues) + 1
+            if count >= OFFSETS_PER_PIECE:
+                yield before + fastjson.dump(part, bare_keys=False, ascii_only=True)[1:-1]
+                before, part, count = b",", {}, 0
+        if part:
+            yield before + fastjson.dump(part, bare_keys=False, ascii_only=True)[1:-1]
+        yield text[-2:]
+
     def to_body(self) -> ConsumerOffsetSerializeWrapper:
         """The table as consumerOffset.json and GET_ALL_CONSUMER_OFFSET have it."""
         table = {topic + SEPARATOR + group: q for (topic, group), q in self._table.items()}
@@ -76,6 +108,7 @@ class Offsets(Saved):
                     f"{KEYS_MAX}; delete groups that are not used any more"
                 )
             queues = self._table[topic, group] = {}
+            self._names = []
         queues[queue_id] = offset
         self.changed = True
 

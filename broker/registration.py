@@ -45,6 +45,7 @@ class Registration:
             )
         self._peers = Peers(upgrade=False, tls=tls)
         self._changed: dict[str, TopicConfig] = {}
+        self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
         self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
@@ -136,7 +137,7 @@ class Registration:
             await asyncio.sleep(period)
 
     async def _register_all(self) -> None:
-        body = self._body(self._topics.all())
+        body = self._whole_body()
         await asyncio.gather(*(self._register(server, body) for server in self._servers))
 
     async def _register(self, server: str, body: bytes) -> None:
@@ -162,6 +163,13 @@ class Registration:
         elif not self.registered[server]:
             log.info("registered with name server %s", server)
         self.registered[server] = answer.code == codes.SUCCESS
+
+    def _whole_body(self) -> bytes:
+        """All topics: the text of the last time when nothing has changed since."""
+        state = (self._topics.version, self._config.broker_permission)
+        if state != self._whole[0]:
+            self._whole = (state, self._body(self._topics.all()))
+        return self._whole[1]
 
     def _body(self, topics: dict[str, TopicConfig]) -> bytes:
         """The topics as they may be used here, under the version of the whole table."""

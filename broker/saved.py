@@ -1,7 +1,7 @@
 """A table that is written to its file from time to time, not at every change."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..protocol.bodies.body import Body
@@ -22,16 +22,20 @@ class Saved(ABC):
     def to_body(self) -> Body:
         """The table as its file has it."""
 
-    def unsaved(self) -> bytes | None:
-        """The new text, which the caller writes; None when nothing changed since the last.
+    def pieces(self) -> Iterator[bytes]:
+        """The new text in pieces, between which others may work; none when nothing changed.
 
-        A caller who fails sets `changed` again.
+        What changes meanwhile is in it or not, and is written the next time in any case. A caller
+        who fails sets `changed` again.
         """
-        if not self.changed:
-            return None
-        self.changed = False
-        self.version = self.version.following(self._now_ms())
-        return self.to_body().encode(standard=True)
+        if self.changed:
+            self.changed = False
+            self.version = self.version.following(self._now_ms())
+            yield self.to_body().encode(standard=True)
+
+    def unsaved(self) -> bytes | None:
+        """The new text, which the caller writes; None when nothing changed since the last."""
+        return b"".join(self.pieces()) or None
 
     def save(self) -> None:
         """Write the file when something changed."""

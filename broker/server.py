@@ -8,7 +8,7 @@ after the turn's messages are in the log (`_end_of_turn`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -221,7 +221,7 @@ class Broker:
         table = full_table(self, pulls)
         rows.update(table)
         fast_rows.update(fast_table(table))
-        self._every(SWEEP_SECONDS, lambda: self.holds.sweep(now_ms()))
+        self._every(SWEEP_SECONDS, lambda: _in_turns(self.holds.sweep_in_parts(now_ms())))
         self._every(DELAY_SECONDS, self.syncer.sweep)
         self._every(EXPIRE_SECONDS, self._expire)
         self._every(INDEX_SECONDS, self._index)
@@ -245,7 +245,7 @@ class Broker:
             lambda: self._save(self.transaction_counts),
         )
         self._every(config.transaction_check_interval / 1000, self._check_transactions)
-        self._every(STATS_SECONDS, lambda: self.stats.sample(now_ms()))
+        self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
         await self.server.accept()
         ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
         self.registration = Registration(config, self.topics, self.address, ha_address)
@@ -316,14 +316,18 @@ class Broker:
 
         What it says was consumed or delivered must not outlive the messages, so these go first.
         """
-        text = part.unsaved()
-        if text is None:
-            return
         loop = asyncio.get_running_loop()
         try:
+            pieces = []
+            for piece in part.pieces():
+                pieces.append(piece)
+                await asyncio.sleep(0)  # requests get their turn
+            if not pieces:
+                return
             if not await self.syncer.reach(self.store.log_end):
                 part.changed = True
                 return
+            text = b"".join(pieces)
             await loop.run_in_executor(self._files, json_file.save, part.path, text)
         except BaseException:
             part.changed = True
@@ -427,6 +431,11 @@ async def _repeat(seconds: float, work: Callable[[], object]) -> None:
             await _once(work)
         except Exception:
             log.exception("a periodic task failed; it goes on in %g s", seconds)
+
+
+async def _in_turns(parts: Iterable[object]) -> None:
+    for _ in parts:
+        await asyncio.sleep(0)  # requests get their turn
 
 
 async def _once(work: Callable[[], object]) -> None:

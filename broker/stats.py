@@ -16,6 +16,7 @@ from ..protocol.names import is_system_topic
 
 KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
 SAMPLE_MS = 10_000
+COUNTERS_PER_PART = 500  # sampled at once
 SEPARATOR = "@"  # between topic and group
 
 MESSAGES, BYTES, CALLS = 0, 1, 2  # the fields of a remembered value
@@ -221,20 +222,25 @@ class Stats:
 
     def sample(self, now_ms: int) -> None:
         """Remember the values of now; called every ten seconds."""
+        for _ in self.sample_in_parts(now_ms):
+            pass
+
+    def sample_in_parts(self, now_ms: int) -> Iterator[None]:
+        """The same, with pauses in which others may work, where there are many counters."""
         due = [window for window in (MINUTE, HOUR, DAY) if self._is_due(window, now_ms)]
         for window in (*due, TEN_SECONDS, TEN_MINUTES):
             self._sampled_ms[window] = now_ms
         only_minute = due == [MINUTE]
         for table in (self._puts, self._gets, self._send_backs):
-            for counter in table.values():
+            for number, counter in enumerate(list(table.values())):
                 if counter.changed or (counter.messages and not only_minute):
                     counter.sample(due, now_ms)
-        totals = (
-            self.broker_puts(), self.broker_gets(), self.users_puts(), self.users_gets(),
-            self.misses,
-        )  # fmt: skip
-        for counter in totals:
-            counter.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+                if number % COUNTERS_PER_PART == COUNTERS_PER_PART - 1:
+                    yield
+        self.misses.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+        for total in (self.broker_puts, self.broker_gets, self.users_puts, self.users_gets):
+            yield  # each is a sum over all counters
+            total().sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
         today = _local_day(now_ms)
         if today != self._day:
             self._day = today

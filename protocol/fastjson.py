@@ -320,6 +320,10 @@ class _Writer:
             put(str(value))
         elif kind is bool:
             put("true" if value else "false")
+        elif kind is dict and set(map(type, value)) == set(map(type, value.values())) == {int}:
+            # The offsets of all groups are such maps: ten times as fast.
+            line = "%d:%d" if self._bare_keys else '"%d":%d'
+            put("{" + ",".join([line % pair for pair in _sorted(value)]) + "}")
         elif kind is dict:
             self._pairs([(self._key(key), inner) for key, inner in _sorted(value)])
         elif kind is list or kind is tuple:

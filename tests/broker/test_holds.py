@@ -174,3 +174,22 @@ def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
     assert (slow.sent, slow.postponed) == ([], [1])
     assert quick.sent == [(2, 0)]
     assert holds.count == 0
+
+
+def test_a_sweep_over_many_pauses_and_passes_over_what_was_served_meanwhile(
+    holds: Holds, messages: Messages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds_module, "HOLDS_PER_PART", 4)
+    wire = Wire()
+    for queue_id in range(8):
+        assert holds.park(("T", queue_id), hold(wire, queue_id, queue_id))
+    pauses = 0
+    for _ in holds.sweep_in_parts(1_000):
+        pauses += 1
+        if pauses == 1:
+            messages.there = {5}
+            holds.mark(("T", 5))
+            holds.serve()
+    assert pauses == 4
+    assert sorted(wire.sent) == [(n, 0 if n == 5 else 19) for n in range(8)]
+    assert holds.count == 0

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from aerobee.broker import stats as module
 from aerobee.broker import stats as stats_module
 from aerobee.broker.stats import CALLS, Counter, Stats
 from aerobee.protocol.bodies.stats import BrokerStatsItem
@@ -206,3 +207,15 @@ def test_keys_beyond_the_limit_share_a_counter(
     assert stats.item("TOPIC_PUT_NUMS", "B") is None
     assert (stats.broker_puts().messages, stats.broker_gets().messages) == (3, 12)
     assert stats.item("SNDBCK_PUT_NUMS", "B@G") is None
+
+
+def test_many_counters_are_sampled_in_parts(stats: Stats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTERS_PER_PART", 10)
+    for number in range(25):
+        count(stats.puts(f"T{number}"), 1)
+    parts = stats.sample_in_parts(START_MS)
+    next(parts)
+    count(stats.puts("T99"), 1)  # made meanwhile: the next sample has it
+    assert len(list(parts)) == 5
+    assert sums(stats, "TOPIC_PUT_NUMS", "T24") == (1, 1, 1)
+    assert sums(stats, "BROKER_PUT_NUMS", "DefaultCluster") == (26, 26, 26)
