@@ -8,7 +8,7 @@ dropped.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...protocol.record import Record
@@ -66,8 +66,8 @@ class ConcurrentService:
         self._timers: set[asyncio.TimerHandle] = set()
         # With the application since the last look, and since the one before. No times: a look at a
         # clock for each message costs more than knowing the age to a look.
-        self._young: set[ReceivedMessage] = set()
-        self._old: set[ReceivedMessage] = set()
+        self._young: set[ReceivedMessage | Batch] = set()
+        self._old: set[ReceivedMessage | Batch] = set()
         self._closed = False
 
     def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
@@ -146,19 +146,17 @@ class ConcurrentService:
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
-        self._young.update(batch.messages)
+        self._young.add(batch)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """The first messages are done, the others go back."""
+        self._forget(batch)
         self._acknowledge_all(batch.held, batch.messages[: verdict.done])
         for message in batch.messages[verdict.done :]:
             await message.nack(verdict.context.delay_level)
 
     def _acknowledge_all(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Those of them that nobody has settled yet are done."""
-        self._young.difference_update(messages)
-        if self._old:
-            self._old.difference_update(messages)
         count, offset = held.settle_all(finish(messages))
         if count:
             held.stats.ok += count
@@ -170,7 +168,7 @@ class ConcurrentService:
         """Send back what the application has had for too long; called once in that time."""
         expired, self._old, self._young = self._old, self._young, set()
         seen: dict[ProcessQueue, int] = {}
-        for message in expired:
+        for message in _messages(expired):
             held = message.held
             if message.is_void or not message.is_open:
                 continue
@@ -185,6 +183,14 @@ class ConcurrentService:
             )
             await message.nack(EXPIRED_LEVEL)
 
-    def _forget(self, message: ReceivedMessage) -> None:
-        self._young.discard(message)
-        self._old.discard(message)
+    def _forget(self, taken: ReceivedMessage | Batch) -> None:
+        self._young.discard(taken)
+        self._old.discard(taken)
+
+
+def _messages(taken: Iterable[ReceivedMessage | Batch]) -> Iterator[ReceivedMessage]:
+    for each in taken:
+        if isinstance(each, Batch):
+            yield from each.messages
+        else:
+            yield each

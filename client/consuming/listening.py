@@ -82,7 +82,7 @@ class Listener:
             raise ClientError(f"batch_max is {self.batch_max}; give 1 to {BATCH_MAX} messages")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Messages of one queue that are consumed together."""
 
