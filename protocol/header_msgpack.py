@@ -23,8 +23,8 @@ def decode(header: bytes, body: bytes | None) -> Command:
     if not isinstance(found, list) or len(found) != FIELDS:
         raise Malformed(f"the msgpack header is not an array of {FIELDS}")
     code, flag, opaque, version, language, fields, remark = found
-    numbers = (code, flag, opaque, version)
-    if not all(type(number) is int for number in numbers):
+    if not type(code) is type(flag) is type(opaque) is type(version) is int:
+        numbers = (code, flag, opaque, version)
         raise Malformed(f"code, flag, opaque, version of the msgpack header are {numbers}")
     if fields is not None and not isinstance(fields, dict):
         raise Malformed(f"the header fields are a {type(fields).__name__}, not a map")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.running import ProcessQueueInfo
+from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.names import RETRY_PREFIX, without_namespace
 from ...protocol.record import Record
 from .consume_stats import TopicStats
@@ -54,6 +55,7 @@ class ProcessQueue:
     `suggested_broker_id` is the one the broker asked us to pull from next. `topic` is the topic as
     the application calls it, without its `namespace`; None for a retry topic, whose messages bear
     the one they were sent to.
+    `pull_fields` is for the puller to remember what its requests have in common.
     `under_way` counts the messages that the application has of a queue in order; `locked` says
     that the broker gave us the queue alone, at `last_lock`.
     """
@@ -73,6 +75,7 @@ class ProcessQueue:
         "locked",
         "namespace",
         "next_offset",
+        "pull_fields",
         "queue",
         "stats",
         "suggested_broker_id",
@@ -98,6 +101,7 @@ class ProcessQueue:
         self.dropped = False
         self.suggested_broker_id = 0
         self.bytes = 0
+        self.pull_fields: tuple[SubscriptionData, dict[str, str]] | None = None
         self.under_way = 0
         self.locked = False
         self.last_lock = 0.0

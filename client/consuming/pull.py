@@ -4,7 +4,6 @@ The answer of a pull with SUSPEND waits at the broker while there is nothing (lo
 queue costs one request that is always under way and no polling.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 
 from ...protocol import codes
@@ -16,8 +15,11 @@ from ...protocol.bodies.subscription import TAG, SubscriptionData
 from ...protocol.command import Command
 from ...protocol.errors import Malformed
 from ...protocol.headers.pull import (
+    COMMIT,
     COMMIT_OFFSET,
+    FLAGS,
     LITE_PULL,
+    OFFSET,
     SUBSCRIPTION,
     SUSPEND,
     PullMessage,
@@ -152,7 +154,7 @@ class Puller:
         pull failed and should be made again after a while.
         """
         queue = held.queue
-        loop = asyncio.get_running_loop()
+        loop = self._cluster.loop
         address = self._cluster.address_of(queue.broker_name, held.suggested_broker_id, only=False)
         began = loop.time()
         answer = await self._cluster.request(
@@ -183,25 +185,32 @@ class Puller:
             self._store.update(queue, result.next_offset)
         return fresh
 
-    def _header(self, held: ProcessQueue, subscription: SubscriptionData) -> PullMessage:
+    def _header(self, held: ProcessQueue, subscription: SubscriptionData) -> dict[str, str]:
         flags, commit = SUSPEND, 0
         if self._clustering:
             commit = max(self._store.in_memory(held.queue), 0)
             if commit > 0 and held.suggested_broker_id == MASTER_ID:
                 flags |= COMMIT_OFFSET
-        return PullMessage(
-            self._group,
-            held.queue.topic,
-            held.queue.queue_id,
-            held.next_offset,
-            self._settings.batch,
-            flags,
-            commit,
-            self._settings.suspend_ms,
-            subscription.sub_version,
-            expression_type=subscription.expression_type,
-            max_bytes=BATCH_BYTES_MAX,
-        )
+        if held.pull_fields is None or held.pull_fields[0] is not subscription:
+            header = PullMessage(
+                self._group,
+                held.queue.topic,
+                held.queue.queue_id,
+                held.next_offset,
+                self._settings.batch,
+                flags,
+                commit,
+                self._settings.suspend_ms,
+                subscription.sub_version,
+                expression_type=subscription.expression_type,
+                max_bytes=BATCH_BYTES_MAX,
+            )
+            held.pull_fields = (subscription, header.to_fields())
+        fields = held.pull_fields[1].copy()
+        fields[OFFSET] = str(held.next_offset)
+        fields[COMMIT] = str(commit)
+        fields[FLAGS] = str(flags)
+        return fields
 
 
 async def pull_by_hand(

@@ -13,6 +13,9 @@ CLASS_FILTER = 8
 LITE_PULL = 16
 BULK = 1 << 16  # of ours: as many as asked for at once; RocketMQ's brokers pass over it
 
+# The fields that differ from pull to pull of one queue.
+OFFSET, COMMIT, FLAGS = "queueOffset", "commitOffset", "sysFlag"
+
 
 class PullMessage(Header):
     """PULL_MESSAGE and LITE_PULL_MESSAGE."""
@@ -20,10 +23,10 @@ class PullMessage(Header):
     group: str = field(name="consumerGroup")
     topic: str
     queue_id: Int32 = field(name="queueId")
-    offset: Int64 = field(name="queueOffset")
+    offset: Int64 = field(name=OFFSET)
     max_messages: Int32 = field(name="maxMsgNums")
-    sys_flag: Int32 = field(name="sysFlag")
-    commit_offset: Int64 = field(name="commitOffset")
+    sys_flag: Int32 = field(name=FLAGS)
+    commit_offset: Int64 = field(name=COMMIT)
     suspend_ms: Int64 = field(name="suspendTimeoutMillis")
     sub_version: Int64 = field(name="subVersion")
     subscription: str | None = None
