@@ -8,12 +8,15 @@ from ..protocol.aio.turn import Turn
 FEW = 8  # messages moved in a step: what somebody who is served may have to wait for
 MANY = 64  # the same when nobody is
 QUIET_STEPS = 16  # without anybody served between them
+TURNS_FEW = 2  # from one step to the next: every other turn is for requests alone
+TURNS_MANY = 1
 
 
 class Pace:
-    """Asked once a step, and a step is taken once a turn."""
+    """Asked once a step. `turns` says how many turns later the next one may come."""
 
     def __init__(self, turn: Turn) -> None:
+        self.turns = TURNS_FEW
         self._turn = turn
         self._served = turn.served
         self._quiet_steps = 0
@@ -26,7 +29,8 @@ class Pace:
             self._quiet_steps = 0
         elif self._quiet_steps < QUIET_STEPS:
             self._quiet_steps += 1
-            return FEW
         else:
+            self.turns = TURNS_MANY
             return MANY
+        self.turns = TURNS_FEW
         return FEW

@@ -230,10 +230,9 @@ class Broker:
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(FILTERS_SECONDS, self._save_filters)
-        pace = Pace(self.server.turn)
-        self._in_steps(lambda: self.delays.deliver(now_ms(), pace.share()))
+        self._in_steps(lambda most: self.delays.deliver(now_ms(), most))
         if self.timers is not None:
-            self._in_steps(partial(self._time, self.timers, Pace(self.server.turn)))
+            self._in_steps(partial(self._time, self.timers))
             self._every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
         self._every(POP_SECONDS, self.pop.sweep)
         self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
@@ -338,20 +337,25 @@ class Broker:
         self._periodic.append(work)
         self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
 
-    def _in_steps(self, step: Callable[[], bool]) -> None:
-        """Do the work in steps, between which requests get their turn, as long as it says so."""
-        self._periodic.append(partial(self._all_steps, step))
-        self._tasks.append(asyncio.create_task(self._steps(step)))
+    def _in_steps(self, step: Callable[[int], bool]) -> None:
+        """Do the work in steps, between which requests get their turn, as long as it says so.
 
-    async def _all_steps(self, step: Callable[[], bool]) -> None:
-        while step():  # noqa: ASYNC110 - it works, it doesn't wait
-            await asyncio.sleep(0)
+        `step` is told how many messages it may move.
+        """
+        pace = Pace(self.server.turn)
+        self._periodic.append(partial(self._all_steps, step, pace))
+        self._tasks.append(asyncio.create_task(self._steps(step, pace)))
 
-    async def _steps(self, step: Callable[[], bool]) -> None:
+    async def _all_steps(self, step: Callable[[int], bool], pace: Pace) -> None:
+        while step(pace.share()):
+            for _ in range(pace.turns):
+                await asyncio.sleep(0)
+
+    async def _steps(self, step: Callable[[int], bool], pace: Pace) -> None:
         while True:
             await asyncio.sleep(STEP_SECONDS)
             try:
-                await self._all_steps(step)
+                await self._all_steps(step, pace)
             except StoreError as wrong:
                 log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
                 await asyncio.sleep(FAILED_SECONDS)
@@ -359,8 +363,8 @@ class Broker:
                 log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
                 await asyncio.sleep(FAILED_SECONDS)
 
-    def _time(self, timers: Timers, pace: Pace) -> bool:
-        return timers.step(self.now_ms(), pace.share())
+    def _time(self, timers: Timers, most: int) -> bool:
+        return timers.step(self.now_ms(), most)
 
     async def _sync(self, timers: Timers) -> None:
         """Bring the timer's files to the disk without holding the loop up."""

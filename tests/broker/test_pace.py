@@ -1,6 +1,6 @@
 """How much background work a turn may hold."""
 
-from aerobee.broker.pace import FEW, MANY, QUIET_STEPS, Pace
+from aerobee.broker.pace import FEW, MANY, QUIET_STEPS, TURNS_FEW, TURNS_MANY, Pace
 
 
 class Served:
@@ -33,3 +33,15 @@ def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
         turn.served += 1
         shares += [pace.share() for _ in range(QUIET_STEPS)]
     assert set(shares) == {FEW}
+
+
+def test_while_somebody_is_served_every_other_turn_is_without_a_step() -> None:
+    turn = Served()
+    pace = Pace(turn)  # type: ignore[arg-type]
+    turns = []
+    for _ in range(QUIET_STEPS + 1):
+        pace.share()
+        turns.append(pace.turns)
+    turn.served += 1
+    pace.share()
+    assert [*turns, pace.turns] == [TURNS_FEW] * QUIET_STEPS + [TURNS_MANY, TURNS_FEW]
