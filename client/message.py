@@ -143,6 +143,15 @@ def _check_topic(topic: str) -> None:
 
 
 def _check_pair(name: str, text: str) -> None:
+    if (
+        isinstance(name, str)
+        and isinstance(text, str)
+        and name.isprintable()  # so no separator is in it
+        and text.isprintable()
+        and name.strip()
+        and text.strip()
+    ):
+        return
     if not isinstance(name, str) or not isinstance(text, str):
         raise IllegalMessageError(f"property {name!r} is {text!r}; names and values are texts")
     if not name.strip() or not text.strip():
