@@ -24,6 +24,8 @@ OLDER_PROGRAMS = (
     *("Orders", "Report", "Admin", "Produce", "Consume", "PullConsume", "Transact"),
     *("Ask", "Answer"),
 )
+# Each stands for a version, with a folder of tests/interop that has a pom.xml and programs.
+PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
 JDK_MAJOR_MIN = 11
 INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
 
@@ -180,6 +182,9 @@ def _cache_folder() -> Path:
 def _sources(version: str) -> list[Path]:
     if version == ROCKETMQ_VERSION:
         return sorted((INTEROP / "java").glob("*.java"))
+    if folder := version.partition("-")[2]:
+        shared = (INTEROP / "java" / f"{name}.java" for name in ("Orders", "Report"))
+        return [*sorted((INTEROP / folder).glob("*.java")), *shared]
     return [
         *sorted((INTEROP / "older").glob("*.java")),
         *(INTEROP / "java" / f"{name}.java" for name in OLDER_PROGRAMS),
@@ -196,10 +201,11 @@ def _digest(sources: list[Path]) -> str:
 def _fetch(jars: Path, version: str, *, servers: bool) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as scratch:
         goal = "dependency:copy-dependencies"
-        where = [f"-Drocketmq.version={version}", f"-DoutputDirectory={scratch}/lib"]
+        number, _, folder = version.partition("-")
+        where = [f"-Drocketmq.version={number}", f"-DoutputDirectory={scratch}/lib"]
         if not servers:
             where.append("-Dolder")  # the profile without name server and broker
-        argv = ["mvn", "-q", "-B", "-f", str(INTEROP / "pom.xml"), goal, *where]
+        argv = ["mvn", "-q", "-B", "-f", str(INTEROP / folder / "pom.xml"), goal, *where]
         _run(argv, JavaMissing)
         os.rename(f"{scratch}/lib", jars)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,14 @@ class Java:
         self._version = version
         self._flags = flags
         self._running: list[Reporter] = []
+        self._numbers = count()
 
     def start(self, main: str, **orders: object) -> Reporter:
         """Starts a program: start("Consume", namesrv=..., topic=...), True for a bare flag."""
         words: list[str] = []
         for name, value in orders.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-        home = self._folder / f"{main}-{len(self._running)}"
+        home = self._folder / f"{main}-{next(self._numbers)}"
         program = java_side.start(main, *words, home=home, flags=self._flags, version=self._version)
         self._running.append(program)
         return program
@@ -90,11 +92,14 @@ class Mqadmin:
             assert time.monotonic() < deadline, f"{words} still prints: {text}"
             time.sleep(0.1)
 
-    def create_topic(self, cluster: Cluster, topic: str, queues: int = 8) -> None:
+    def create_topic(
+        self, cluster: Cluster, topic: str, queues: int = 8, attributes: str = ""
+    ) -> None:
         """Creates a topic and waits until the name server has its route."""
         answer = self(
             *("updateTopic", "-n", cluster.namesrv, "-b", cluster.broker, "-t", topic),
             *("-r", str(queues), "-w", str(queues)),
+            *(("-a", attributes) if attributes else ()),
         )
         assert "success" in answer, answer
         self.until(
