@@ -29,6 +29,7 @@ AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
 MALFORMED = ".malformed"  # behind the name of the table whose rows don't fit the schema
 CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
+SCAN = "BatchScan"  # how Spark's plans call the reading of such a source as ours
 LOOK_SECONDS = 0.2  # between looks at how many rows Spark has read
 
 OnRows = Callable[[int, int | None], None]  # rows read so far, messages left if that is known
@@ -242,22 +243,31 @@ def _told(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]
 
 
 def _rows_read(spark: SparkSession) -> int:
-    """The rows that this session's query has read: the metric that Spark's SQL page shows.
+    """The rows that this session's query has read: the metric of its scan on Spark's SQL page.
 
-    Only Spark's status store has it while a query runs, and only with commas in it.
+    Only Spark's status store has it while a query runs, and only with commas in it. Other queries
+    of the session are not ours: Delta reads its own log.
     """
     jvm: Any = spark._jsparkSession
     store = jvm.sharedState().statusStore()
     most = 0
     executions = store.executionsList()
     for index in range(executions.size()):
-        execution = executions.apply(index)
-        values = store.executionMetrics(execution.executionId())
-        metrics = execution.metrics()
-        for place in range(metrics.size()):
-            metric = metrics.apply(place)
-            if metric.name() == "number of output rows":
-                value = values.get(metric.accumulatorId())
-                if value.isDefined():
-                    most = max(most, int(value.get().replace(",", "")))
+        number = executions.apply(index).executionId()
+        values = store.executionMetrics(number)
+        nodes = store.planGraph(number).allNodes()
+        for place in range(nodes.size()):
+            node = nodes.apply(place)
+            if node.name().startswith(SCAN):
+                most = max(most, *_output_rows(node.metrics(), values))
     return most
+
+
+def _output_rows(metrics: Any, values: Any) -> Iterator[int]:
+    yield 0
+    for place in range(metrics.size()):
+        metric = metrics.apply(place)
+        if metric.name() == "number of output rows":
+            value = values.get(metric.accumulatorId())
+            if value.isDefined():
+                yield int(value.get().replace(",", ""))
