@@ -139,15 +139,15 @@ def test_filters_that_are_pushed_down_leave_the_same_rows_and_fewer_tasks(
         name: rows for name, (rows, _) in plain.items()
     }
     assert [tasks for _, tasks in plain.values()] == [QUEUES] * len(plain)
-    if find_spec("pyspark.sql.worker.data_source_pushdown_filters") is None:
-        pytest.skip("PySpark pushes filters down from 4.1 on")
-    assert pushed["queue"][1] == pushed["key"][1] == pushed["nothing"][1] == 1
-    assert pushed["tags"][1] == 2
     assert plain["queue"][0] == [[2, offset] for offset in range(PER_QUEUE)]
     assert plain["offsets"][0] == [[queue, offset] for queue in range(QUEUES) for offset in (5, 6)]
     assert plain["tags"][0]
     assert plain["time"][0]
     assert plain["nothing"][0] == []
+    if find_spec("pyspark.sql.worker.data_source_pushdown_filters") is None:
+        pytest.skip("PySpark pushes filters down from 4.1 on")
+    assert pushed["queue"][1] == pushed["key"][1] == pushed["nothing"][1] == 1
+    assert pushed["tags"][1] == 2
 
 
 def test_what_is_wrong_is_in_sparks_error(found: dict[str, Any]) -> None:
