@@ -1,17 +1,19 @@
-"""Batches: how messages are cut into requests that a broker takes in one piece.
+"""Batches: how messages are cut into requests that a broker takes in one piece, and sent.
 
 A part holds messages in their given order, below a size and a count. Every message gets its own
 unique id; a part's id is the list of them, as in Java.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..protocol import properties as props
 from ..protocol.batch import ENTRY_BYTES_MIN, Entry, encode_batch
 from ..protocol.names import RETRY_PREFIX
-from .errors import IllegalMessageError
+from .errors import AerobeeError, BatchError, IllegalMessageError
 from .message import Message, encode_properties
+from .receipts import BatchReceipt, SendReceipt
 
 # The broker holds the batch and its records in memory and answers with an id for each message.
 BATCH_BYTES_MAX = 1 << 20
@@ -63,6 +65,37 @@ def split(
     if first is None:
         raise IllegalMessageError("the batch is empty; give at least one message")
     yield part
+
+
+async def send_parts(
+    parts: list[Part], send: Callable[[Part], Awaitable[SendReceipt]], width: int
+) -> BatchReceipt:
+    """Send each part, `width` at a time; no more of them after a failure.
+
+    That failure when nothing was sent, BatchError when some parts were and others not.
+    """
+    receipts: list[SendReceipt] = []
+    unsent: list[Message] = []
+    failure: AerobeeError | None = None
+    for at in range(0, len(parts), width):
+        together = parts[at : at + width]
+        if failure is not None:
+            unsent += (message for part in together for message in part.messages)
+            continue
+        results = await asyncio.gather(*map(send, together), return_exceptions=True)
+        for part, result in zip(together, results, strict=True):
+            if isinstance(result, SendReceipt):
+                receipts.append(result)
+            elif isinstance(result, AerobeeError):
+                unsent += part.messages
+                failure = failure or result
+            else:
+                raise result
+    if failure is None:
+        return BatchReceipt(receipts)
+    if not receipts:
+        raise failure
+    raise BatchError(receipts, unsent, failure)
 
 
 def _check(message: Message, first: Message, body_bytes_max: int) -> None:

@@ -6,48 +6,37 @@ is tried again.
 """
 
 import asyncio
-import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable
+from typing import Any, Self
 
 from ..protocol import codes, recall_handle
 from ..protocol import properties as props
 from ..protocol.bodies.body import MessageQueue
-from ..protocol.command import Command
 from ..protocol.compression import LEVEL
 from ..protocol.errors import Refusal
 from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
-from ..protocol.headers.send import SendMessageAnswer
 from ..protocol.names import check_group, with_namespace
 from . import telemetry
 from .answers import header_of
-from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, split
+from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, send_parts, split
 from .cluster import Cluster
+from .delivery import Delivery
 from .errors import (
     AerobeeError,
-    BatchError,
-    BrokerError,
     ClientError,
     ClosedError,
     NoAnswerError,
-    NoRouteError,
-    UnreachableError,
 )
-from .latency import LatencyFaults
 from .message import BODY_BYTES_MAX, Message
-from .outgoing import COMPRESS_BYTES_MIN, Outgoing, Packer
-from .quick_send import Begun, QuickSends
-from .receipts import STATUS_OF_CODE, BatchReceipt, SendReceipt, SendStatus, receipt_of
+from .outgoing import COMPRESS_BYTES_MIN, Packer
+from .quick_send import QuickSends
+from .receipts import BatchReceipt, SendReceipt
 from .received import MessageView
-from .route import Route
 from .security import OPEN, Security
-from .select_queue import RoundRobin, Selector, by_hash
+from .select_queue import Selector, by_hash
 from .trace import Tracer, trace_topic
-from .window import Window
-
-log = logging.getLogger(__name__)
 
 SEND_SECONDS = 3.0  # sendMsgTimeout, for all tries together
 UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait their turn
@@ -55,11 +44,8 @@ BEGUN_MAX = 65_536  # sends begun by `send_soon` that wait for their turn
 TRIES = 3  # 1 + retryTimesWhenSendFailed
 PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
-VIP_PORT_DISTANCE = 2  # a broker's port for sends alone is its usual one minus this
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of the cluster
 REPLY_PROPERTIES = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
-
-Sent = TypeVar("Sent")
 
 
 class Producer:
@@ -111,10 +97,8 @@ class Producer:
         self._client_id = client_id
         self._security = security
         self._namespace = namespace
-        self._vip_channel = vip_channel
         self._trace_topic = trace_topic(trace)
         self._tracer: Tracer | None = None
-        self._tries = tries
         self._packer = Packer(
             message_bytes_max=message_bytes_max,
             compress_bytes_min=compress_bytes_min,
@@ -123,12 +107,18 @@ class Producer:
             namespace=namespace,
         )
         self._batch_bytes_max = batch_bytes_max
-        self._turn = RoundRobin()
-        self._faults = LatencyFaults(time.monotonic) if latency_faults else None
-        self._retry_not_stored = retry_not_stored
-        self._window = Window(under_way_max)
-        self._quick = QuickSends(self.group, self._packer, self._turn, self._window, self._go_on)
-        self._going_on: set[asyncio.Task[SendReceipt]] = set()
+        self._delivery = way = Delivery(
+            self._open,
+            group,
+            tries=tries,
+            under_way_max=under_way_max,
+            latency_faults=latency_faults,
+            retry_not_stored=retry_not_stored,
+            vip_channel=vip_channel,
+        )
+        # The quick way knows no choice of brokers and no second port.
+        self._may_be_quick = not (latency_faults or vip_channel)
+        self._quick = QuickSends(group, self._packer, way.turn, way.window, way.go_on)
         self._begun: set[asyncio.Task[SendReceipt]] = set()
         self._asked: set[str] = set()  # topics that requests were sent to
         self._cluster: Cluster | None = None
@@ -154,7 +144,7 @@ class Producer:
             if self._trace_topic is not None:
                 self._tracer = Tracer(self._trace_topic, self.group, self._of_tracer)
                 await self._tracer.start()
-                self._quick.tracer = self._tracer
+                self._quick.tracer = self._delivery.tracer = self._tracer
 
     async def close(self) -> None:
         """Leave the group and close the connections. Sends still under way fail."""
@@ -163,7 +153,8 @@ class Producer:
             await self._tracer.close()
         if self._cluster is not None:
             await self._cluster.close()
-        await asyncio.gather(*self._going_on, *self._begun, return_exceptions=True)
+        await self._delivery.close()
+        await asyncio.gather(*self._begun, return_exceptions=True)
 
     async def send(
         self,
@@ -191,12 +182,12 @@ class Producer:
         if queue is None and selector is None and sharding_key is not None:
             selector, selector_arg = by_hash, sharding_key
         if queue is None and selector is not None:
-            queues = (await self._route(self._topic(message.topic))).publish
+            queues = (await self._delivery.route(self._topic(message.topic))).publish
             queue = selector(queues, message, selector_arg)
         if not telemetry.is_wanted():
-            return await self._deliver(self._packer.pack(message, more), queue, timeout)
+            return await self._delivery.send(self._packer.pack(message, more), queue, timeout)
         with telemetry.sending(message.topic, self.group, more) as span:
-            receipt = await self._deliver(self._packer.pack(message, more), queue, timeout)
+            receipt = await self._delivery.send(self._packer.pack(message, more), queue, timeout)
             span.set_attribute("messaging.message.id", receipt.msg_id)
             return receipt
 
@@ -253,14 +244,14 @@ class Producer:
             props.TTL: str(round(timeout * 1000)),
         }
         outgoing = self._packer.pack(message, more)
-        await self._route(outgoing.topic)
+        await self._delivery.route(outgoing.topic)
         if message.topic not in self._asked:
             # The reply may come from any broker, so all must know our connection.
             await cluster.beat()
             self._asked.add(message.topic)
         waiting = cluster.producer_calls.expect(correlation_id)
         try:
-            await self._deliver(outgoing, queue, deadline - time.monotonic())
+            await self._delivery.send(outgoing, queue, deadline - time.monotonic())
             async with asyncio.timeout(deadline - time.monotonic()):
                 return await waiting
         except TimeoutError as late:
@@ -292,7 +283,7 @@ class Producer:
             ) from None
         code = codes.SEND_REPLY_MESSAGE_V2
         outgoing = self._packer.pack(Message(topic, body), more, code=code)
-        return await self._deliver(outgoing, None, timeout)
+        return await self._delivery.send(outgoing, None, timeout)
 
     async def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:  # noqa: ASYNC109
         """Take a message back that waits for its delivery time; returns its id.
@@ -304,7 +295,7 @@ class Producer:
         except Refusal as refusal:
             raise ClientError(f"{refusal.remark}; give the recall_handle of a receipt") from None
         topic = self._topic(topic)
-        await self._route(topic)
+        await self._delivery.route(topic)
         cluster = self._open()
         address = cluster.address_of(broker_name)
         header = RecallMessage(topic, handle, self.group)
@@ -314,67 +305,9 @@ class Producer:
             self._tracer.recalled(topic, msg_id)
         return msg_id
 
-    def _begin(self, message: Message, timeout: float) -> asyncio.Future[SendReceipt] | None:
-        """The send under way, in the window; None when it needs the long way."""
-        cluster = self._cluster
-        if (
-            cluster is None
-            or self._faults is not None
-            or self._vip_channel
-            or telemetry.is_wanted()
-        ):
-            return None
-        return self._quick.begin(cluster, message, timeout)
-
-    def _go_on(self, outgoing: Outgoing, begun: Begun, result: asyncio.Future[SendReceipt]) -> None:
-        """Take a send the long way whose first try didn't succeed; `result` is its caller's."""
-
-        def done(task: asyncio.Task[SendReceipt]) -> None:
-            self._going_on.discard(task)
-            wrong = None if task.cancelled() else task.exception()
-            if result.done():
-                return
-            if task.cancelled():
-                result.cancel()
-            elif wrong is not None:
-                result.set_exception(wrong)
-            else:
-                result.set_result(task.result())
-
-        work = self._deliver(outgoing, None, begun.timeout_s, begun)
-        task = asyncio.create_task(work, name=f"send-{outgoing.msg_id}")
-        self._going_on.add(task)
-        task.add_done_callback(done)
-        result.add_done_callback(lambda _: task.cancel())
-
-    async def _deliver(
-        self,
-        outgoing: Outgoing,
-        queue: MessageQueue | None,
-        timeout: float,  # noqa: ASYNC109
-        begun: Begun | None = None,
-    ) -> SendReceipt:
-        window = self._window
-        if window.is_full:
-            await window.room()
-        else:
-            window.enter()
-        try:
-            if queue is not None:
-                return await self._send_there(queue, outgoing, timeout)
-            return await self._send_in_turn(outgoing, timeout, begun)
-        finally:
-            window.leave()
-
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send and don't wait: whether a broker took it stays unknown."""
-        outgoing = self._packer.pack(message)
-        cluster = self._open()
-        if queue is None:
-            queue = self._turn.next((await self._route(outgoing.topic)).publish)
-        header = outgoing.header(self.group, queue).to_fields()
-        address = await self._address(cluster, queue)
-        await cluster.oneway(address, outgoing.code, header, outgoing.body)
+        await self._delivery.send_oneway(self._packer.pack(message), queue)
 
     async def send_batch(
         self,
@@ -400,176 +333,22 @@ class Producer:
         )
 
         async def send(part: Part) -> SendReceipt:
-            outgoing = self._packer.pack_part(part)
-            if queue is not None:
-                return await self._send_there(queue, outgoing, timeout)
-            return await self._send_in_turn(outgoing, timeout)
+            return await self._delivery.send_now(self._packer.pack_part(part), queue, timeout)
 
-        width = 1 if queue is not None else PARTS_UNDER_WAY_MAX
-        results = await _each(parts, send, width)
-        receipts = [each for each in results if isinstance(each, SendReceipt)]
-        failures = [each for each in results if isinstance(each, AerobeeError)]
-        if failures and not receipts:
-            raise failures[0]
-        if failures:
-            sent = zip(parts, results, strict=False)
-            done = {id(part) for part, each in sent if isinstance(each, SendReceipt)}
-            unsent = [each for part in parts if id(part) not in done for each in part.messages]
-            raise BatchError(receipts, unsent, failures[0])
-        return BatchReceipt(receipts)
+        return await send_parts(parts, send, 1 if queue is not None else PARTS_UNDER_WAY_MAX)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that `topic` can be sent to, in their order."""
-        return list((await self._route(self._topic(topic))).publish)
+        return list((await self._delivery.route(self._topic(topic))).publish)
 
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _send_in_turn(
-        self, outgoing: Outgoing, timeout_s: float, begun: Begun | None = None
-    ) -> SendReceipt:
-        """Try until it is stored; `begun` is the first try, if that is through already."""
-        clock = asyncio.get_running_loop().time
-        deadline = begun.deadline if begun else clock() + timeout_s
-        failure: AerobeeError | None = None
-        stored: SendReceipt | None = None
-        tried: list[str] = []
-        avoid: str | None = None
-        resting: dict[str, float] = {}  # brokers that nobody may connect until then
-        while len(tried) < self._tries:
-            left = deadline - clock()
-            if begun is not None:
-                queue, left = begun.queue, timeout_s
-            elif failure is not None and left <= 0:
-                break
-            else:
-                route = await self._route(outgoing.topic)
-                queue = self._turn.next(route.publish, avoid, self._faults)
-            avoid = queue.broker_name
-            tried.append(avoid)
-            begun, first = None, begun
-            try:
-                if first is None:
-                    receipt = await self._send_to(queue, outgoing, left)
-                else:
-                    receipt = await self._send_once(queue, outgoing, left, first)
-                if receipt.status is SendStatus.OK or not self._retry_not_stored:
-                    return receipt
-                stored = receipt
-            except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
-                if not wrong.retriable:
-                    raise
-                log.debug("sending to %s failed: %s", queue.broker_name, wrong)
-                failure = wrong
-                if isinstance(wrong, UnreachableError) and wrong.rest_s:
-                    tried.pop()  # nothing was tried
-                    resting[avoid] = clock() + wrong.rest_s
-                    queues = (await self._route(outgoing.topic)).publish
-                    if resting.keys() >= {each.broker_name for each in queues}:
-                        until = min(resting.values())
-                        if until >= deadline:
-                            break
-                        await asyncio.sleep(until - clock())
-                        resting.clear()
-        if stored is not None:
-            return stored
-        assert failure is not None
-        failure.add_note(f"{len(tried)} tries within {timeout_s:g} s, at {', '.join(tried)}")
-        raise failure
-
-    async def _send_there(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
-    ) -> SendReceipt:
-        """Send to this queue once, as soon as its broker may be connected."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout_s
-        while True:
-            try:
-                return await self._send_to(queue, outgoing, deadline - clock())
-            except UnreachableError as wrong:
-                if not wrong.rest_s or clock() + wrong.rest_s >= deadline:
-                    raise
-                rest_s = wrong.rest_s
-            await asyncio.sleep(rest_s)
-
-    async def _send_to(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
-    ) -> SendReceipt:
-        faults = self._faults
-        if faults is None:
-            return await self._send_once(queue, outgoing, timeout_s)
-        began = time.monotonic()
-        try:
-            receipt = await self._send_once(queue, outgoing, timeout_s)
-        except BrokerError:
-            faults.failed(queue.broker_name, answered=True)
-            raise
-        except (UnreachableError, NoAnswerError):
-            faults.failed(queue.broker_name, answered=False)
-            raise
-        faults.done(queue.broker_name, (time.monotonic() - began) * 1000)
-        return receipt
-
-    async def _send_once(
-        self,
-        queue: MessageQueue,
-        outgoing: Outgoing,
-        timeout_s: float,
-        begun: Begun | None = None,
-    ) -> SendReceipt:
-        cluster = self._open()
-        address = begun.address if begun else await self._address(cluster, queue)
-        header = outgoing.header(self.group, queue)
-        if begun:
-            header.born_ms = begun.born_ms
-        answer = await cluster.request(
-            address,
-            outgoing.code,
-            header,
-            outgoing.body,
-            timeout_s,
-            begun.answer if begun else None,
-        )
-        return self._receipt(answer, outgoing, queue, address, header.born_ms)
-
-    def _receipt(
-        self, answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str, born_ms: int
-    ) -> SendReceipt:
-        """What the answer to a send says; BrokerError when the message isn't stored."""
-        status = STATUS_OF_CODE.get(answer.code)
-        if status is None:
-            raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
-        found = header_of(answer, SendMessageAnswer, outgoing.code)
-        receipt = receipt_of(found, outgoing.msg_id, queue, status)
-        if self._tracer is not None and found.region is not None and found.trace_on:
-            self._tracer.sent(outgoing, receipt, address, found.region, born_ms)
-        return receipt
-
-    async def _route(self, topic: str) -> Route:
-        cluster = self._open()
-        route = cluster.known_route(topic) or await cluster.publish_route(topic)
-        if not route.publish:
-            raise NoRouteError(
-                f"topic {topic} has no queue that can be written now: its permission forbids it, "
-                "or its brokers have no master; check the topic's perm and the brokers"
-            )
-        return route
-
-    async def _address(self, cluster: Cluster, queue: MessageQueue) -> str:
-        found = await self._main_address(cluster, queue)
-        if self._vip_channel:
-            host, _, port = found.rpartition(":")
-            return f"{host}:{int(port) - VIP_PORT_DISTANCE}"
-        return found
-
-    async def _main_address(self, cluster: Cluster, queue: MessageQueue) -> str:
-        try:
-            return cluster.address_of(queue.broker_name)
-        except NoRouteError:
-            if cluster.known_route(queue.topic) is None:
-                await cluster.publish_route(queue.topic)
-            else:
-                await cluster.route(queue.topic, fresh=True)
-            return cluster.address_of(queue.broker_name)
+    def _begin(self, message: Message, timeout: float) -> asyncio.Future[SendReceipt] | None:
+        """The send under way, in the window; None when it needs the long way."""
+        cluster = self._cluster
+        if cluster is None or not self._may_be_quick or telemetry.is_wanted():
+            return None
+        return self._quick.begin(cluster, message, timeout)
 
     def _topic(self, name: str) -> str:
         """A topic as brokers know it."""
@@ -582,16 +361,3 @@ class Producer:
         if self._cluster is None:
             raise ClosedError("this producer is not started; use `async with` or start()")
         return self._cluster
-
-
-async def _each(
-    parts: list[Part], send: Callable[[Part], Awaitable[Sent]], width: int
-) -> list[Sent | BaseException]:
-    """What `send` gave or raised for each part, `width` at a time; stops after a failure."""
-    results: list[Sent | BaseException] = []
-    for at in range(0, len(parts), width):
-        work = (send(part) for part in parts[at : at + width])
-        results += await asyncio.gather(*work, return_exceptions=True)
-        if any(isinstance(each, BaseException) for each in results[at:]):
-            break
-    return results

@@ -2,7 +2,7 @@
 
 That is the usual case: the route is known, the connection to the broker is there, it has room, and
 nothing is signed. What came of it, if it is not plain success, and all other sends go the long way
-(`Producer._deliver`), which knows what to do.
+(`Delivery.send`), which knows what to do.
 """
 
 import asyncio

@@ -138,7 +138,7 @@ class TransactionProducer(Producer):
             )
         more = {props.TRAN_MSG: "true", props.PGROUP: self.group}
         outgoing = self._packer.pack(message, more, sys_flag=TRANSACTION_PREPARED)
-        return await self._deliver(outgoing, None, timeout)
+        return await self._delivery.send(outgoing, None, timeout)
 
     async def end(self, receipt: SendReceipt, state: TransactionState) -> None:
         """Tell the broker. It is told once, and asks when that is lost."""

@@ -3,11 +3,13 @@
 from itertools import count
 
 import pytest
-from aerobee.client.batch import Part, split
+from aerobee.client.batch import Part, send_parts, split
 from aerobee.client.errors import IllegalMessageError
 from aerobee.client.message import Message
+from aerobee.client.receipts import SendReceipt, SendStatus
 from aerobee.protocol import properties as props
 from aerobee.protocol.batch import split_batch
+from aerobee.protocol.bodies.body import MessageQueue
 
 
 def cut(messages: list[Message], **limits: int) -> list[Part]:
@@ -61,3 +63,14 @@ def test_a_message_larger_than_a_part_goes_alone() -> None:
 def test_what_no_broker_takes_as_a_batch_is_refused(messages: list[Message], reason: str) -> None:
     with pytest.raises(IllegalMessageError, match=reason):
         cut(messages)
+
+
+async def test_a_batch_that_a_defect_cut_short_is_never_said_to_be_sent() -> None:
+    async def send(part: Part) -> SendReceipt:
+        if part.messages[0].body == b"2":
+            raise ZeroDivisionError("a defect")
+        return SendReceipt(part.ids[0], "", MessageQueue("t", "b", 0), 0, SendStatus.OK)
+
+    parts = cut([Message("t", b"%d" % number) for number in range(4)], messages_max=1)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        await send_parts(parts, send, 2)

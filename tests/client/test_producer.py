@@ -508,8 +508,11 @@ async def test_a_pause_longer_than_the_timeout_is_not_waited_for(fake: FakeClust
         await fake.broker.stop()
         with pytest.raises(UnreachableError):
             await producer.send(Message("orders", b"lost"))
-        with pytest.raises(UnreachableError, match="next try in"):
+        with pytest.raises(UnreachableError, match="next try in") as caught:
             await producer.send(Message("orders", b"lost"), timeout=0.001)
+    assert caught.value.__notes__ == [
+        "0 tries within 0.001 s: no broker may be connected that soon"
+    ]
 
 
 async def test_a_broker_that_nobody_may_connect_for_a_while_costs_no_try(
