@@ -1,34 +1,31 @@
-"""A client's picture of the cluster: name servers, routes, brokers, and the groups it shows them.
+"""One client in the cluster: its connections to brokers, and the groups it shows them.
 
-True at all times: every route in use is asked for again each 30 s and an older one stays when that
-fails; a broker whose connection is new gets a heartbeat before anything else, because it knows a
-consumer only by its connection; each known broker gets one every 30 s. The groups that live here
-rebalance together and persist their offsets every 5 s.
+True at all times: every route in use is asked for again each 30 s; a broker whose connection is new
+gets a heartbeat before anything else, because it knows a consumer only by its connection; each
+known broker gets one every 30 s. The groups that live here rebalance together and persist their
+offsets every 5 s.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers, RestingError
 from ..protocol.aio.server import table
-from ..protocol.bodies.route import MASTER_ID, TopicRouteData
+from ..protocol.bodies.route import MASTER_ID
 from ..protocol.bodies.topic import TopicList
 from ..protocol.command import Command
 from ..protocol.headers.clients import UnregisterClient
-from ..protocol.headers.topics import TopicName
 from ..protocol.wire import Header
 from . import broker_calls, rebalance_service
 from .answers import body_of
+from .attempts import Attempts
 from .errors import (
     BrokerError,
     ClientError,
-    ClosedError,
     NoAnswerError,
-    NoRouteError,
     UnreachableError,
 )
 from .heartbeat import ConsumerMember, Members
@@ -36,7 +33,7 @@ from .identity import new_client_id
 from .name_servers import NameServers, read_source
 from .producer_calls import ProducerCalls
 from .rebalance_service import RebalanceService
-from .route import Route, read_route
+from .routes import Routes
 from .security import OPEN, Security
 
 log = logging.getLogger(__name__)
@@ -48,15 +45,10 @@ PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
 FIRST_ROUTE_SECONDS, FIRST_HEARTBEAT_SECONDS, FIRST_PERSIST_SECONDS = 0.01, 1.0, 10.0
 LOOK_UP_SECONDS, FIRST_LOOK_UP_SECONDS = 120.0, 10.0  # fetchNameServerAddr
 REQUEST_SECONDS = 3.0  # mqClientApiTimeout
-TOPICS_MAX = 10_000  # topics in use by one client
-TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
-TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
-
-Found = TypeVar("Found")
 
 
-class Cluster:
-    """One client: its id, its connections and what it knows. Make it inside a running loop.
+class Cluster(Routes):
+    """One client: its id, its connections and its groups. Make it inside a running loop.
 
     `name_server` as in `read_source`. Producers and consumers join with `join_producer` and
     `join_consumer` and leave with `leave`; `close` leaves for all that are still there.
@@ -84,18 +76,12 @@ class Cluster:
             tls=security.context,
             sign=security.sign if security.signs else None,
         )
-        self.name_servers = NameServers(servers, self._peers)
+        super().__init__(NameServers(servers, self._peers))
         self._route_seconds = route_seconds
         self._heartbeat_seconds = heartbeat_seconds
-        self._routes: dict[str, Route] = {}
-        self._borrowed: dict[str, Route] = {}
-        self._brokers: dict[str, dict[int, str]] = {}
-        self._lookups: dict[str, asyncio.Task[Route]] = {}
         self._greeted: dict[str, Connection] = {}
-        self._greetings: dict[str, asyncio.Task[Connection]] = {}
+        self._greetings: Attempts[Connection] = Attempts()
         self._upkeep: list[asyncio.Task[None]] = []
-        self._closed = False
-        self.changes = 0  # of routes, brokers and connections, for those who keep what they found
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
 
     def start(self) -> None:
@@ -131,108 +117,18 @@ class Cluster:
             await self.leave(producer=group)
         self._closed = True
         self.producer_calls.close()
-        tasks = [*self._upkeep, *self._lookups.values(), *self._greetings.values()]
-        for task in tasks:
+        for task in self._upkeep:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._lookups.close()
+        await self._greetings.close()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
         await self._peers.close()
 
-    # --- routes ---------------------------------------------------------------------------------
-
-    def known_route(self, topic: str) -> Route | None:
-        """The route to publish to `topic`, if it is known by now."""
-        return self._routes.get(topic) or self._borrowed.get(topic)
-
-    async def route(self, topic: str, *, fresh: bool = False) -> Route:
-        """The route of `topic`; NoRouteError when no name server has one."""
-        self._check_open()
-        found = self._routes.get(topic)
-        if found is not None and not fresh:
-            return found
-        return await self._shared(self._lookups, topic, lambda: self._look_up(topic))
-
-    async def publish_route(self, topic: str) -> Route:
-        """The route to send to `topic`; for a topic that doesn't exist yet, that of TBW102.
-
-        A broker makes the topic with the first message if it has autoCreateTopicEnable.
-        NoRouteError when there is neither.
-        """
-        found = self.known_route(topic)
-        if found is not None:
-            return found
-        try:
-            return await self.route(topic)
-        except NoRouteError as unknown:
-            try:
-                answer = await self.route_data(TEMPLATE_TOPIC)
-            except NoRouteError:
-                raise unknown from None  # no broker makes topics by itself
-        borrowed = read_route(topic, answer, TEMPLATE_QUEUES_MAX)
-        if not borrowed.publish:
-            raise _no_route(topic)
-        self._borrowed[topic] = borrowed
-        self._learn_brokers()
-        return borrowed
-
-    async def route_data(self, topic: str) -> TopicRouteData:
-        """A name server's answer about `topic`, not kept; NoRouteError when it knows nothing."""
-        try:
-            code = codes.GET_ROUTEINFO_BY_TOPIC
-            answer = await self.name_servers.ask(code, TopicName(topic))
-        except BrokerError as wrong:
-            if wrong.code == codes.TOPIC_NOT_EXIST:
-                raise _no_route(topic) from wrong
-            raise
-        return body_of(answer, TopicRouteData, code)
-
-    async def refresh(self) -> None:
-        """Ask for every route in use again. One that can't be had stays as it was."""
-        for topic in [*self._routes, *self._borrowed]:
-            try:
-                await self.route(topic, fresh=True)
-            except (ClientError, BrokerError) as wrong:
-                if topic in self._routes:
-                    log.warning("keeping the last known route of topic %s: %s", topic, wrong)
-                if isinstance(wrong, UnreachableError):
-                    break  # no name server: the other topics would only say the same
-
-    # --- brokers --------------------------------------------------------------------------------
-
-    def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = True) -> str:
-        """Where a broker listens; NoRouteError when it isn't known.
-
-        Without `only` another broker of the same name does: a slave after the wanted one, or any.
-        """
-        addresses = self._brokers.get(broker_name, {})
-        found = addresses.get(broker_id)
-        if found is None and not only and addresses:
-            if broker_id != MASTER_ID:
-                found = addresses.get(broker_id + 1)
-            found = found or addresses[min(addresses)]
-        if found is None:
-            known = ", ".join(f"{name} {dict(each)}" for name, each in self._brokers.items())
-            raise NoRouteError(
-                f"broker {broker_name} with id {broker_id} is in no route; known are "
-                f"{known or 'none'}; check that it runs and registers with this name server"
-            )
-        return found
-
-    def known_address(self, broker_name: str, broker_id: int) -> str:
-        """The same, "" when it isn't known."""
-        return self._brokers.get(broker_name, {}).get(broker_id, "")
+    # --- connections ----------------------------------------------------------------------------
 
     def connected(self, address: str) -> Connection | None:
         """The connection to a broker that had its heartbeat, if there is one; it may be lost."""
         return self._greeted.get(address)
-
-    @property
-    def masters(self) -> dict[str, str]:
-        """The addresses of all known masters by broker name."""
-        return {
-            name: addresses[MASTER_ID]
-            for name, addresses in self._brokers.items()
-            if MASTER_ID in addresses
-        }
 
     async def request(
         self,
@@ -381,7 +277,7 @@ class Cluster:
         found = self._greeted.get(address)
         if found is not None and not found.is_lost:
             return found
-        return await self._shared(self._greetings, address, lambda: self._greet(address))
+        return await self._greetings.join(address, lambda: self._greet(address))
 
     async def _greet(self, address: str) -> Connection:
         try:
@@ -400,52 +296,6 @@ class Cluster:
         self._greeted[address] = connection
         self.changes += 1
         return connection
-
-    async def _look_up(self, topic: str) -> Route:
-        answer = await self.route_data(topic)
-        try:
-            found = read_route(topic, answer)
-        except ValueError as wrong:
-            raise NoRouteError(str(wrong)) from wrong
-        if len(self._routes) >= TOPICS_MAX and topic not in self._routes:
-            raise ClientError(f"this client uses {TOPICS_MAX} topics, which is the limit")
-        self._routes[topic] = found
-        self._borrowed.pop(topic, None)
-        self._learn_brokers()
-        return found
-
-    def _learn_brokers(self) -> None:
-        # Made anew from all routes, so that a broker that is in none any more is forgotten.
-        found: dict[str, dict[int, str]] = {}
-        for route in [*self._borrowed.values(), *self._routes.values()]:
-            for name, addresses in route.brokers.items():
-                found.setdefault(name, {}).update(addresses)
-        self._brokers = found
-        self.changes += 1
-
-    async def _shared(
-        self,
-        tasks: dict[str, "asyncio.Task[Found]"],
-        key: str,
-        work: Callable[[], Coroutine[None, None, Found]],
-    ) -> Found:
-        # Callers that want the same thing at the same time wait for one attempt.
-        task = tasks.get(key)
-        if task is None:
-            task = asyncio.create_task(work(), name=f"shared-{key}")
-            tasks[key] = task
-            task.add_done_callback(lambda done: _forget(tasks, key, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if task.cancelled() and self._closed and not (caller and caller.cancelling()):
-                raise ClosedError("the client was closed while the call was waiting") from None
-            raise
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("this client is closed; make a new one")
 
 
 async def topic_names(cluster: Cluster) -> list[str]:
@@ -473,17 +323,3 @@ async def every(
             await work()
         except Exception:
             log.exception("%s failed; next try in %g s", doing, seconds)
-
-
-def _forget(tasks: dict[str, "asyncio.Task[Found]"], key: str, done: "asyncio.Task[Found]") -> None:
-    if tasks.get(key) is done:
-        del tasks[key]
-    if not done.cancelled():
-        done.exception()  # whoever waited has it; nobody may be left to ask
-
-
-def _no_route(topic: str) -> NoRouteError:
-    return NoRouteError(
-        f"no name server knows topic {topic}; create it (`aerobee topics create {topic}`, mqadmin "
-        "updateTopic), or check the topic's spelling and the name server's address"
-    )

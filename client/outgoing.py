@@ -11,10 +11,10 @@ from ..protocol.headers.send import SendMessage
 from ..protocol.names import with_namespace
 from ..protocol.record import COMPRESSED
 from .batch import Part
-from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 from .errors import ClientError
 from .identity import new_unique_ids, now_ms
 from .message import BODY_BYTES_MAX, TOPICS_REMEMBERED, Message, encode_properties
+from .routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 
 COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch; 4 KiB in the real client, not 4 MiB
 

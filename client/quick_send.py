@@ -17,12 +17,13 @@ from ..protocol.bodies.route import MASTER_ID
 from ..protocol.command import Command
 from ..protocol.headers.send import SendMessageAnswer, SendTemplate
 from .answers import header_of
-from .cluster import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, TOPICS_MAX, Cluster
+from .cluster import Cluster
 from .errors import AerobeeError
 from .identity import now_ms
 from .message import Message
 from .outgoing import Outgoing, Packer
 from .receipts import SendReceipt, SendStatus, receipt_of
+from .routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, TOPICS_MAX
 from .select_queue import RoundRobin
 from .trace import Tracer
 from .window import Window

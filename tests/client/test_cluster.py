@@ -32,44 +32,6 @@ async def test_the_client_id_is_ip_pid_and_a_time() -> None:
     await cluster.close()
 
 
-async def test_a_route_is_asked_once_by_many_and_kept(fake: FakeCluster) -> None:
-    cluster = Cluster(fake.address)
-    routes = await asyncio.gather(*(cluster.route("orders") for _ in range(20)))
-    assert len(set(map(id, routes))) == 1
-    await cluster.route("orders")
-    assert len(fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]) == 1
-    await cluster.close()
-
-
-async def test_a_refresh_learns_new_queues_and_keeps_a_route_that_is_gone(
-    fake: FakeCluster,
-) -> None:
-    cluster = Cluster(fake.address)
-    assert len((await cluster.route("orders")).subscribe) == 4
-    fake.topics["orders"] = 6
-    await cluster.refresh()
-    assert len((await cluster.route("orders")).subscribe) == 6
-    del fake.topics["orders"]
-    await cluster.refresh()
-    assert len((await cluster.route("orders")).subscribe) == 6
-    await fake.stop()
-    await cluster.refresh()
-    assert len((await cluster.route("orders")).subscribe) == 6
-    await cluster.close()
-
-
-async def test_a_borrowed_route_gives_way_once_the_topic_is_there(fake: FakeCluster) -> None:
-    fake.topics["TBW102"] = 8
-    cluster = Cluster(fake.address)
-    assert len((await cluster.publish_route("new")).publish) == 4
-    with pytest.raises(NoRouteError):
-        await cluster.route("new")  # nothing to be read there yet
-    fake.topics["new"] = 2
-    await cluster.refresh()
-    assert len((await cluster.publish_route("new")).publish) == 2
-    await cluster.close()
-
-
 async def test_a_new_connection_begins_with_a_heartbeat(fake: FakeCluster) -> None:
     broker = fake.broker
     broker.answers[codes.GET_BROKER_CONFIG] = lambda *_: OK
