@@ -26,7 +26,7 @@ SETTINGS: dict[str, str | int] = {
     "recallMessageEnable": "true",
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
-    "transactionCheckMax": 10_000,
+    "transactionCheckMax": 100,
 }
 TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
 GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
