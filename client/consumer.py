@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Self, overload
+from typing import Self
 
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
@@ -19,15 +19,15 @@ from . import rebalance_service
 from .consuming.broker_rebalance import changed_retries
 from .consuming.concurrent import ConsumeSettings
 from .consuming.inbox import Inbox
-from .consuming.listening import CONCURRENCY, Function, Listener
 from .consuming.local_offsets import FOLDER
 from .consuming.membership import Membership, NameServer
 from .consuming.popped_queues import PopSettings
 from .consuming.process_queue import Limits
 from .consuming.pull import PullSettings
 from .consuming.push import PushParts, PushSettings
-from .consuming.push_member import PushMember
 from .consuming.rebalance import Share
+from .consuming.rebalancing import QueuesListener, Rebalancing
+from .consuming.receiving import Receiving
 from .consuming.subscriptions import (
     Expression,
     Topics,
@@ -44,13 +44,8 @@ from .trace import trace_topic
 
 log = logging.getLogger(__name__)
 
-MISSING_TOPIC_SECONDS = 5.0  # until the next look for a topic without a route
 
-# Called with a topic, all of its queues, and those that are ours from now on.
-QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
-
-
-class Consumer(PushMember):
+class Consumer(Receiving):
     """Consumes topics as a member of a group.
 
         async with Consumer(
@@ -145,7 +140,7 @@ class Consumer(PushMember):
         )
         self._on_queues = on_queues
         self._inbox: Inbox[ReceivedMessage] = Inbox()
-        self._balancing: set[asyncio.Task[float]] = set()
+        self._rebalancing = Rebalancing()
         self._changing = asyncio.Lock()
         self._ended = asyncio.Event()
         self._started_ms = 0
@@ -228,115 +223,12 @@ class Consumer(PushMember):
         if self._closed:
             return
         self._closed = True
-        for task in self._balancing:
-            task.cancel()
-        await asyncio.gather(*self._balancing, return_exceptions=True)
+        await self._rebalancing.close()
         self._inbox.close()
         if self._parts is not None:
             await self._parts.close()
-            cluster = self._parts.cluster
-            if self._membership.owns_cluster:
-                await cluster.close()
-            elif cluster.members.consumers.get(self.group) is self:
-                await cluster.leave(consumer=self.group)
+            await self._membership.leave(self._parts.cluster, self)
         self._ended.set()
-
-    # --- messages -------------------------------------------------------------------------------
-
-    @overload
-    def listener(self, function: Function) -> Function: ...
-
-    @overload
-    def listener(
-        self, *, batch_max: int | None = None, concurrency: int = CONCURRENCY
-    ) -> Callable[[Function], Function]: ...
-
-    def listener(
-        self,
-        function: Function | None = None,
-        *,
-        batch_max: int | None = None,
-        concurrency: int = CONCURRENCY,
-    ) -> Function | Callable[[Function], Function]:
-        """Have `function` called with the messages, instead of iterating; before the start.
-
-        It gets one message, or with `batch_max` a list of at most so many, of one queue, and a
-        `Context`. At most `concurrency` calls run at the same time; a plain function runs in a
-        thread. Returning means done, raising (or returning `Outcome.LATER`) that the messages come
-        again. Works as `@consumer.listener` and as `@consumer.listener(concurrency=5)`.
-        """
-
-        def register(function: Function) -> Function:
-            if self._parts is not None or self._settings.listener is not None:
-                raise ClientError("give a consumer one listener, before its start")
-            listener = Listener(function, batch_max, concurrency)
-            self._settings = replace(self._settings, listener=listener)
-            return function
-
-        return register if function is None else register(function)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ReceivedMessage:
-        message = self._inbox.take_now()
-        if message is None:
-            self._iterable()
-            message = await self._inbox.take()
-        if message is None:
-            raise StopAsyncIteration
-        self._taken(message)
-        return message
-
-    async def receive(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> ReceivedMessage | None:
-        """The next message; None after `timeout` seconds without one, or once closed."""
-        message = self._inbox.take_now()
-        if message is None:
-            self._iterable()
-            try:
-                async with asyncio.timeout(timeout):
-                    message = await self._inbox.take()
-            except TimeoutError:
-                return None
-        if message is not None:
-            self._taken(message)
-        return message
-
-    async def receive_batch(
-        self,
-        messages_max: int = 32,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> list[ReceivedMessage]:
-        """The next messages, at least one and at most so many; none as `receive` gives None."""
-        first = await self.receive(timeout)
-        found = [] if first is None else [first]
-        while found and len(found) < messages_max:
-            message = self._inbox.take_now()
-            if message is None:
-                break
-            self._taken(message)
-            found.append(message)
-        return found
-
-    def pause(self) -> None:
-        """Begin no more pulls; what is here already is still handed out."""
-        self._open().loop.pause()
-
-    def resume(self) -> None:
-        """Pull again."""
-        self._open().loop.resume()
-
-    def _iterable(self) -> None:
-        if self._open().workers is not None:
-            raise ClientError("this consumer has a listener, which gets the messages")
-
-    def _open(self) -> PushParts:
-        if self._parts is None:
-            raise ClosedError("this consumer is not started; use `async with` or start()")
-        return self._parts
 
     # --- topics and queues ----------------------------------------------------------------------
 
@@ -373,15 +265,14 @@ class Consumer(PushMember):
     async def rebalance(self) -> float:
         """Take and release queues as the group's members are now; seconds until the next look."""
         self._open()
-        task = asyncio.create_task(self._rebalance(), name=f"rebalance-{self.group}")
-        self._balancing.add(task)
-        task.add_done_callback(self._balancing.discard)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if self._closed and task.cancelled():
-                return rebalance_service.SECONDS
-            raise
+        return await self._rebalancing.run(self._rebalance(), self.group)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _open(self) -> PushParts:
+        if self._parts is None:
+            raise ClosedError("this consumer is not started; use `async with` or start()")
+        return self._parts
 
     async def _rebalance(self) -> float:
         parts, topics = self._open(), list(self._subscriptions)
@@ -400,7 +291,9 @@ class Consumer(PushMember):
         parts.compare_members(self._subscriptions)
         if not complete:
             return rebalance_service.MIN_SECONDS
-        return MISSING_TOPIC_SECONDS if len(shares) < len(topics) else rebalance_service.SECONDS
+        if len(shares) < len(topics):
+            return rebalance_service.MISSING_TOPIC_SECONDS
+        return rebalance_service.SECONDS
 
     def _follow_modes(self, shares: Mapping[str, Share]) -> None:
         """Subscribe the retry topics of what was popped and is pulled now, and the reverse."""

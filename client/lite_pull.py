@@ -8,24 +8,24 @@ gives it again.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from ..protocol.assign import Strategy
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.subscription import SubscriptionData
 from ..protocol.names import with_namespace
-from . import queue_bounds, rebalance_service
+from . import rebalance_service
 from .cluster import every
 from .consuming.assigned import UNKNOWN
 from .consuming.inbox import Inbox
-from .consuming.lite_member import LiteMember
+from .consuming.lite_offsets import LiteOffsets
 from .consuming.lite_parts import LiteParts
 from .consuming.lite_pulling import LitePullSettings, Pulled
 from .consuming.local_offsets import FOLDER
 from .consuming.membership import Membership, NameServer
-from .consuming.offsets import ReadFrom, persist_surely
-from .consuming.process_queue import name_of
+from .consuming.offsets import persist_surely
+from .consuming.rebalancing import QueuesListener, Rebalancing
 from .consuming.subscriptions import Expression, check_with_broker, subscription_of
 from .consuming.tracing import ConsumeReturn
 from .errors import ClientError, ClosedError, NoRouteError
@@ -40,14 +40,12 @@ log = logging.getLogger(__name__)
 AUTO_COMMIT_SECONDS = 5.0
 POLL_SECONDS = 5.0
 TOPIC_CHECK_SECONDS, FIRST_TOPIC_CHECK_SECONDS = 30.0, 10.0  # topicMetadataCheckIntervalMillis
-MISSING_TOPIC_SECONDS = 5.0
 
-# Called with a topic, all of its queues, and those that are ours from now on.
-QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
+# Called with a topic and all of its queues.
 TopicListener = Callable[[str, list[MessageQueue]], None]
 
 
-class LitePullConsumer(LiteMember):
+class LitePullConsumer(LiteOffsets):
     """Polls topics or queues.
 
         async with LitePullConsumer("127.0.0.1:9876", group="billing") as consumer:
@@ -106,7 +104,7 @@ class LitePullConsumer(LiteMember):
         self._topic_queues: dict[str, list[MessageQueue]] = {}
         self._cache: Inbox[Pulled] = Inbox()
         self._changing = asyncio.Lock()
-        self._balancing: set[asyncio.Task[float]] = set()
+        self._rebalancing = Rebalancing()
         self._upkeep: asyncio.Task[None] | None = None
         self._started_ms = 0
         self._closed = False
@@ -166,19 +164,15 @@ class LitePullConsumer(LiteMember):
         if self._closed:
             return
         self._closed = True
-        tasks = [*self._balancing, *([self._upkeep] if self._upkeep else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        await self._rebalancing.close()
         self._cache.close()
         if self._parts is None:
             return
         await self._parts.close()
-        cluster = self._parts.cluster
-        if self._membership.owns_cluster:
-            await cluster.close()
-        elif cluster.members.consumers.get(self.group) is self:
-            await cluster.leave(consumer=self.group)
+        await self._membership.leave(self._parts.cluster, self)
 
     # --- topics and queues ----------------------------------------------------------------------
 
@@ -284,80 +278,6 @@ class LitePullConsumer(LiteMember):
             parts.trace.after(pulled.messages, ConsumeReturn.SUCCESS)
         return pulled.messages
 
-    # --- offsets --------------------------------------------------------------------------------
-
-    async def commit(
-        self,
-        offsets: Mapping[MessageQueue, int] | Iterable[MessageQueue] | None = None,
-        *,
-        persist: bool = True,
-    ) -> None:
-        """Commit what was polled, of all queues or of some, or these very offsets.
-
-        With `persist` the brokers know when this returns, else within 5 s. Queues that are not
-        assigned here are left out.
-        """
-        parts = self._open()
-        if isinstance(offsets, Mapping):
-            for queue, offset in offsets.items():
-                if offset < 0:
-                    raise ClientError(f"the offset of {name_of(queue)} is {offset}; give 0 or more")
-                if parts.queues.state(queue) is not None:
-                    parts.store.update(queue, offset, increase_only=False)
-            queues = list(offsets)
-        else:
-            queues = parts.queues.queues if offsets is None else list(offsets)
-            self._note_consumed(queues)
-        if persist:
-            mine = [queue for queue in queues if parts.queues.state(queue) is not None]
-            await persist_surely(parts.store, mine)
-
-    async def committed(self, queue: MessageQueue) -> int:
-        """The group's offset in a queue, -1 when there is none."""
-        return await self._open().store.read(queue, ReadFrom.MEMORY_THEN_STORE)
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at `offset` of a queue; ClientError when that is not in it, or it is not ours."""
-        parts = self._open()
-        state = parts.queues.state(queue)
-        if state is None:
-            raise ClientError(
-                f"{name_of(queue)} is not assigned here, perhaps not yet or no more; assigned are "
-                f"{len(parts.queues.queues)} queues, see `assignment`"
-            )
-        least = await queue_bounds.min_offset(parts.cluster, queue)
-        most = await queue_bounds.max_offset(parts.cluster, queue)
-        if not least <= offset <= most:
-            raise ClientError(
-                f"Seek offset illegal: {offset} is not in {name_of(queue)}, which has {least} to "
-                f"{most}"
-            )
-        state.seek_offset = offset
-        parts.queues.renew(state)
-
-    async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the oldest message of a queue."""
-        await self.seek(queue, await queue_bounds.min_offset(self._open().cluster, queue))
-
-    async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on at the next message that a queue gets."""
-        await self.seek(queue, await queue_bounds.max_offset(self._open().cluster, queue))
-
-    async def seek_to_time(self, queue: MessageQueue, ms: int) -> None:
-        """Go on at the first message that was stored at `ms` (since the epoch) or later."""
-        await self.seek(queue, await self.offset_for_time(queue, ms))
-
-    async def offset_for_time(self, queue: MessageQueue, ms: int) -> int:
-        """The offset of the first message stored at `ms` (since the epoch) or later."""
-        return await queue_bounds.offset_at(self._open().cluster, queue, ms)
-
-    def _note_consumed(self, queues: Iterable[MessageQueue]) -> None:
-        parts = self._open()
-        for queue in queues:
-            state = parts.queues.state(queue)
-            if state is not None and state.consume_offset != UNKNOWN:
-                parts.store.update(queue, state.consume_offset, increase_only=False)
-
     # --- inside ---------------------------------------------------------------------------------
 
     def _open(self) -> LiteParts:
@@ -410,15 +330,7 @@ class LitePullConsumer(LiteMember):
 
     async def rebalance(self) -> float:
         """Take and release queues as the members are now; seconds until the next look."""
-        task = asyncio.create_task(self._rebalance(), name=f"rebalance-{self.group}")
-        self._balancing.add(task)
-        task.add_done_callback(self._balancing.discard)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if self._closed and task.cancelled():
-                return rebalance_service.SECONDS
-            raise
+        return await self._rebalancing.run(self._rebalance(), self.group)
 
     async def _rebalance(self) -> float:
         topics = list(self._subscriptions)
@@ -438,4 +350,6 @@ class LitePullConsumer(LiteMember):
                         listener(topic, share.every, share.mine)
                     except Exception:
                         log.exception("telling that the queues of %s have changed failed", topic)
-        return rebalance_service.SECONDS if len(shares) == len(topics) else MISSING_TOPIC_SECONDS
+        if len(shares) < len(topics):
+            return rebalance_service.MISSING_TOPIC_SECONDS
+        return rebalance_service.SECONDS

@@ -123,10 +123,7 @@ class PullConsumer(QuietMember):
             return
         if self._store is not None:
             await self._store.persist_all(list(self._store.clone()))
-        if self._membership.owns_cluster:
-            await cluster.close()
-        elif cluster.members.consumers.get(self.group) is self:
-            await cluster.leave(consumer=self.group)
+        await self._membership.leave(cluster, self)
 
     # --- queues ---------------------------------------------------------------------------------
 

@@ -146,10 +146,7 @@ class SimpleConsumer(QuietMember):
         cluster = self._cluster
         if cluster is None:
             return
-        if self._membership.owns_cluster:
-            await cluster.close()
-        elif cluster.members.consumers.get(self.group) is self:
-            await cluster.leave(consumer=self.group)
+        await self._membership.leave(cluster, self)
 
     # --- messages -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ...protocol.errors import Refusal
 from ...protocol.names import check_group, with_namespace
 from ..cluster import Cluster
 from ..errors import ClientError
+from ..heartbeat import ConsumerMember
 from ..identity import DEFAULT_INSTANCE, new_client_id
 from ..producer import Producer
 from ..security import OPEN, Security
@@ -100,6 +101,13 @@ class Membership:
         if isinstance(self.name_server, Cluster):
             return self.name_server
         return Cluster(self.name_server, client_id=self.client_id, security=self.security)
+
+    async def leave(self, cluster: Cluster, member: ConsumerMember) -> None:
+        """Close the client, if it is this member's own; else only leave with the group."""
+        if self.owns_cluster:
+            await cluster.close()
+        elif cluster.members.consumers.get(self.group) is member:  # it may never have joined
+            await cluster.leave(consumer=self.group)
 
     def tracing_producer(self, cluster: Cluster) -> Callable[[str], Producer]:
         """Makes the producer of a trace, for a group; it has a client of its own."""

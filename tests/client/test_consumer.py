@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from aerobee.client import Consumer, consumer
+from aerobee.client import Consumer, rebalance_service
 from aerobee.client.consuming import concurrent, pulling
 from aerobee.client.errors import ClientError, ClosedError, UnreachableError
 from aerobee.client.start_from import StartFrom
@@ -413,7 +413,7 @@ async def test_nothing_changes_when_the_members_can_not_be_learnt(fake: FakeClus
 async def test_a_topic_that_is_made_later_is_found(
     fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(consumer, "MISSING_TOPIC_SECONDS", 0.01)
+    monkeypatch.setattr(rebalance_service, "MISSING_TOPIC_SECONDS", 0.01)
     Log(fake.broker, [])
     topics = ["orders", "later"]
     async with Consumer(fake.address, group="g", topics=topics) as member:
