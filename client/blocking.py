@@ -4,8 +4,7 @@ Each object runs its asyncio twin on a loop in a thread of its own (`LoopThread`
 Every method may raise the errors of `client.errors`.
 """
 
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -54,10 +53,6 @@ __all__ = [
     "TransactionState",
 ]
 
-log = logging.getLogger(__name__)
-
-FETCH_MAX = 32  # messages brought over from the loop's thread at once
-
 
 class Producer(Blocking[_producer.Producer]):
     """Sends messages.
@@ -76,11 +71,18 @@ class Producer(Blocking[_producer.Producer]):
         group: str = DEFAULT_GROUP,
         **options: Any,
     ) -> None:
-        super().__init__(
-            "aerobee-producer",
-            lambda: _producer.Producer(name_server, group=group, **options),
-        )
+        self._set_up(lambda: _producer.Producer(name_server, group=group, **options))
+
+    def _set_up(self, twin: Callable[[], _producer.Producer]) -> None:
+        super().__init__("aerobee-producer", twin)
         self._begun = BegunSends(self._thread, self._twin)
+
+    def close(self) -> None:
+        """Close the connections and end the thread. May be called twice, and by any thread."""
+        try:
+            super().close()
+        finally:
+            self._begun.close()
 
     def send(
         self,
@@ -173,9 +175,7 @@ class TransactionProducer(Producer):
         check: Checker,
         **options: Any,
     ) -> None:
-        Blocking.__init__(
-            self,
-            "aerobee-producer",
+        self._set_up(
             lambda: _transactions.TransactionProducer(
                 name_server, group=group, check=check, **options
             ),

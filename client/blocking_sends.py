@@ -1,6 +1,7 @@
 """Sends that a thread begins and doesn't wait for: handed to the loop's thread many at a time.
 
-Waking a loop costs more than a send, so it is woken once for all that came until it looks.
+Waking a loop costs more than a send, so it is woken once for all that came until it looks. Every
+send that was begun has an end: what a loop that ends doesn't get to any more fails.
 """
 
 from collections import deque
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 from .errors import ClosedError
 from .loop_thread import LoopThread
 from .message import Message
+from .producer import BEGUN_MAX, too_many_begun
 from .receipts import SendReceipt
 
 if TYPE_CHECKING:
     import asyncio
 
     from .producer import Producer
+
+WHILE_SENDING = "the producer was closed while it was sending; make a new one and send it again"
 
 
 class BegunSends:
@@ -31,11 +35,26 @@ class BegunSends:
     def begin(self, message: Message, timeout_s: float) -> Future[SendReceipt]:
         """From any thread; ClosedError when the loop has ended."""
         future: Future[SendReceipt] = Future()
+        if len(self._waiting) >= BEGUN_MAX:
+            future.set_exception(too_many_begun(len(self._waiting)))
+            return future
         self._waiting.append((message, timeout_s, future))
         if not self._is_woken:
             self._is_woken = True
-            self._thread.call(self._send_all)
+            try:
+                self._thread.call(self._send_all)
+            except ClosedError:
+                self.close()
+                raise
         return future
+
+    def close(self) -> None:
+        """The loop has ended: those that it didn't get to fail."""
+        self._is_woken = False  # first: what is added from now on finds that out by itself
+        while self._waiting:
+            _, _, future = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(ClosedError(WHILE_SENDING))
 
     def _send_all(self) -> None:
         self._is_woken = False  # first: what is added from now on wakes again
@@ -49,7 +68,7 @@ class BegunSends:
 
 def _hand_over(future: Future[SendReceipt], sending: "asyncio.Future[SendReceipt]") -> None:
     if sending.cancelled():
-        wrong: BaseException | None = ClosedError("the producer was closed while it was sending")
+        wrong: BaseException | None = ClosedError(WHILE_SENDING)
     else:
         wrong = sending.exception()
     if wrong is not None:

@@ -53,6 +53,8 @@ class LoopThread:
 
     def call(self, work: Callable[[], None]) -> None:
         """Have `work` called on the loop, in the order of these calls; not waited for."""
+        if os.getpid() != self._pid:
+            raise ClosedError("this client was made before a fork; make a new one")
         try:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:

@@ -211,12 +211,7 @@ class Producer:
             return sending
         if len(self._begun) >= BEGUN_MAX:
             full: asyncio.Future[SendReceipt] = asyncio.get_running_loop().create_future()
-            full.set_exception(
-                ClientError(
-                    f"{len(self._begun)} sends wait for those under way, the limit is {BEGUN_MAX}; "
-                    "await the futures of some before you begin more"
-                )
-            )
+            full.set_exception(too_many_begun(len(self._begun)))
             return full
         work = self.send(message, timeout=timeout)
         task = asyncio.create_task(work, name=f"send-{message.topic}")
@@ -361,3 +356,11 @@ class Producer:
         if self._cluster is None:
             raise ClosedError("this producer is not started; use `async with` or start()")
         return self._cluster
+
+
+def too_many_begun(waiting: int) -> ClientError:
+    """So many sends that were begun wait: no more can be."""
+    return ClientError(
+        f"{waiting} sends wait for those under way, the limit is {BEGUN_MAX}; "
+        "await the futures of some before you begin more"
+    )

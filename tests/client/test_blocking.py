@@ -4,14 +4,21 @@ import asyncio
 import inspect
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from aerobee import client
-from aerobee.client import blocking
+from aerobee.client import blocking, blocking_sends
 from aerobee.client import reader as reader_module
 from aerobee.client.blocking import Consumer, Message, Producer, Reader
-from aerobee.client.errors import ClosedError, IllegalMessageError, NoRouteError, UnreachableError
+from aerobee.client.errors import (
+    ClientError,
+    ClosedError,
+    IllegalMessageError,
+    NoRouteError,
+    UnreachableError,
+)
 from aerobee.client.heartbeat import ConsumerMember
 from aerobee.client.loop_thread import LoopThread
 from aerobee.protocol import codes
@@ -155,6 +162,8 @@ def test_a_loop_thread_from_before_a_fork_says_so(monkeypatch: pytest.MonkeyPatc
         patch.setattr(os, "getpid", lambda: -1)
         with pytest.raises(ClosedError, match="before a fork"):
             thread.run(fine())
+        with pytest.raises(ClosedError, match="before a fork"):
+            thread.call(lambda: None)
     thread.close()
 
 
@@ -219,6 +228,7 @@ async def test_a_transaction_is_begun_in_one_place_and_ended_in_another(address:
         ) as producer:
             receipt = producer.begin(Message("orders", b"x"))
             producer.end(receipt, blocking.TransactionState.COMMIT)
+            assert producer.send_soon(Message("plain", b"x")).result(SECONDS).msg_id
         with blocking.LitePullConsumer(
             address, group="l", start="earliest", assign_expressions={"orders": "*"}
         ) as consumer:
@@ -244,10 +254,48 @@ async def test_many_sends_are_begun_by_threads_and_waited_for_later(address: str
             assert len({each.result(SECONDS).msg_id for each in begun}) == 400
             with pytest.raises(IllegalMessageError):
                 producer.send_soon(Message("soon", b"")).result(SECONDS)
-        with pytest.raises(ClosedError):
-            producer.send_soon(Message("soon", b"x"))
+        for _ in range(2):
+            with pytest.raises(ClosedError):
+                producer.send_soon(Message("soon", b"x"))
 
     await asyncio.to_thread(work)
+
+
+async def test_a_producer_does_not_take_more_sends_than_its_limit_before_its_loop_looks(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_sends, "BEGUN_MAX", 3)
+
+    def work() -> None:
+        looks = threading.Event()
+
+        def hold() -> None:
+            assert looks.wait(SECONDS)
+
+        producer = blocking.Producer(address)
+        producer._thread.call(hold)
+        begun = [producer.send_soon(Message("soon", b"x")) for _ in range(4)]
+        with pytest.raises(ClientError, match="3 sends wait"):
+            begun[3].result(0)
+        looks.set()
+        assert len({each.result(SECONDS).msg_id for each in begun[:3]}) == 3
+        producer.close()
+
+    await asyncio.to_thread(work)
+
+
+def test_what_the_loop_did_not_get_to_fails_when_it_ends() -> None:
+    class Stopped(LoopThread):
+        def __init__(self) -> None: ...
+
+        def call(self, work: Callable[[], None]) -> None:
+            """Never does it."""
+
+    sends = blocking_sends.BegunSends(Stopped(), client.Producer("127.0.0.1:1"))
+    begun = sends.begin(Message("soon", b"x"), 1.0)
+    sends.close()
+    with pytest.raises(ClosedError, match="closed while it was sending"):
+        begun.result(0)
 
 
 async def test_closing_the_producer_ends_what_was_begun(fake: FakeCluster) -> None:
