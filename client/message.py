@@ -83,6 +83,7 @@ class Message:
     @property
     def is_plain(self) -> bool:
         """There is nothing but topic, body and flag."""
+        # `is_delayed` is written out, since this is asked for each send.
         return (
             not self.tags
             and not self.keys
@@ -146,7 +147,7 @@ def _check_pair(name: str, text: str) -> None:
     if (
         isinstance(name, str)
         and isinstance(text, str)
-        and name.isprintable()  # so no separator is in it
+        and name.isprintable()  # as no separator is: mostly the questions below need no answer
         and text.isprintable()
         and name.strip()
         and text.strip()

@@ -54,10 +54,9 @@ class ProcessQueue:
 
     `suggested_broker_id` is the one the broker asked us to pull from next. `topic` is the topic as
     the application calls it, without its `namespace`; None for a retry topic, whose messages bear
-    the one they were sent to.
-    `pull_fields` is for the puller to remember what its requests have in common.
-    `under_way` counts the messages that the application has of a queue in order; `locked` says
-    that the broker gave us the queue alone, at `last_lock`.
+    the one they were sent to. `pull_fields` is for the puller to remember what its requests have in
+    common, and for which subscription. `under_way` counts the messages that the application has of
+    a queue in order; `locked` says that the broker gave us the queue alone, at `last_lock`.
     """
 
     __slots__ = (
@@ -124,21 +123,13 @@ class ProcessQueue:
 
     def hold_all(self, records: list[Record]) -> list[Record]:
         """These were pulled, in this order: those that are not held or settled already."""
-        opened, sizes = self._open.open, self._sizes
         offsets = [record.queue_offset for record in records]
         if self._open.open_all(offsets):  # as nearly always
             lengths = [len(record.body) for record in records]
-            sizes.update(zip(offsets, lengths, strict=True))
+            self._sizes.update(zip(offsets, lengths, strict=True))
             self.bytes += sum(lengths)
             return records
-        fresh = []
-        for record in records:
-            offset = record.queue_offset
-            if opened(offset):
-                sizes[offset] = size = len(record.body)
-                self.bytes += size
-                fresh.append(record)
-        return fresh
+        return [each for each in records if self.hold(each.queue_offset, len(each.body))]
 
     def settle(self, offset: int) -> int:
         """The message needs no more work; gives the offset that may be committed, -1 for none.
@@ -168,7 +159,7 @@ class ProcessQueue:
         return len(found), self._has_fewer()
 
     def _has_fewer(self) -> int:
-        """Wakes who waits for that; the offset that may be committed."""
+        """Wakes those who wait for fewer open messages; gives the offset that may be committed."""
         if not self._has_room.is_set() and not self.is_full:
             self._has_room.set()
         if self._idle is not None and not self._sizes:

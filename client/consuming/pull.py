@@ -160,7 +160,7 @@ class Puller:
         answer = await self._cluster.request(
             address,
             codes.PULL_MESSAGE,
-            self._header(held, subscription),
+            self._fields(held, subscription),
             timeout_s=self._settings.timeout_s,
         )
         if held.dropped:
@@ -185,7 +185,8 @@ class Puller:
             self._store.update(queue, result.next_offset)
         return fresh
 
-    def _header(self, held: ProcessQueue, subscription: SubscriptionData) -> dict[str, str]:
+    def _fields(self, held: ProcessQueue, subscription: SubscriptionData) -> dict[str, str]:
+        """The header; what it has in common with the one before is not written anew."""
         flags, commit = SUSPEND, 0
         if self._clustering:
             commit = max(self._store.in_memory(held.queue), 0)

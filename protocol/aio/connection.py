@@ -354,6 +354,7 @@ class Connection(asyncio.Protocol):
 
     def ask_now(self, waiter: Waiter, before_opaque: str, body: bytes) -> None:
         """`request` for one who has written its JSON header up to the opaque; when `is_ready`."""
+        # What `_expect` and `_write` do, without calls for it: this is done for every send.
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         if not self._waiting:  # else it is watched until all are through
