@@ -121,6 +121,7 @@ class LitePullConsumer(LiteOffsets):
 
     @property
     def is_running(self) -> bool:
+        """Whether it was started and not closed yet."""
         return self._parts is not None and not self._closed
 
     async def start(self) -> None:

@@ -90,10 +90,12 @@ class MessageView:
 
     @property
     def tags(self) -> str | None:
+        """The tag that its producer gave it, None without one."""
         return self.properties.get(props.TAGS)
 
     @property
     def keys(self) -> list[str]:
+        """The keys that its producer gave it, to look it up by."""
         return self.properties.get(props.KEYS, "").split()
 
     @property
@@ -113,6 +115,7 @@ class MessageView:
 
     @property
     def queue_id(self) -> int:
+        """The number of its queue at its broker, from 0."""
         return self.record.queue_id
 
     @property
@@ -122,6 +125,7 @@ class MessageView:
 
     @property
     def flag(self) -> int:
+        """The number that its producer gave it; RocketMQ gives it no meaning."""
         return self.record.flag
 
     @property
