@@ -16,13 +16,14 @@ from ..protocol.properties import PROPERTIES_BYTES_MAX
 from ..protocol.record import CRC_MASK, HEAD, HEAD_BYTES, PROPERTIES_LENGTH, crc32
 from ..protocol.tags import TAG_HASHES
 from .consume_queue import ConsumeQueue
+from .index import Pending
 
 MESSAGES_MIN = 8  # in fewer the table costs more than it saves
 LAYOUTS_KEPT = 1_024
 FLAG_AT = 12  # in an entry of a batch
 LENGTH_AT = 16  # of its body
 TAGS = b"TAGS\x01"
-Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
+# Records in pieces, flat queue entries, keys, the end of the log.
 Made = tuple[list[bytes], list[int], list[Pending], int]
 _length = Struct(">H").unpack_from
 

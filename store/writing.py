@@ -30,8 +30,8 @@ from .batch_writing import BatchWriting, with_crc
 from .commit_log import STAGED_BYTES_MAX
 from .consume_queue import ENTRY, ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .errors import IllegalMessage, MessageTooLarge, StoreError
-from .even_batch import even_records
-from .index import is_indexed
+from .even_batch import Made, even_records
+from .index import Pending, is_indexed
 from .parts import HOST_BYTES_V4
 
 # The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
@@ -259,7 +259,7 @@ class Writing(BatchWriting):
         shared: bytes,
         reconsume_times: int,
         store_ms: int,
-    ) -> tuple[list[bytes], list[int], list[tuple[str, bytes, int, int]], int]:
+    ) -> Made:
         """The records of a batch that begins at `base`, in pieces; entries; keys; the end."""
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
@@ -275,7 +275,7 @@ class Writing(BatchWriting):
                 return even
         parts: list[bytes] = []
         entries: list[int] = []
-        pending: list[tuple[str, bytes, int, int]] = []
+        pending: list[Pending] = []
         # What the messages of a batch have in common is packed once for each length.
         middles: dict[int, bytes] = {}
         tails: dict[int, bytes] = {}
