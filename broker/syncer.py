@@ -2,29 +2,46 @@
 
 ASYNC_FLUSH: the store is synced every `interval_s`, answers don't wait. SYNC_FLUSH: an answer waits
 until the log is on disk up to its message; one sync in the syncer's thread releases all that came
-before it began (group commit). After `timeout_ms` the answer goes out as FLUSH_DISK_TIMEOUT: the
-message is stored, but nobody can promise yet that it survives a power cut. A sync that fails is
-never repeated as if nothing had happened: the store takes no more writes.
+before it began (group commit), and what comes meanwhile has the next one, at once. After
+`timeout_ms` the answer goes out as FLUSH_DISK_TIMEOUT: the message is stored, but nobody can
+promise yet that it survives a power cut. A sync that fails is never repeated as if nothing had
+happened: the store takes no more writes, and those who wait get an error.
+
+The loop's thread hands a plan to the other one through a queue and is called back: no task, future
+or timer is made for a sync. A sync begins at the end of a turn, since all who sent in that turn are
+to be released by it.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.command import Command, Reply
+from ..protocol.frame import decode_all
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from ..store.sync import SyncPlan
 
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 100_000  # answers that wait for the disk
 
-LateAnswer = Callable[[], Reply | bytes]
+Answers = list[tuple[Connection, Command, Reply | bytes]]
+Late = Callable[[Reply | bytes], Reply | bytes]
+
+
+def late_answer(reply: Reply | bytes) -> Reply:
+    """The same answer with FLUSH_DISK_TIMEOUT: stored, but not known to be on disk."""
+    if isinstance(reply, Reply):
+        return Reply(codes.FLUSH_DISK_TIMEOUT, reply.fields)
+    (answer,) = decode_all(reply)
+    return Reply(codes.FLUSH_DISK_TIMEOUT, answer.fields())
 
 
 class Syncer:
@@ -37,12 +54,14 @@ class Syncer:
         self._interval_s = interval_s
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
-        self._waiting: deque[tuple[int, int, Connection, Command, Reply | bytes, LateAnswer]] = (
-            deque()
-        )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-syncer")
-        self._needed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._groups: deque[tuple[int, int, Answers, Late]] = deque()  # with end and deadline
+        self._waiting = 0  # answers in the groups
+        self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
+        self._is_due = False  # a sync begins at the end of this turn
+        self._is_syncing = False  # the thread has a plan
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
         self.failure: str | None = None
@@ -50,103 +69,134 @@ class Syncer:
     @property
     def is_full(self) -> bool:
         """So many answers wait that no message is to be taken before the disk has caught up."""
-        return len(self._waiting) >= WAITING_MAX
+        return self._waiting >= WAITING_MAX
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="syncer")
+        """Begin, in the loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        self._timer = self._loop.call_later(self._interval_s, self._tick)
 
     def on_synced(self, callback: Callable[[], None]) -> None:
         """Called in the loop after every sync: more of the log may be readable."""
         self._after_sync.append(callback)
 
-    def after(
-        self,
-        end: int,
-        connection: Connection,
-        command: Command,
-        reply: Reply | bytes,
-        late: LateAnswer,
-    ) -> None:
-        """Answer once the log is on disk up to `end`; with `late()` when that takes too long."""
-        deadline = self._now_ms() + self._timeout_ms
-        if len(self._waiting) >= WAITING_MAX:
-            connection.answer(command, late())
-            return
-        self._waiting.append((end, deadline, connection, command, reply, late))
-        self._needed.set()
+    def after_all(self, end: int, answers: Answers, late: Late = late_answer) -> None:
+        """Give these answers once the log is on disk up to `end`.
+
+        What `late` makes of them is given instead when that takes too long, or too many wait.
+        """
+        room = WAITING_MAX - self._waiting
+        if len(answers) > room:
+            for connection, command, reply in answers[room:]:
+                connection.answer(command, late(reply))
+            answers = answers[:room]
+        self._groups.append((end, self._now_ms() + self._timeout_ms, answers, late))
+        self._waiting += len(answers)
+        self._want()
 
     async def reach(self, end: int) -> bool:
         """Wait until the log is on disk up to `end`; False when it never will be."""
         while self._store.durable_end < end and self.failure is None:
-            done = asyncio.get_running_loop().create_future()
-            self._reaching.append(done)
-            self._needed.set()
-            await done
+            self._want()
+            await self._end_of_sync()
         return self.failure is None
+
+    async def sync(self) -> None:
+        """Sync what is there now, queues and index as their time has come; wait for the end."""
+        while self._is_syncing:
+            await self._end_of_sync()
+        self._begin()
+        while self._is_syncing:
+            await self._end_of_sync()
 
     def sweep(self) -> None:
         """Answer what has waited too long, also while the disk takes its time.
 
         After a failure that is an error: nobody knows whether the message will be there.
         """
-        now = self._now_ms()
-        waiting = self._waiting
-        while waiting and (waiting[0][1] <= now or self.failure is not None):
-            _, _, connection, command, _, late = waiting.popleft()
-            if self.failure is None:
-                connection.answer(command, late())
-            else:
-                reply = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                connection.answer(command, reply)
+        groups, now = self._groups, self._now_ms()
+        while groups and (groups[0][1] <= now or self.failure is not None):
+            _, _, answers, late = groups.popleft()
+            self._waiting -= len(answers)
+            for connection, command, reply in answers:
+                if self.failure is None:
+                    connection.answer(command, late(reply))
+                else:
+                    refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
+                    connection.answer(command, refused)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self.failure is None:
-            await self._sync()
-        self._thread.shutdown(wait=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.sync()
+        self._is_stopped = True
+        self._plans.put(None)
+        self._thread.join()
 
-    async def _run(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._needed.wait(), self._interval_s)
-            self._needed.clear()
-            if self.failure is None:
-                await self._sync()
+    # ---- in the loop's thread
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._interval_s, self._tick)
+        if not self._is_syncing:
+            self._begin()
+
+    def _want(self) -> None:
+        """Sync at the end of this turn, or as soon as the thread has done what it is at."""
+        if not (self._is_due or self._is_syncing):
+            self._is_due = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        if self._is_syncing or self._is_stopped:
+            return
+        if self.failure is not None:
             self.sweep()
-            if self._waiting:
-                self._needed.set()
-                if self.failure is not None:
-                    await asyncio.sleep(0.05)
-
-    async def _sync(self) -> None:
+            self._wake()
+            return
         try:
             plan = self._store.sync_plan()
-            if plan is not None:
-                await asyncio.get_running_loop().run_in_executor(self._thread, plan.run)
-        except OSError as wrong:
-            self._fail(self._store.sync_failed(wrong))
+        except (OSError, StoreError) as wrong:
+            self._fail(wrong)
             return
-        except StoreError as wrong:
-            self._store.refuse_writes(str(wrong))
-            self._fail(str(wrong))
+        if plan is None:
+            self._release()
             return
-        if plan is not None:
-            self._store.synced(plan)
-        durable = self._store.durable_end
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= durable:
-            _, _, connection, command, reply, _ = waiting.popleft()
-            connection.answer(command, reply)
+        self._is_syncing = True
+        self._plans.put(plan)
+
+    def _ended(self, plan: SyncPlan, wrong: Exception | None) -> None:
+        """The thread is through with a plan."""
+        self._is_syncing = False
+        if wrong is not None:
+            self._fail(wrong)
+            return
+        self._store.synced(plan)
+        self._release()
+        if self._groups:
+            self._want()
+
+    def _release(self) -> None:
+        durable, groups = self._store.durable_end, self._groups
+        while groups and groups[0][0] <= durable:
+            answers = groups.popleft()[2]
+            self._waiting -= len(answers)
+            for connection, command, reply in answers:
+                connection.answer(command, reply)
         for callback in self._after_sync:
             callback()
         self._wake()
 
-    def _fail(self, reason: str) -> None:
-        self.failure = reason
-        log.critical("%s", reason)
+    def _fail(self, wrong: Exception) -> None:
+        if isinstance(wrong, StoreError):
+            self.failure = str(wrong)
+            self._store.refuse_writes(self.failure)
+        else:
+            self.failure = self._store.sync_failed(wrong)
+        log.critical("%s", self.failure)
+        self.sweep()
         self._wake()
 
     def _wake(self) -> None:
@@ -154,3 +204,20 @@ class Syncer:
         for done in reaching:
             if not done.done():
                 done.set_result(None)
+
+    async def _end_of_sync(self) -> None:
+        done = self._loop.create_future()
+        self._reaching.append(done)
+        await done
+
+    # ---- in the syncer's thread
+
+    def _work(self) -> None:
+        while (plan := self._plans.get()) is not None:
+            wrong: Exception | None = None
+            try:
+                plan.run()
+            except Exception as found:
+                wrong = found
+            with suppress(RuntimeError):  # nobody waits in a loop that is closed
+                self._loop.call_soon_threadsafe(self._ended, plan, wrong)

@@ -14,7 +14,6 @@ from ...protocol.batch import split_batch
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Malformed, Refusal
-from ...protocol.frame import decode_all
 from ...protocol.headers.send import (
     SendMessage,
     SendMessageAnswer,
@@ -397,7 +396,7 @@ class SendHandlers:
         self, end: int, connection: Connection, command: Command, reply: Reply | bytes
     ) -> None:
         assert self.syncer is not None
-        self.syncer.after(end, connection, command, reply, lambda: _late(reply))
+        self.syncer.after_all(end, [(connection, command, reply)])
 
     def _refused(self, text: str) -> Refusal:
         return Refusal(codes.MESSAGE_ILLEGAL, text, self._error_fields)
@@ -416,17 +415,6 @@ class SendHandlers:
         if isinstance(wrong, IllegalMessage):
             code = codes.MESSAGE_ILLEGAL
         return Refusal(code, str(wrong), self._error_fields)
-
-
-def _late(reply: Reply | bytes) -> Reply:
-    """The same answer with FLUSH_DISK_TIMEOUT: stored, but not known to be on disk."""
-    fields = reply.fields if isinstance(reply, Reply) else _fields_of(reply)
-    return Reply(codes.FLUSH_DISK_TIMEOUT, fields)
-
-
-def _fields_of(frame: bytes) -> dict[str, str]:
-    (answer,) = decode_all(frame)
-    return answer.fields()
 
 
 def _value(text: str, name: str) -> str:

@@ -27,7 +27,6 @@ from ..transaction_counts import TransactionCounts
 from ..transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 
 NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
-LATE = Reply(codes.FLUSH_DISK_TIMEOUT)
 
 
 class TransactionHandlers:
@@ -89,7 +88,7 @@ class TransactionHandlers:
         self.counts.committed(topic)
         if self.syncer is None:
             return OK
-        self.syncer.after(end, connection, command, OK, lambda: LATE)
+        self.syncer.after_all(end, [(connection, command, OK)])
         return None
 
     def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Reply:

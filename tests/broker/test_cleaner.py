@@ -61,7 +61,7 @@ async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old:
     for _ in range(count):
         assert (await caller.send("T", BODY)).code == codes.SUCCESS
     clock.ms += 1_000  # queues are synced every second only
-    await broker.syncer._sync()
+    await broker.syncer.sync()
     for number, path in enumerate(sorted((broker.root / "commitlog").iterdir())):
         when = clock.ms / 1000 - (4 * 86_400 if number < old else 0)
         os.utime(path, (when, when))

@@ -63,7 +63,7 @@ async def store(tmp_path: Path) -> Path:
         for topic, count in ((GONE_TOPIC, 20), (TOPIC, 90)):
             for number in range(count):
                 await send(peers, f"127.0.0.1:{broker.port}", topic, number % 2)
-        await broker.syncer._sync()
+        await broker.syncer.sync()
         for path in sorted((broker.root / "commitlog").iterdir())[:GONE_FILES]:
             os.utime(path, (0, 0))
         broker.cleaner.delete_expired()
