@@ -80,7 +80,7 @@ class BatchWriting(Parts):
         queue.append(log_offset, size, tags_code, store_ms, base, number)
         log.staged.append(data)
         log.end = log_offset + size
-        self._index.pending.append((topic, properties, log_offset, store_ms))
+        self._index.pending.append((topic, properties, log_offset, store_ms, None))
         self._last_ms = store_ms
         if log.end - log.written > STAGED_BYTES_MAX:
             self.write_staged()

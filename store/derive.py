@@ -85,7 +85,7 @@ class Derive:
         """The keys of a message in the index."""
         if is_indexed(record.sys_flag):
             self._index.pending.append(
-                (record.topic, record.raw_properties, record.log_offset, record.store_ms)
+                (record.topic, record.raw_properties, record.log_offset, record.store_ms, None)
             )
             if len(self._index.pending) >= PENDING_KEYS_MAX:
                 self._index.flush(record.log_offset + record.size)

@@ -102,7 +102,7 @@ def even_records(
     if b"KEY" in batch or b"KEY" in shared:
         topic = queue.topic
         pending = [
-            (topic, data[at + properties_at : at + size], base + at, store_ms)
+            (topic, data[at + properties_at : at + size], base + at, store_ms, None)
             for at in range(0, count * size, size)
         ]
     return [data], entries, pending, end

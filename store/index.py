@@ -26,7 +26,8 @@ BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
 _find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
 _find_keys = re.compile(rb"KEYS\x01([^\x02]+)\x02").search
 
-Pending = tuple[str, bytes, int, int]  # topic, properties, log offset, store time in ms
+# Topic, properties, log offset, store time in ms, its only key where that is known.
+Pending = tuple[str, bytes, int, int, bytes | None]
 
 
 class Index:
@@ -198,10 +199,15 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], list[int], list[int]]:
     places: list[int] = []
     times: list[int] = []
     prefixes: dict[str, bytes] = {}
-    for topic, raw, offset, store_ms in batch:
+    for topic, raw, offset, store_ms, only in batch:
         prefix = prefixes.get(topic)
         if prefix is None:
             prefix = prefixes[topic] = f"{topic}#".encode()
+        if only is not None:
+            keys.append(prefix + only)
+            places.append(offset)
+            times.append(store_ms)
+            continue
         # Nearly every message has one unique key, and perhaps one KEYS; the rest goes the long way.
         unique = _find_unique(raw)
         at = 0 if unique is None else unique.start()

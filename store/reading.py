@@ -9,8 +9,10 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from operator import add
+from operator import add, itemgetter
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from ..protocol.record import decode_record, store_ms_of
 from . import status
 from .batch_queue import BatchQueue
-from .consume_queue import ENTRY, EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array, run_of
+from .consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_array
 from .index import index_keys
 from .parts import Parts
 from .queues import Queue
@@ -55,6 +57,23 @@ class Found:
     count: int
 
 
+@lru_cache(RUN_MAX)
+def _places_of(count: int) -> Struct:
+    """The layout of the first two fields of so many entries in a row, flat."""
+    return Struct(">" + "qi8x" * count)
+
+
+def _beside(offset: int, start: int, end: int) -> Found:
+    """What there is for an offset that has no message, of a queue from `start` to `end`."""
+    if end == 0:
+        return Found(status.NO_MESSAGE_IN_QUEUE, 0, start, end, [], 0, 0)
+    if offset < start:
+        return Found(status.OFFSET_TOO_SMALL, start, start, end, [], 0, 0)
+    if offset == end:
+        return Found(status.OFFSET_OVERFLOW_ONE, offset, start, end, [], 0, 0)
+    return Found(status.OFFSET_OVERFLOW_BADLY, end, start, end, [], 0, 0)
+
+
 class Reading(Parts):
     """The half of the store that hands messages out."""
 
@@ -82,31 +101,28 @@ class Reading(Parts):
         queue = self._queues.plain.get((topic, queue_id))
         if queue is None:
             return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
-        end = queue.next
-        if self.settings.sync_flush:
-            end = queue.readable_end(log.durable)
+        settings = self.settings
+        end = queue.readable_end(log.durable) if settings.sync_flush else queue.next
         start = queue.min_offset
-        if end == 0:
-            return Found(status.NO_MESSAGE_IN_QUEUE, 0, start, end, [], 0, 0)
-        if offset < start:
-            return Found(status.OFFSET_TOO_SMALL, start, start, end, [], 0, 0)
-        if offset == end:
-            return Found(status.OFFSET_OVERFLOW_ONE, offset, start, end, [], 0, 0)
-        if offset > end:
-            return Found(status.OFFSET_OVERFLOW_BADLY, end, start, end, [], 0, 0)
+        if not start <= offset < end:
+            return _beside(offset, start, end)
         segment, at, room = queue.locate(offset)
         if room > end - offset:
             room = end - offset
-        settings = self.settings
         if messages_max > settings.pull_messages_max:
             messages_max = settings.pull_messages_max
-        if bytes_max > settings.pull_bytes_max:
-            bytes_max = settings.pull_bytes_max
-        if log.end - ENTRY.unpack_from(segment.view, at)[0] > self._memory_bytes:
-            messages_max = min(messages_max, settings.pull_messages_max_on_disk)
-            bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
         if messages_max < 1:
             messages_max = 1
+        if bytes_max > settings.pull_bytes_max:
+            bytes_max = settings.pull_bytes_max
+        count = messages_max if messages_max < room else room
+        flat = _places_of(count).unpack_from(segment.view, at)
+        if log.end - flat[0] > self._memory_bytes:
+            messages_max = max(1, min(messages_max, settings.pull_messages_max_on_disk))
+            bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
+            if count > messages_max:
+                count = messages_max
+                flat = flat[: 2 * count]
         if bytes_max < PULL_BYTES_MIN:
             bytes_max = PULL_BYTES_MIN
         if tags_codes is not None:
@@ -114,12 +130,10 @@ class Reading(Parts):
             return self._get_tagged(
                 queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
             )
-        count = messages_max if messages_max < room else room
-        flat = run_of(count).unpack_from(segment.view, at)
         found = Found(status.FOUND, offset + count, start, end, [], 0, count)
-        if offset < queue.opened or not self._take(found, flat[0::3], flat[1::3], bytes_max):
+        if offset < queue.opened or not self._take(found, flat[::2], flat[1::2], bytes_max):
             numbers = range(offset, offset + count)
-            self._collect(found, queue, numbers, flat[0::3], flat[1::3], bytes_max)
+            self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
         return found
 
     def _get_tagged(
@@ -181,27 +195,26 @@ class Reading(Parts):
     def _take(
         self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
     ) -> bool:
-        """Put all these records into `found`, in one piece; False when that can't be."""
+        """Put all these records into `found`; False when that can't be."""
         first = offsets[0]
         last = offsets[-1] + sizes[-1]
         size = sum(sizes)
-        segment = self._log.segments.find(first)
-        if segment is None or size > bytes_max or last > segment.end:
+        log = self._log
+        segment = log.segments.find(first)
+        if segment is None or size > bytes_max:
             return False
         base = segment.base
-        records: Buffer
-        if last - first == size:
-            records = segment.memory[first - base : last - base]
-        else:
-            view = segment.view
-            starts = [place - base for place in offsets] if base else offsets
-            ends = map(add, starts, sizes)
-            records = b"".join([view[start:end] for start, end in zip(starts, ends, strict=True)])
-        if len(records) != size:
+        if last - base > segment.size:
             return False
-        found.records.append(records)
+        if last - first == size:
+            found.records = [segment.memory[first - base : last - base]]
+        else:
+            starts = [place - base for place in offsets] if base else offsets
+            # No step of this is run by the interpreter: it is done for every message.
+            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))(segment.view)
+            found.records = list(pieces)
         found.size = size
-        self._log.count_read(size)
+        log.count_read(size)
         return True
 
     def _collect(

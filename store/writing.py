@@ -1,10 +1,11 @@
-"""Messages into the store. `put` is the hot path: straight code, few calls, no copies.
+"""Messages into the store. `put_all` is the hot path: straight code, few calls, no copies.
 
 A message gets its place in the log and its entry in the queue in the same call; its record is only
 staged. Whatever may fail (size, room in log and queue) comes first, so that a message is in both or
 in neither.
 """
 
+from collections.abc import Iterable
 from struct import Struct
 
 from ..protocol.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
@@ -63,6 +64,12 @@ RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessage
 # rolled back (which has both bits) has no place in a queue.
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 
+# Topic and queue id, flag, system flag, born time in ms, born host (8 or 20 bytes), body,
+# properties in stored form (ending in \x02), tags code, reconsume times, prepared transaction
+# offset; and its unique key, where that is known to be its only key.
+Message = tuple[tuple[str, int], int, int, int, bytes, bytes, bytes, int, int, int, bytes | None]
+Placed = tuple[int, int, int]  # log offset, queue offset, where it ends in the log
+
 
 class Writing(BatchWriting):
     """The half of the store that takes messages."""
@@ -80,68 +87,84 @@ class Writing(BatchWriting):
         tags_code: int,
         reconsume_times: int = 0,
         prepared_offset: int = 0,
-    ) -> tuple[int, int, int]:
-        """Store a message; returns its log offset, its queue offset, and where it ends in the log.
-
-        It is readable after the next `write_staged`. `properties` in stored form, ending in \\x02.
-        In SCHEDULE_TOPIC_XXXX the tags code is worked out here, from the property DELAY. Raises
-        StoreError, and then nothing was stored.
-        """
-        queue = self._plain_queues.get((topic, queue_id))
-        if queue is None:
-            if self.has_batch_queue(topic, queue_id):
-                return self.put_in_batch_queue(
-                    topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
-                    tags_code, 1, reconsume_times,
-                )  # fmt: skip
-            queue = self._new_queue(topic, queue_id)
-        body_bytes = len(body)
-        properties_bytes = len(properties)
-        if body_bytes > self._body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
-            raise self._too_large(body_bytes, properties_bytes)
-        host = self.host
-        if sys_flag & SPECIAL_FLAGS or queue.is_special or len(born_host) + len(host) != 16:
-            return self._put_special(
-                queue, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-                reconsume_times, prepared_offset,
-            )  # fmt: skip
-        log = self._log
-        size = queue.fixed_bytes + body_bytes + properties_bytes
-        log_offset = log.end
-        end = log_offset + size
-        if end > log.room_end:
-            log.roll(size)
-            log_offset = log.end
-            end = log_offset + size
-        at = queue.at
-        if at >= queue.limit:
-            queue.make_room()
-            at = queue.at
-        queue_offset = queue.next
-        store_ms = self._now_ms()
-        if queue.is_schedule:
-            tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
-        staged = log.staged
-        staged += (
-            HEAD.pack(
-                size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, log_offset,
-                sys_flag, born_ms, born_host, store_ms, host, reconsume_times, prepared_offset,
-                body_bytes,
-            ),
-            body,
-            queue.topic_field,
-            PROPERTIES_LENGTH.pack(properties_bytes),
-            properties,
+    ) -> Placed:
+        """Store one message, as `put_all` does; StoreError when it is not stored."""
+        message = (
+            (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, tags_code,
+            reconsume_times, prepared_offset, None,
         )  # fmt: skip
-        log.end = end
-        ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
-        queue.at = at + ENTRY_BYTES
-        queue.next = queue_offset + 1
-        self._pending_keys.append((topic, properties, log_offset, store_ms))
-        self._last_ms = store_ms
-        if end - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
-        return log_offset, queue_offset, end
+        (placed,) = self.put_all((message,))
+        if isinstance(placed, StoreError):
+            raise placed
+        return placed
+
+    def put_all(self, messages: Iterable[Message]) -> list[Placed | StoreError]:
+        """Store messages in their order, each by itself: where it is, or why it was not stored.
+
+        They are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code is
+        worked out here, from the property DELAY.
+        """
+        log, queues, host = self._log, self._plain_queues, self.host
+        staged, pending = log.staged, self._pending_keys
+        body_bytes_max = self._body_bytes_max
+        store_ms = self._last_ms = self._now_ms()
+        places: list[Placed | StoreError] = []
+        for message in messages:
+            (
+                key, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
+                reconsume_times, prepared_offset, unique,
+            ) = message  # fmt: skip
+            queue = queues.get(key)
+            body_bytes = len(body)
+            properties_bytes = len(properties)
+            try:
+                if (
+                    queue is None
+                    or queue.is_special
+                    or sys_flag & SPECIAL_FLAGS
+                    or body_bytes > body_bytes_max
+                    or properties_bytes > PROPERTIES_BYTES_MAX
+                    or len(born_host) + len(host) != 2 * HOST_BYTES_V4
+                ):
+                    places.append(self._put_unusual(message, queue, store_ms))
+                    continue
+                size = queue.fixed_bytes + body_bytes + properties_bytes
+                log_offset = log.end
+                end = log_offset + size
+                if end > log.room_end:
+                    log.roll(size)
+                    log_offset = log.end
+                    end = log_offset + size
+                at = queue.at
+                if at >= queue.limit:
+                    queue.make_room()
+                    at = queue.at
+                queue_offset = queue.next
+                if queue.is_schedule:
+                    levels_ms = self.settings.delay_levels_ms
+                    tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
+                staged += (
+                    HEAD.pack(
+                        size, queue.magic, crc32(body) & CRC_MASK, key[1], flag, queue_offset,
+                        log_offset, sys_flag, born_ms, born_host, store_ms, host, reconsume_times,
+                        prepared_offset, body_bytes,
+                    ),
+                    body,
+                    queue.topic_field,
+                    PROPERTIES_LENGTH.pack(properties_bytes),
+                    properties,
+                )  # fmt: skip
+                log.end = end
+                ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
+                queue.at = at + ENTRY_BYTES
+                queue.next = queue_offset + 1
+                pending.append((key[0], properties, log_offset, store_ms, unique))
+                if end - log.written > STAGED_BYTES_MAX:
+                    self.write_staged()
+                places.append((log_offset, queue_offset, end))
+            except StoreError as wrong:
+                places.append(wrong)
+        return places
 
     def put_batch(
         self,
@@ -199,6 +222,30 @@ class Writing(BatchWriting):
             )
         return self._queues.make(topic, queue_id)
 
+    def _put_unusual(self, message: Message, queue: ConsumeQueue | None, store_ms: int) -> Placed:
+        """`put_all` for one that is not as nearly all are. StoreError when it is not stored."""
+        (
+            (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, tags_code,
+            reconsume_times, prepared_offset, _,
+        ) = message  # fmt: skip
+        if queue is None and self.has_batch_queue(topic, queue_id):
+            return self.put_in_batch_queue(
+                topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
+                tags_code, 1, reconsume_times,
+            )  # fmt: skip
+        if len(body) > self._body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
+            raise self._too_large(len(body), len(properties))
+        if queue is None:
+            self._new_queue(topic, queue_id)
+            (placed,) = self.put_all((message,))
+            if isinstance(placed, StoreError):
+                raise placed
+            return placed
+        return self._put_special(
+            queue, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
+            reconsume_times, prepared_offset, store_ms,
+        )  # fmt: skip
+
     def _put_special(
         self,
         queue: ConsumeQueue,
@@ -211,15 +258,15 @@ class Writing(BatchWriting):
         tags_code: int,
         reconsume_times: int,
         prepared_offset: int,
-    ) -> tuple[int, int, int]:
-        """`put` for IPv6 hosts, transactions and records with a crc property."""
+        store_ms: int,
+    ) -> Placed:
+        """`put_all` for IPv6 hosts, transactions and records with a crc property."""
         if sys_flag & INNER_BATCH:
             raise IllegalMessage(
                 f"system flag {sys_flag} says that the body is a batch in one record, which only "
                 "batch queues have; send a plain batch"
             )
         log = self._log
-        store_ms = self._now_ms()
         if queue.is_schedule:
             tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
@@ -244,8 +291,7 @@ class Writing(BatchWriting):
         log.staged.append(data)
         log.end = log_offset + size
         if is_indexed(sys_flag):
-            self._index.pending.append((queue.topic, properties, log_offset, store_ms))
-        self._last_ms = store_ms
+            self._index.pending.append((queue.topic, properties, log_offset, store_ms, None))
         return log_offset, queue_offset, log.end
 
     def _batch_records(
@@ -353,7 +399,7 @@ class Writing(BatchWriting):
                     code = codes[tags] = raw_tags_code(properties)
             entries += (base, size, code)
             if may_have_keys:
-                pending.append((topic, properties + shared, base, store_ms))
+                pending.append((topic, properties + shared, base, store_ms, None))
             base += size
             queue_offset += 1
         if not entries:

@@ -31,7 +31,7 @@ def fill(index: Index, count: int, clock: Clock, start: int = 0) -> None:
     """One key a message, a second apart, 100 bytes apart in the log."""
     for number in range(start, start + count):
         clock.ms += 1000
-        index.pending.append(("T", b"KEYS\x01k%d\x02" % (number % 3), number * 100, clock.ms))
+        index.pending.append(("T", b"KEYS\x01k%d\x02" % (number % 3), number * 100, clock.ms, None))
     index.flush((start + count) * 100)
 
 
@@ -58,7 +58,7 @@ def test_keys_are_the_unique_one_and_the_words_of_keys(
 ) -> None:
     assert index_keys(raw) == keys
     # The quick way of a batch comes to the same.
-    index.pending.append(("T", raw, 7, 1_700_000_000_000))
+    index.pending.append(("T", raw, 7, 1_700_000_000_000, None))
     index.flush(100)
     assert sum(file.count - 1 for file in index.files) == len(keys)
     for key in keys:
@@ -78,7 +78,7 @@ def test_a_full_file_is_followed_by_one_that_sorts_behind_it(index: Index, clock
 
 def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock) -> None:
     one, many = (Index(tmp_path / name, SMALL, clock) for name in ("one", "many"))
-    items = [("T", b"KEYS\x01a b c\x02", number, clock.ms + number) for number in range(40)]
+    items = [("T", b"KEYS\x01a b c\x02", number, clock.ms + number, None) for number in range(40)]
     many.pending += items
     many.flush(100)
     for item in items:
@@ -92,7 +92,7 @@ def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock
 
 def test_only_messages_before_the_end_are_added(index: Index) -> None:
     for place in (0, 100, 200):
-        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000))
+        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000, None))
     index.flush(200)
     assert found(index, "k") == [0, 100]
     assert [item[2] for item in index.pending] == [200]
@@ -103,7 +103,7 @@ def test_only_messages_before_the_end_are_added(index: Index) -> None:
 
 def test_a_part_of_what_waits_is_the_oldest_and_says_how_much_it_was(index: Index) -> None:
     for place in (0, 100, 200):
-        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000))
+        index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000, None))
     assert index.flush(1_000, 2) == 2
     assert found(index, "k") == [0, 100]
     assert index.flush(200, 2) == 0, "beyond the end"
@@ -156,7 +156,7 @@ def test_a_file_of_another_size_is_named_with_what_it_should_be(
 
 def test_an_index_that_is_off_keeps_nothing(tmp_path: Path, clock: Clock) -> None:
     index = Index(tmp_path / "index", StoreSettings(index_enable=False), clock)
-    index.pending.append(("T", b"KEYS\x01k\x02", 0, clock.ms))
+    index.pending.append(("T", b"KEYS\x01k\x02", 0, clock.ms, None))
     index.flush(100)
     assert index.pending == []
     assert not (tmp_path / "index").exists()
