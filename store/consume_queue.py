@@ -313,11 +313,10 @@ class ConsumeQueue:
 
     def locate(self, offset: int) -> tuple[Segment, int, int]:
         """Where an entry is: file, place in it, and how many entries the file has from there on."""
-        place = offset * ENTRY_BYTES
-        segment = self.segments.find(place)
-        assert segment is not None
-        at = place - segment.base
-        return segment, at, (segment.size - at) // ENTRY_BYTES
+        segments = self.segments
+        number, at = divmod(offset * ENTRY_BYTES - segments.items[0].base, segments.size)
+        assert number >= 0
+        return segments.items[number], at, (segments.size - at) // ENTRY_BYTES
 
     def readable_end(self, log_end: int) -> int:
         """The offset behind the last entry whose message lies before `log_end` in the log."""

@@ -116,7 +116,8 @@ class Reading(Parts):
         if bytes_max > settings.pull_bytes_max:
             bytes_max = settings.pull_bytes_max
         count = messages_max if messages_max < room else room
-        flat = _places_of(count).unpack_from(segment.view, at)
+        known = count if tags_codes is None else 1
+        flat = _places_of(known).unpack_from(segment.view, at)
         if log.end - flat[0] > self._memory_bytes:
             messages_max = max(1, min(messages_max, settings.pull_messages_max_on_disk))
             bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
@@ -195,24 +196,29 @@ class Reading(Parts):
     def _take(
         self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
     ) -> bool:
-        """Put all these records into `found`; False when that can't be."""
+        """Put all these records into `found`, in one piece; False when that can't be."""
+        log = self._log
         first = offsets[0]
         last = offsets[-1] + sizes[-1]
         size = sum(sizes)
-        log = self._log
         segment = log.segments.find(first)
         if segment is None or size > bytes_max:
             return False
         base = segment.base
         if last - base > segment.size:
             return False
+        records: Buffer
         if last - first == size:
-            found.records = [segment.memory[first - base : last - base]]
+            records = segment.memory[first - base : last - base]
         else:
             starts = [place - base for place in offsets] if base else offsets
-            # No step of this is run by the interpreter: it is done for every message.
-            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))(segment.view)
-            found.records = list(pieces)
+            # Nothing of what is done for each message is left to the interpreter, and views make
+            # it one copy.
+            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))
+            records = b"".join(pieces(segment.memory))
+        if len(records) != size:
+            return False
+        found.records.append(records)
         found.size = size
         log.count_read(size)
         return True

@@ -125,6 +125,18 @@ def test_messages_that_lie_apart_come_in_one_piece(open_store: OpenStore) -> Non
     assert len(found.records) == 1
 
 
+def test_messages_that_lie_apart_in_a_later_file_are_the_right_ones(open_store: OpenStore) -> None:
+    store = open_store()
+    for number in range(40):
+        put(store, queue_id=number % 2, body=b"%d," % number * 1_000)
+    assert len(store._log.segments.items) > 1
+    found = [get(store, 0)]
+    while found[-1].next_offset < 20:
+        found.append(get(store, found[-1].next_offset))
+    all_bodies = [body for one in found for body in bodies(one)]
+    assert all_bodies == [b"%d," % number * 1_000 for number in range(0, 40, 2)]
+
+
 def test_messages_over_a_file_end_are_found(open_store: OpenStore) -> None:
     store = open_store()
     for _ in range(8):
@@ -204,6 +216,21 @@ def test_entries_that_lead_nowhere_are_passed_over(open_store: OpenStore) -> Non
     assert found.next_offset == 3
     found = get(store, 0, messages_max=1)
     assert (found.status, found.next_offset) == (status.MESSAGE_WAS_REMOVING, 1)
+
+
+@pytest.mark.parametrize("wrong", [1 << 30, -1])
+def test_an_entry_among_others_that_leads_nowhere_is_passed_over(
+    open_store: OpenStore, wrong: int
+) -> None:
+    store = open_store()
+    for number in range(6):
+        put(store, queue_id=number % 2, body=b"%d" % number)
+    store.write_staged()
+    queue = store._queues.plain["T", 0]
+    queue.segments.items[0].view[20:28] = wrong.to_bytes(8, "big", signed=True)
+    found = get(store, 0)
+    assert bodies(found) == [b"0", b"4"]
+    assert found.next_offset == 3
 
 
 @pytest.mark.parametrize("place", [-1, 1, 50, 1 << 40])
