@@ -10,6 +10,7 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.subscription import TAG
+from ...protocol.bodies.topic import TopicConfig
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
@@ -106,7 +107,7 @@ class PullHandlers:
     ) -> Reply | bytes | None:
         if connection.backlog.is_full:
             raise connection.backlog.busy()
-        wanted = self._check(header, command, connection)
+        wanted, topic, group = self._check(header, command, connection)
         if self.offsets.resets:
             moved = self._reset(header)
             if moved is not None:
@@ -121,14 +122,14 @@ class PullHandlers:
             if self.holds.park((header.topic, header.queue_id), hold):
                 return None
             raise self._too_many(header)
-        return self._answer(header, command, found, connection)
+        return self._answer(header, command, found, topic, group, connection)
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
     ) -> Reply | bytes | None:
         """A parked pull again; None when there is still nothing and it is not `final`."""
         try:
-            wanted = self._check(header, command, connection)
+            wanted, topic, group = self._check(header, command, connection)
         except Refusal as refusal:
             return Reply(refusal.code, refusal.fields, refusal.remark)
         if self.offsets.resets:
@@ -142,12 +143,14 @@ class PullHandlers:
                 return None
             if found.status != status.FOUND and self._may_wait(header, found):
                 return None
-        return self._answer(header, command, found, connection)
+        return self._answer(header, command, found, topic, group, connection)
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _check(self, header: PullMessage, command: Command, connection: Connection) -> Wanted:
-        """All that can forbid a pull; gives what the group wants of the topic."""
+    def _check(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
+        """All that can forbid a pull; gives what the group wants of the topic, and the two."""
         config = self.config
         if not config.broker_permission & PERM_READ:
             raise self._forbidden(
@@ -197,7 +200,7 @@ class PullHandlers:
             wanted = self._registered(header, group.consume_broadcast_enable)
         if config.reject_pull_consumer_enable:
             self._check_member(header, connection)
-        return wanted
+        return wanted, topic, group
 
     def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
         """The subscription that the group's heartbeats have told."""
@@ -317,15 +320,17 @@ class PullHandlers:
         return codes.PULL_NOT_FOUND if header.offset == 0 else codes.PULL_OFFSET_MOVED
 
     def _answer(
-        self, header: PullMessage, command: Command, found: Found, connection: Connection
+        self,
+        header: PullMessage,
+        command: Command,
+        found: Found,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        connection: Connection,
     ) -> Reply | bytes:
         self.offsets.pulled(header.topic, header.group, header.queue_id, found.next_offset)
-        topic = self.topics.get(header.topic)
-        topic_flag = 0 if topic is None else topic.topic_sys_flag
-        group = self.groups.get(header.group)
-        group_flag = 0 if group is None else group.group_sys_flag
         suggested = 0
-        if self.config.slave_read_enable and group is not None:
+        if self.config.slave_read_enable:
             suggested = self._suggested_broker(header, found, group)
         if found.status == status.FOUND:
             gets = self.stats.gets(header.topic, header.group)
@@ -336,8 +341,8 @@ class PullHandlers:
                 found.next_offset,
                 found.min_offset,
                 found.max_offset,
-                topic_flag,
-                group_flag,
+                topic.topic_sys_flag,
+                group.group_sys_flag,
                 found.records,
                 found.size,
                 suggested,
@@ -351,8 +356,8 @@ class PullHandlers:
             found.next_offset,
             found.min_offset,
             found.max_offset,
-            topic_sys_flag=topic_flag,
-            group_sys_flag=group_flag,
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
         )
         name = status.NAMES[found.status]
         if found.status == status.NO_MATCHED_LOGIC_QUEUE:
