@@ -5,6 +5,8 @@ many come at once is the caller's to say and not the settings', which are for co
 the broker with others.
 """
 
+from operator import itemgetter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,9 +89,8 @@ class BulkReading(Reading):
         if (starts[1:] == ends[:-1]).all():
             data: Buffer = segment.memory[int(starts[0]) : int(ends[-1])]
         else:
-            view = segment.view
-            pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-            data = b"".join([view[start:stop] for start, stop in pairs])
+            pieces = itemgetter(*map(slice, starts.tolist(), ends.tolist()))  # as in a pull
+            data = b"".join(pieces(segment.memory))
         if offset < queue.opened and not _is_whole(data, queue, offset, numbers[:taken]):
             return None
         log.count_read(len(data))
