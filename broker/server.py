@@ -18,6 +18,7 @@ from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row, host_bytes
 from ..protocol.aio.server import Server
 from ..protocol.aio.tls import Tls
+from ..protocol.message_id import UniqueIds
 from ..store import json_file
 from ..store.errors import StoreError, WritesRefused
 from ..store.segment import make_folder
@@ -31,6 +32,7 @@ from .due import Due
 from .filters import Filters
 from .groups import Groups
 from .handlers.pull import PullHandlers
+from .handlers.send import SendHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .offsets import Offsets
@@ -209,6 +211,12 @@ class Broker:
             self.filters, self.stats, now_ms,
         )  # fmt: skip
         self.holds = pulls.holds
+        self.sends = SendHandlers(
+            config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
+            self.syncer if config.flush_disk_type == "SYNC_FLUSH" else None,
+            UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
+            self.server.turn.wake, now_ms,
+        )  # fmt: skip
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
             self.filters, self.stats, self.due, self.timers, self.holds, self.wake, now_ms,
@@ -385,6 +393,7 @@ class Broker:
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
         store = self.store
+        self.sends.take()
         try:
             store.write_staged()
         finally:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ..protocol import codes
 from ..protocol.aio.connection import Row
 from ..protocol.aio.server import table
-from ..protocol.message_id import UniqueIds
 from .handlers.admin_auth import AdminAuthHandlers
 from .handlers.admin_broker import AdminBrokerHandlers
 from .handlers.admin_clients import AdminClientHandlers
@@ -29,7 +28,6 @@ from .handlers.query import QueryHandlers
 from .handlers.recall import RecallHandlers
 from .handlers.replies import ReplyHandlers
 from .handlers.retries import RetryHandlers
-from .handlers.send import SendHandlers
 from .handlers.transactions import TransactionHandlers
 from .runtime_info import RuntimeInfo
 
@@ -51,28 +49,13 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     """The rows of the listen port by code."""
     b = broker
     syncer = b.syncer if b.config.flush_disk_type == "SYNC_FLUSH" else None
-    ids = UniqueIds(b.store.host, b.now_ms)
-    sends = SendHandlers(
-        b.config,
-        b.store,
-        b.topics,
-        b.groups,
-        b.due,
-        b.holds,
-        b.stats,
-        syncer,
-        ids,
-        b.locks,
-        b.transaction_counts,
-        b.now_ms,
-    )
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
         b.config, b.store, b.stats, b.delays, b.timers,
         clients=b.clients, started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
     families = (
-        sends,
+        b.sends,
         pulls,
         AdminTimerHandlers(b.timers),
         RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),

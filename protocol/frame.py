@@ -26,6 +26,22 @@ assert HEAD_BYTES == 8
 LENGTH_BYTES = 4
 HEADER_BYTES_MASK = 0xFFFFFF
 
+HEADS_KEPT = 4_096
+
+
+class _Heads(dict[int, bytes]):
+    """What stands before a JSON header of so many bytes that no body follows."""
+
+    def __missing__(self, size: int) -> bytes:
+        found = HEAD.pack(LENGTH_BYTES + size, size)
+        if len(self) < HEADS_KEPT:
+            self[size] = found
+        return found
+
+
+# For the hot path, which spends no call on a size that came before.
+HEADS = _Heads()
+
 CODECS = (header_json, header_binary, header_msgpack)
 _DECODERS = tuple(codec.decode for codec in CODECS)
 _unpack_head = HEAD.unpack_from

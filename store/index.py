@@ -6,7 +6,7 @@ is followed by a new one. Each message is indexed under its unique key and each 
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -173,9 +173,16 @@ class Index:
         self.files.clear()
 
     def _add(self, batch: list[Pending]) -> None:
-        keys, places, times = _extract(batch)
-        if not keys:
-            return
+        places: Sequence[int]
+        times: Sequence[int]
+        topics, _, places, times, only = zip(*batch, strict=True)
+        if None in only or topics.count(topics[0]) < len(topics):
+            keys, places, times = _extract(batch)
+            if not keys:
+                return
+        else:
+            prefix = f"{topics[0]}#".encode()
+            keys = [prefix + key for key in only]
         self.add(key_hashes(keys), np.array(places, np.int64), np.array(times, np.int64))
 
     def _writable(self) -> IndexFile:
@@ -193,7 +200,7 @@ class Index:
         return file
 
 
-def _extract(batch: list[Pending]) -> tuple[list[bytes], list[int], list[int]]:
+def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
     """The keys of these messages as `topic#key`, each with its log offset and store time."""
     keys: list[bytes] = []
     places: list[int] = []

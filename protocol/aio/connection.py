@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
             except Refusal as refusal:
                 reply = Reply(refusal.code, refusal.fields, refusal.remark)
             except Exception:
-                reply = _our_fault(command)
+                reply = our_fault(command)
             if reply is None:
                 continue
             if type(reply) is bytes:
@@ -314,6 +314,15 @@ class Connection(asyncio.Protocol):
             self._out.append(reply)
         else:
             self._append(command, reply)  # type: ignore[arg-type]
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
+
+    def answer_all(self, answers: list[bytes]) -> None:
+        """Give these answers, whole frames, to requests that are not oneway."""
+        if self._lost is not None:
+            return
+        self._out += answers
         if not self._queued:
             self._queued = True
             self._turn.add(self)
@@ -573,12 +582,13 @@ class Connection(asyncio.Protocol):
         except Refusal as refusal:
             answer = Reply(refusal.code, refusal.fields, refusal.remark)
         except Exception:
-            answer = _our_fault(command)
+            answer = our_fault(command)
         if answer is not None:
             self.answer(command, answer)
 
 
-def _our_fault(command: Command) -> Reply:
+def our_fault(command: Command) -> Reply:
+    """The answer to a request whose handler raises something that it should not have."""
     name = codes.REQUEST_NAMES.get(command.code, str(command.code))
     log.exception("request %s failed", name)
     return Reply(

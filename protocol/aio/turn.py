@@ -37,6 +37,7 @@ class Turn:
         "_shared_until",
         "_ticking",
         "_waiting",
+        "_woken",
         "backlog",
         "before_write",
         "loop",
@@ -60,6 +61,7 @@ class Turn:
         self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
         self.served = 0  # connections that were written to, each turn's added up
         self._scheduled = False
+        self._woken = False  # since this turn's end began
         self._waiting: set[Connection] = set()
         self._ticking = False
 
@@ -71,7 +73,11 @@ class Turn:
             self.loop.call_soon(self._end)
 
     def wake(self) -> None:
-        """Run `before_write` at the end of this turn even when nothing is to be written yet."""
+        """Run `before_write` at the end of this turn even when nothing is to be written yet.
+
+        From inside of it: at the end of the next one.
+        """
+        self._woken = True
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._end)
@@ -111,22 +117,32 @@ class Turn:
         connection.serve_more()
 
     def _end(self) -> None:
+        self._woken = False
+        fault = self._before_write()  # what it answers goes out with the rest
         self._scheduled = False
-        if self.before_write is not None:
-            try:
-                self.before_write()
-            except Exception:
-                dirty, self._dirty = self._dirty, []
-                log.exception("the store did not take this turn's messages; closing %d", len(dirty))
-                for connection in dirty:
-                    connection.abort()
-                return
+        if self._woken:
+            self.wake()
         dirty, self._dirty = self._dirty, []
+        if fault:
+            log.error("the store did not take this turn's messages; closing %d", len(dirty))
+            for connection in dirty:
+                connection.abort()
+            return
         self.served += len(dirty)
         if self._greedy:
             self._look_for_others(dirty)
         for connection in dirty:
             connection.flush()
+
+    def _before_write(self) -> bool:
+        """Run the owner's part; True when it raised."""
+        try:
+            if self.before_write is not None:
+                self.before_write()
+        except Exception:
+            log.exception("the end of a turn failed")
+            return True
+        return False
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""

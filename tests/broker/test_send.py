@@ -237,6 +237,59 @@ async def test_a_message_tried_too_often_goes_to_the_dead_letters(
     assert [r.body for r in records(await caller.pull("%DLQ%cg"))] == [b"dead"]
 
 
+async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
+    caller: Caller,
+) -> None:
+    batch = encode_batch([Entry(0, b"two", b""), Entry(0, b"three", b"")])
+    answers = await asyncio.gather(
+        caller.send("T", b"one", UNIQ_KEY="U1"),
+        caller.send("T", batch, batch=True, code=codes.SEND_BATCH_MESSAGE),
+        caller.send("T", b"", UNIQ_KEY="U2"),
+        caller.send("T", b"beyond", queue_id=9),
+        caller.send("T", b"x" * (5 << 20)),
+        caller.send("T", b"four", UNIQ_KEY="é-4"),
+        caller.send("T", b"later", DELAY="18"),
+        caller.send("T", b"five", UNIQ_KEY="U5"),
+    )
+    assert [answer.code for answer in answers] == [
+        codes.SUCCESS,
+        codes.SUCCESS,
+        codes.MESSAGE_ILLEGAL,
+        codes.INVALID_PARAMETER,
+        codes.MESSAGE_ILLEGAL,
+        codes.SUCCESS,
+        codes.SUCCESS,
+        codes.SUCCESS,
+    ]
+    remarks = [answer.remark or "" for answer in answers]
+    assert "empty" in remarks[2]
+    assert "queueId[9]" in remarks[3]
+    assert "5242880" in remarks[4]
+    stored = records(await caller.pull("T"))
+    assert [record.body for record in stored] == [b"one", b"two", b"three", b"four", b"five"]
+    places = {record.body: (record.queue_offset, record.offset_id) for record in stored}
+    for number, body, unique in ((0, b"one", "U1"), (5, b"four", "é-4"), (7, b"five", "U5")):
+        told = answers[number].header(SendMessageAnswer)
+        assert (told.queue_offset, told.msg_id) == places[body]
+        assert told.transaction_id == unique
+
+
+async def test_a_oneway_send_is_stored_and_not_answered(caller: Caller) -> None:
+    header = SendMessage("pg", "T", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01U\x02")
+    await caller.peers.oneway(caller.address, codes.SEND_MESSAGE_V2, header, b"quiet")
+    assert (await caller.send("T", b"loud")).header(SendMessageAnswer).queue_offset == 1
+    assert [record.body for record in records(await caller.pull("T"))] == [b"quiet", b"loud"]
+
+
+async def test_of_two_equal_properties_the_last_is_the_one(caller: Caller) -> None:
+    text = "UNIQ_KEY\x01old\x02TAGS\x01old\x02UNIQ_KEY\x01new\x02TAGS\x01new\x02"
+    header = SendMessageV1("pg", "T", "TBW102", 4, 0, 0, 5, 0, text)
+    answer = await caller.ask(codes.SEND_MESSAGE, header, b"x")
+    assert answer.header(SendMessageAnswer).transaction_id == "new"
+    assert records(await caller.pull("T", expression="old")) == []
+    assert len(records(await caller.pull("T", expression="new"))) == 1
+
+
 async def test_a_missing_field_is_named(caller: Caller) -> None:
     answer = await caller.ask(codes.SEND_MESSAGE_V2, {"a": "pg", "b": "T"}, b"x")
     assert answer.code == codes.INVALID_PARAMETER

@@ -10,6 +10,7 @@ from aerobee.protocol.errors import Refusal
 from aerobee.protocol.frame import (
     FRAME_BYTES_MAX,
     HEAD,
+    HEADS,
     FrameDecoder,
     encode_answer,
     encode_request,
@@ -17,7 +18,12 @@ from aerobee.protocol.frame import (
 from aerobee.protocol.header_json import expected
 from aerobee.protocol.headers.offsets import QueryConsumerOffset
 from aerobee.protocol.headers.pull import PullMessage
-from aerobee.protocol.headers.send import SendMessage, SendMessageAnswer, send_answer
+from aerobee.protocol.headers.send import (
+    SendMessage,
+    SendMessageAnswer,
+    answer_template,
+    send_answer,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "frames.json").read_text())
 # One vector is a header that makes Java's own reader fail: an unknown language.
@@ -159,6 +165,15 @@ def test_a_send_answer_says_the_same_in_every_codec(codec: int) -> None:
         )
         assert (header.transaction_id, header.region) == (unique.decode(), "DefaultRegion")
         assert (answer.opaque, answer.code, answer.is_answer) == (3, 0, True)
+
+
+def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
+    request = Command(code=310, opaque=31)
+    values = (3, b"0A01", 1 << 33, 77)
+    queue_id, unique, log_offset, queue_offset = values
+    header = answer_template(b"C0A8", b"50%d") % (*values, request.opaque)
+    made = send_answer(request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset)
+    assert HEADS[len(header)] + header == made
 
 
 def read(kind: type, ext: str) -> object:

@@ -90,6 +90,26 @@ def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock
     ]
 
 
+def test_keys_that_are_known_are_indexed_as_if_they_were_looked_for(
+    tmp_path: Path, clock: Clock
+) -> None:
+    known, looked, mixed = (Index(tmp_path / name, SMALL, clock) for name in "abc")
+    for number in range(20):
+        raw = b"UNIQ_KEY\x01u%d\x02" % (number % 7)
+        topic = "T" if number < 18 else "other"
+        item = (topic, raw, number * 100, clock.ms + number)
+        known.pending.append((*item, raw[9:-1]))
+        looked.pending.append((*item, None))
+        mixed.pending.append((*item, raw[9:-1] if number % 2 else None))
+        if number == 15:
+            known.flush(1_501)  # all of one topic
+    for index in (known, looked, mixed):
+        index.flush(ALL)
+    assert found(known, "u3") == [300, 1000, 1700]
+    for one, two, three in zip(known.files, looked.files, mixed.files, strict=True):
+        assert one.segment.view[:] == two.segment.view[:] == three.segment.view[:]
+
+
 def test_only_messages_before_the_end_are_added(index: Index) -> None:
     for place in (0, 100, 200):
         index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000, None))

@@ -24,6 +24,7 @@ from aerobee.store import status
 from aerobee.store.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
+from aerobee.store.writing import Message
 
 from .conftest import BORN_HOST, HOST, SMALL, Clock, OpenStore, put
 
@@ -78,6 +79,35 @@ def test_places_and_queue_offsets_are_dense_over_files_and_queues(open_store: Op
         found = records(store, queue_id=queue_id)
         assert [record.body for record in found] == bodies
         assert [record.queue_offset for record in found] == list(range(100))
+
+
+def test_of_many_messages_each_is_stored_or_refused_by_itself(open_store: OpenStore) -> None:
+    store = open_store()
+
+    def message(topic: str, body: bytes, born_host: bytes = bytes(8)) -> Message:
+        return ((topic, 1), 0, 0, 5, born_host, body, b"UNIQ_KEY\x01u\x02", 0, 0, 0, b"u")
+
+    large = bytes(store.settings.max_message_bytes + 1)
+    first, refused, third, outside, last = store.put_all(
+        [
+            message("T", b"one"),
+            message("T", large),
+            message("T", b"two", bytes(20)),
+            message("../T", b"three"),
+            message("U", b"four"),
+        ]
+    )
+    assert isinstance(refused, MessageTooLarge)
+    assert isinstance(outside, StoreError)
+    assert not isinstance(first, StoreError)
+    assert not isinstance(third, StoreError)
+    assert not isinstance(last, StoreError)
+    assert (first[1], third[1], last[1]) == (0, 1, 0)
+    assert first[0] == 0
+    assert (first[2], third[2]) == (third[0], last[0])
+    assert last[2] == store.log_end
+    assert [record.body for record in records(store, "T", 1)] == [b"one", b"two"]
+    assert [record.body for record in records(store, "U", 1)] == [b"four"]
 
 
 def test_a_message_is_readable_though_it_was_only_staged(open_store: OpenStore) -> None:
