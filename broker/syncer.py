@@ -86,7 +86,7 @@ class Syncer:
 
         What `late` makes of them is given instead when that takes too long, or too many wait.
         """
-        room = WAITING_MAX - self._waiting
+        room = max(0, WAITING_MAX - self._waiting)
         if len(answers) > room:
             for connection, command, reply in answers[room:]:
                 connection.answer(command, late(reply))
@@ -98,16 +98,19 @@ class Syncer:
     async def reach(self, end: int) -> bool:
         """Wait until the log is on disk up to `end`; False when it never will be."""
         while self._store.durable_end < end and self.failure is None:
+            if self._is_stopped:
+                return False
             self._want()
             await self._end_of_sync()
         return self.failure is None
 
     async def sync(self) -> None:
         """Sync what is there now, queues and index as their time has come; wait for the end."""
-        while self._is_syncing:
+        if self._is_syncing:
             await self._end_of_sync()
-        self._begin()
-        while self._is_syncing:
+        if not self._is_syncing:
+            self._begin()
+        if self._is_syncing:
             await self._end_of_sync()
 
     def sweep(self) -> None:
@@ -128,10 +131,12 @@ class Syncer:
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         await self.sync()
-        self._is_stopped = True
         self._plans.put(None)
         self._thread.join()
 
@@ -146,12 +151,14 @@ class Syncer:
         """Sync at the end of this turn, or as soon as the thread has done what it is at."""
         if not (self._is_due or self._is_syncing):
             self._is_due = True
-            self._loop.call_soon(self._begin)
+            self._loop.call_soon(self._at_end_of_turn)
+
+    def _at_end_of_turn(self) -> None:
+        self._is_due = False
+        if not (self._is_syncing or self._is_stopped):
+            self._begin()
 
     def _begin(self) -> None:
-        self._is_due = False
-        if self._is_syncing or self._is_stopped:
-            return
         if self.failure is not None:
             self.sweep()
             self._wake()
@@ -162,7 +169,7 @@ class Syncer:
             self._fail(wrong)
             return
         if plan is None:
-            self._release()
+            self._answer(self._released())
             return
         self._is_syncing = True
         self._plans.put(plan)
@@ -174,15 +181,23 @@ class Syncer:
             self._fail(wrong)
             return
         self._store.synced(plan)
-        self._release()
-        if self._groups:
-            self._want()
+        released = self._released()
+        if self._groups and not self._is_stopped:
+            self._begin()  # it is under way while those are answered
+        self._answer(released)
 
-    def _release(self) -> None:
+    def _released(self) -> list[Answers]:
+        """Take out what the disk has."""
         durable, groups = self._store.durable_end, self._groups
+        released = []
         while groups and groups[0][0] <= durable:
             answers = groups.popleft()[2]
             self._waiting -= len(answers)
+            released.append(answers)
+        return released
+
+    def _answer(self, released: list[Answers]) -> None:
+        for answers in released:
             for connection, command, reply in answers:
                 connection.answer(command, reply)
         for callback in self._after_sync:

@@ -1,0 +1,285 @@
+"""Answers that wait for the disk together: when they go out, and what they say when it fails."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from aerobee.broker import syncer as syncer_module
+from aerobee.broker.syncer import Syncer
+from aerobee.protocol import codes
+from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.frame import decode_all, encode_answer, encode_request
+
+from .conftest import Clock
+
+TIMEOUT_MS = 5_000
+COMMAND = cast(Command, None)  # the connections here don't look at it
+
+
+class Plan:
+    """A sync up to `end`."""
+
+    def __init__(self, store: "Store", end: int) -> None:
+        self.store = store
+        self.end = end
+
+    def run(self) -> None:
+        self.store.begun.set()
+        assert self.store.open.wait(20)
+        if self.store.wrong is not None:
+            raise self.store.wrong
+
+
+class Store:
+    """A log of `end` bytes, of which the disk has `durable_end`; syncs pass while it is `open`."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.durable_end = 0
+        self.plans: list[Plan] = []
+        self.begun = threading.Event()
+        self.open = threading.Event()
+        self.open.set()
+        self.wrong: Exception | None = None
+        self.refusal = ""
+
+    def sync_plan(self) -> Plan | None:
+        if self.durable_end == self.end:
+            return None
+        self.plans.append(Plan(self, self.end))
+        return self.plans[-1]
+
+    def synced(self, plan: Plan) -> None:
+        self.durable_end = plan.end
+
+    def sync_failed(self, wrong: Exception) -> str:
+        self.refuse_writes(f"the disk did not take a sync ({wrong})")
+        return self.refusal
+
+    def refuse_writes(self, reason: str) -> None:
+        self.refusal = reason
+
+
+class Peer:
+    """A connection: the answers that went out."""
+
+    def __init__(self) -> None:
+        self.answers: list[Reply | bytes] = []
+        self.came = asyncio.Event()
+
+    def answer(self, command: Command, reply: Reply | bytes) -> None:
+        self.answers.append(reply)
+        self.came.set()
+
+    @property
+    def codes(self) -> list[int]:
+        return [cast(Reply, reply).code for reply in self.answers]
+
+
+Make = Callable[..., Awaitable[Syncer]]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+async def make(store: Store, clock: Clock) -> AsyncIterator[Make]:
+    made: list[Syncer] = []
+
+    async def start(interval_s: float = 3_600) -> Syncer:
+        one = Syncer(cast(Any, store), interval_s=interval_s, timeout_ms=TIMEOUT_MS, now_ms=clock)
+        one.start()
+        made.append(one)
+        return one
+
+    yield start
+    store.open.set()
+    for one in made:
+        await one.stop()
+
+
+def reply(number: int = 0) -> Reply:
+    return Reply(codes.SUCCESS, {"queueOffset": str(number)})
+
+
+def put(store: Store, syncer: Syncer, peer: Peer, *numbers: int, **more: Any) -> None:
+    """A turn: so many messages, whose answers wait together."""
+    store.end += 100
+    syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(n)) for n in numbers], **more)
+
+
+async def begun(store: Store) -> None:
+    """Wait until the syncer's thread waits for the disk."""
+    assert await asyncio.to_thread(store.begun.wait, 20)
+    store.begun.clear()
+
+
+async def test_a_group_is_answered_by_one_sync_in_its_order(make: Make, store: Store) -> None:
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0, 1, 2)
+    put(store, syncer, peer, 3)
+    assert store.plans == []  # the turn has not ended
+    await begun(store)
+    assert peer.answers == []
+    store.open.set()
+    assert await syncer.reach(store.end)
+    assert peer.answers == [reply(n) for n in range(4)]
+    assert len(store.plans) == 1
+
+
+async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, store: Store) -> None:
+    syncer, first, second = await make(), Peer(), Peer()
+    store.open.clear()
+    put(store, syncer, first, 0)
+    await begun(store)
+    put(store, syncer, second, 1)
+    put(store, syncer, second, 2)
+    under_way: list[int] = []
+    first.answer = lambda command, reply: under_way.append(len(store.plans))  # type: ignore[method-assign]
+    store.open.set()
+    await second.came.wait()
+    assert under_way == [2]
+    assert second.answers == [reply(1), reply(2)]
+    assert [plan.end for plan in store.plans] == [100, 300]
+
+
+async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, store: Store) -> None:
+    syncer, peer = await make(), Peer()
+    put(store, syncer, peer, 0)
+    await peer.came.wait()
+    peer.came.clear()
+    syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(1))])
+    await peer.came.wait()
+    assert len(store.plans) == 1
+
+
+async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
+    make: Make, store: Store, clock: Clock
+) -> None:
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    frame = b"".join(encode_answer(_request(7), reply(1)))
+    store.end = 100
+    syncer.after_all(100, [(cast(Any, peer), COMMAND, reply(0)), (cast(Any, peer), COMMAND, frame)])
+    await begun(store)
+    clock.ms += TIMEOUT_MS - 1
+    syncer.sweep()
+    assert peer.answers == []
+    clock.ms += 1
+    put(store, syncer, peer, 2)
+    syncer.sweep()
+    assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2
+    assert [cast(Reply, late).fields["queueOffset"] for late in peer.answers] == ["0", "1"]
+    store.open.set()
+    assert await syncer.reach(store.end)
+    assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2 + [codes.SUCCESS]
+
+
+async def test_a_late_answer_may_be_another_one(make: Make, store: Store, clock: Clock) -> None:
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0, late=lambda same: same)
+    await begun(store)
+    clock.ms += TIMEOUT_MS
+    syncer.sweep()
+    assert peer.codes == [codes.SUCCESS]
+
+
+@pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), ValueError("a fault")])
+async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_again(
+    make: Make, store: Store, wrong: Exception
+) -> None:
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    store.wrong = wrong
+    put(store, syncer, peer, 0, 1)
+    await begun(store)
+    put(store, syncer, peer, 2)
+    reaching = asyncio.ensure_future(syncer.reach(store.end))
+    store.open.set()
+    assert not await reaching
+    assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 3
+    assert str(wrong) in store.refusal
+    store.wrong = None
+    peer.came.clear()
+    put(store, syncer, peer, 3)
+    await peer.came.wait()
+    await syncer.stop()
+    assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 4
+    assert len(store.plans) == 1
+
+
+async def test_so_many_answers_may_wait_however_many_groups_they_make(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "WAITING_MAX", 5)
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0, 1, 2)
+    assert not syncer.is_full
+    put(store, syncer, peer, 3, 4, 5, 6)
+    assert syncer.is_full
+    assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2
+    store.open.set()
+    assert await syncer.reach(store.end)
+    assert peer.answers[2:] == [reply(n) for n in range(5)]
+    assert not syncer.is_full
+
+
+async def test_room_for_answers_comes_back_when_they_are_late(
+    make: Make, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "WAITING_MAX", 3)
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0, 1, 2)
+    assert syncer.is_full
+    clock.ms += TIMEOUT_MS
+    syncer.sweep()
+    assert not syncer.is_full
+
+
+async def test_a_stop_syncs_and_answers_what_is_left(make: Make, store: Store) -> None:
+    syncer, peer = await make(), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0)
+    await begun(store)
+    put(store, syncer, peer, 1, 2)
+    stopping = asyncio.ensure_future(syncer.stop())
+    store.open.set()
+    await stopping
+    assert peer.answers == [reply(0), reply(1), reply(2)]
+    assert store.durable_end == store.end
+
+
+async def test_nothing_is_synced_after_a_stop(make: Make, store: Store) -> None:
+    syncer, peer = await make(), Peer()
+    await syncer.stop()
+    put(store, syncer, peer, 0)
+    assert not await asyncio.wait_for(syncer.reach(store.end), 20)
+    assert store.plans == []
+    assert peer.answers == []
+
+
+async def test_the_disk_is_synced_every_interval_though_nobody_waits(
+    make: Make, store: Store
+) -> None:
+    syncer = await make(0.001)
+    ends = asyncio.Queue[int]()
+    syncer.on_synced(lambda: ends.put_nowait(store.durable_end))
+    store.end = 100
+    while await asyncio.wait_for(ends.get(), 20) < 100:
+        pass
+    store.end = 200
+    while await asyncio.wait_for(ends.get(), 20) < 200:
+        pass
+
+
+def _request(opaque: int) -> Command:
+    (command,) = decode_all(encode_request(codes.SEND_MESSAGE_V2, opaque, {}, b""))
+    return command
