@@ -6,7 +6,6 @@ so a message is never delivered at another time than its sender believes.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from ..protocol import codes, properties
@@ -15,10 +14,13 @@ from ..protocol.properties import PROPERTIES_BYTES_MAX
 from .config import NO_CAP_SEC, BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
 from .real_place import delayed
+from .timer_fresh import Told
 from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+TIMES = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
+WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
 NUMBER_DIGITS = 19  # of that number: one with fewer is always below
 LEVEL_MAX = (1 << 31) - 1
@@ -37,18 +39,17 @@ class Place(NamedTuple):
     out_ms: int = 0
 
 
-# Made for every message that waits: a named tuple's own constructor is a call of Python's.
-_place: Callable[[tuple[str, int, str, int]], Place] = partial(tuple.__new__, Place)
+Key = tuple[str, int]  # topic, queue id
+Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
 
 
 class Due:
     """The rules. `timers` is None where timerWheelEnable is false.
 
-    `came_in(place, out_ms, topic)` is to be told of a timer message once it is stored: where, for
-    which slot, of which topic.
+    `came_in(told)` is to be told of timer messages once they are stored.
     """
 
-    came_in: Callable[[int, int, str], None]
+    came_in: Callable[[list[Told]], None]
 
     def __init__(
         self,
@@ -61,7 +62,9 @@ class Due:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
-        self._levels = {str(level): level for level in range(1, len(delays.levels_ms) + 1)}
+        self._ticks_ms = config.timer_precision_ms
+        levels = range(1, len(delays.levels_ms) + 1)
+        self._queues: dict[str, Key] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
         self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
         if timers is not None:
             self.came_in = timers.came_in
@@ -83,67 +86,84 @@ class Due:
         return min(max(number, 0), len(self._delays.levels_ms))
 
     def place(self, text: str, topic: str, queue_id: int) -> Place:
-        """Where a message with these properties, ending in \\x02, goes; Refusal when nowhere."""
-        if "TIMER_" not in text:  # mostly a level alone, there once: no need to take all apart
-            at = text.find("DELAY\x01")
-            if at < 0:
-                return _place((topic, queue_id, text, 0))
-            if text[-1] != "\x02":
-                text += "\x02"
-            end = text.find("\x02", at)
-            level = self._levels.get(text[at + 6 : end], -1)
-            if level < 0 or (at > 0 and text[at - 1] != "\x02") or "DELAY\x01" in text[end:]:
-                wanted = properties.find(text.encode(), b"DELAY")
-                level = self.level(None if wanted is None else wanted.decode(errors="replace"))
-                if level == 0:
-                    return _place((topic, queue_id, text, 0))
-            text = f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
-            return _place((SCHEDULE_TOPIC, level - 1, text, 0))
-        # The same for a time that stands alone.
-        at = text.find("TIMER_")
-        value_at, end = text.find("\x01", at) + 1, text.find("\x02", at)
-        name = text[at : value_at - 1]
-        is_alone = name in TIME_NAMES and value_at < end and "TIMER_" not in text[end:]
-        if is_alone and (at == 0 or text[at - 1] == "\x02") and "DELAY\x01" not in text:
-            pairs, level = {name: text[value_at:end]}, 0
-        else:
+        """Where a message with these properties goes; Refusal when nowhere."""
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
+        return Place(*key, text, out_ms)
+
+    def placed(self, text: str, key: Key, now_ms: int) -> Placed:
+        """Where a message with these properties, ending in \x02, goes that is for this queue.
+
+        The same key when it waits for nothing. Refusal when it can go nowhere.
+        """
+        if "TIMER_" in text:
+            return self._timed(text, key, now_ms)
+        # Mostly a level alone, there once: no need to take all apart.
+        before, mark, behind = text.partition("DELAY\x01")
+        if not mark:
+            return key, text, 0
+        queue = self._queues.get(behind[: behind.find("\x02")])
+        if queue is None or (before and before[-1] != "\x02") or "DELAY\x01" in behind:
+            wanted = properties.find(text.encode(), b"DELAY")
+            level = self.level(None if wanted is None else wanted.decode(errors="replace"))
+            if level == 0:
+                return key, text, 0
+            queue = self._queues[str(level)]
+        return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
+
+    def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
+        """`placed` for one that says something of a timer."""
+        # Mostly a time alone, there once.
+        before, mark, behind = text.partition("TIMER_")
+        name, _, value = behind[: behind.find("\x02")].partition("\x01")
+        is_recall = False
+        if (
+            name not in TIMES
+            or not value
+            or (before and before[-1] != "\x02")
+            or "TIMER_" in behind
+            or "DELAY\x01" in text
+        ):
             pairs = properties.decode(text)
             level = self.level(pairs.get(properties.DELAY))
-            name = next((each for each in TIME_NAMES if each in pairs), "")
-        if level > 0:
-            if name:
-                text = without(text, list(TIME_NAMES))
-            return _place((SCHEDULE_TOPIC, level - 1, delayed(text, topic, queue_id), 0))
-        # One that a timer has delivered before is not to wait again.
-        if not name or topic == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
-            return _place((topic, queue_id, text, 0))
+            name = next((each for each in TIMES if mark + each in pairs), "")
+            if level > 0:
+                if name:
+                    text = without(text, list(TIME_NAMES))
+                return self._queues[str(level)], delayed(text, *key), 0
+            # One that a timer has delivered before is not to wait again.
+            if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
+                return key, text, 0
+            value = pairs[mark + name]
+            is_recall = properties.TIMER_DEL_UNIQKEY in pairs
+        elif key[0] == WHEEL_TOPIC:
+            return key, text, 0
         if self._timers is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 "accurate timer message is not enabled, timerWheelEnable is false; switch it on, "
                 "or use a delay level",
             )
-        now_ms = self._now_ms()
-        deliver_ms = self._deliver_ms(name, pairs[name], now_ms)
+        deliver_ms = self._deliver_ms(mark + name, value, now_ms)
         if deliver_ms <= now_ms:
-            if properties.TIMER_DEL_UNIQKEY in pairs:
+            if is_recall:
                 raise _illegal(
                     f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
                 )
-            return _place((topic, queue_id, text, 0))
+            return key, text, 0
         # A slot holds what is due by the end of its tick, so nothing comes before its time.
-        ticks = self._config.timer_precision_ms
+        ticks = self._ticks_ms
         out_ms = (deliver_ms - 1) // ticks * ticks
         room = self._rooms.get(out_ms, 0)
         if room <= 0 or len(text) > PROPERTIES_TEXT_MAX:
             room = self._check_room(len(text.encode()), out_ms)
         self._rooms[out_ms] = room - 1
-        if text[-1] != "\x02":
-            text += "\x02"
+        topic, queue_id = key
         out = (
             f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02TIMER_OUT_MS\x01{out_ms}\x02"
         )
-        return _place((WHEEL_TOPIC, QUEUE, out, out_ms))
+        return WHEEL_QUEUE, out, out_ms
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
         """The time that a property asks for. Refusal when it can't be."""

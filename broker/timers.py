@@ -7,13 +7,14 @@ requests are served, and each step notes how far it came (`timer_state`).
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from ..protocol import properties
 from ..protocol.record import Record, decode_record
 from ..protocol.tags import string_hash
 from ..store.store import MessageStore
-from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, UNIT_BYTES
+from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
 from .due_slot import DueSlot
@@ -25,6 +26,7 @@ from .timer_delivery import (
     TimerDelivery,
     recall_key,
 )
+from .timer_fresh import Fresh
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
 from .topics import TOPICS_MAX
@@ -35,11 +37,7 @@ BLANK_SLOTS = 60  # of a round of the wheel that stay unused
 ENTRIES_PER_STEP = 256  # of the queue, into the wheel, as their sends told of them
 LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
-FRESH_MAX = 20_000  # messages of the queue that are known from their sends
-Fresh = tuple[int, str]  # slot in ms, real topic
-Looked = tuple[int, str, bool]  # the same, and whether it takes another message back
-NOT_FRESH: Fresh = (-1, "")
-Entry = tuple[int, int, int]  # of a consume queue: place, length, tags code
+Looked = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
@@ -91,10 +89,11 @@ class Timers:
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
         self._placed = False  # units of them are staged only
         self._touched = False
-        self._fresh: dict[int, Fresh] = {}  # by their places in the commit log
+        self._fresh = Fresh()
         self._hashes: dict[str, int] = {}
         self._counts: dict[str, int] = {}  # of topics, changed by the step at hand
         self._delivery = TimerDelivery(store, mark)
+        self.came_in = self._fresh.tell
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)
 
@@ -121,12 +120,6 @@ class Timers:
                 for topic, number in self._counts.items():
                     self.metrics.add(topic, number)
                 self._counts.clear()
-
-    def came_in(self, place: int, out_ms: int, topic: str) -> None:
-        """What the sender's request said of a message, so that it need not be read again."""
-        if len(self._fresh) >= FRESH_MAX:
-            self._fresh.clear()
-        self._fresh[place] = out_ms, topic
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
@@ -161,19 +154,21 @@ class Timers:
         offset = first = state.queue_offset
         if offset >= end:
             return False
+        store.write_staged()
+        until = min(end, offset + ENTRIES_PER_STEP)
         size = looks = 0
         try:
-            entries = store.entries(WHEEL_TOPIC, QUEUE, offset, ENTRIES_PER_STEP)
-            while offset < first + len(entries):
-                offset += self._place_fresh(entries[offset - first :], write_ms)
-                if offset == first + len(entries) or size >= BYTES_PER_STEP:
+            while offset < until:
+                offset += self._place_fresh(offset, until - offset, write_ms)
+                if offset == until or size >= BYTES_PER_STEP or looks >= LOOKS_PER_STEP:
                     break
-                if looks >= LOOKS_PER_STEP:
+                entries = store.entries(WHEEL_TOPIC, QUEUE, offset, 1)
+                if not entries:
                     break
-                place, length, _ = entries[offset - first]
+                ((place, length, _),) = entries
                 looks += 1
                 size += length
-                fresh = self._fresh.pop(place, None)
+                fresh = self._fresh.one(offset)
                 found = self._look(place, length) if fresh is None else (*fresh, False)
                 if found is not None:
                     out_ms, topic, is_recall = found
@@ -250,47 +245,39 @@ class Timers:
         self._count(topic, number)
         return True
 
-    def _place_fresh(self, entries: list[Entry], write_ms: int) -> int:
-        """Units for the first of these entries of the queue, as far as their sends told of them and
+    def _place_fresh(self, offset: int, most: int, write_ms: int) -> int:
+        """Units for the messages from this offset on, as far as their sends told of them and
         nothing is special about them; for how many."""
-        state, fresh = self.state, self._fresh
-        first_ms, ticks = self._first_slot_ms, state.precision_ms
+        state = self.state
         # Further ahead they go around once more, or into slots of the round before.
-        until_ms = min(write_ms + self._window_slots() * ticks, state.read_ms + SLOTS * ticks)
-        position = state.log.end
-        units: list[int] = []
-        slot_ms, last_topic, of_topic, code = -1, "", 0, 0
-        first = last = number = 0
-        for place, length, _ in entries[: state.log.room]:
-            out_ms, topic = fresh.get(place, NOT_FRESH)
-            if not first_ms <= out_ms < until_ms:
-                break
-            del fresh[place]
-            if out_ms != slot_ms:
-                if slot_ms >= 0:
-                    self._slots[slot_ms] = Slot(first, last, number)
-                slot_ms = out_ms
-                first, last, number = self._slots.get(out_ms) or state.wheel.get(out_ms)
-            if topic != last_topic:
-                self._count(last_topic, of_topic)
-                last_topic, of_topic, code = topic, 0, self._hash(topic)
-            of_topic += 1
-            units += (
-                UNIT_BYTES, last, IS_TIMER, write_ms, out_ms - write_ms, place, length, code, 0,
-            )  # fmt: skip
-            last = position
-            if first == NO_UNIT:
-                first = position
-            number += 1
-            position += UNIT_BYTES
-        if not units:
+        until_ms = min(
+            write_ms + self._window_slots() * state.precision_ms,
+            state.read_ms + SLOTS * state.precision_ms,
+        )
+        run = self._fresh.run(offset, min(most, state.log.room), self._first_slot_ms, until_ms)
+        if run is None:
             return 0
-        self._slots[slot_ms] = Slot(first, last, number)
-        self._count(last_topic, of_topic)
+        counts = Counter(run.topics)
+        hashes = {topic: self._hash(topic) for topic in counts}
         self._placed = True
-        count = state.log.append_all(units)
-        state.waiting += count
-        return count
+        for slot_ms, first, last, number in state.log.append_all(
+            write_ms, run.slots_ms, run.places, run.lengths,
+            [hashes[topic] for topic in run.topics], self._last_of,
+        ):  # fmt: skip
+            slot = self._slots[slot_ms]
+            first = first if slot.first == NO_UNIT else slot.first
+            self._slots[slot_ms] = Slot(first, last, slot.number + number)
+        for topic, number in counts.items():
+            self._count(topic, number)
+        state.waiting += len(run.places)
+        return len(run.places)
+
+    def _last_of(self, slot_ms: int) -> int:
+        """The last unit of a slot, which will have more."""
+        slot = self._slots.get(slot_ms)
+        if slot is None:
+            slot = self._slots[slot_ms] = self.state.wheel.get(slot_ms)
+        return slot.last
 
     def _window_slots(self) -> int:
         """How many ticks ahead a message is placed at most; what is further away goes around."""
@@ -331,11 +318,9 @@ class Timers:
             self._slots.clear()
 
     def _put_slots(self) -> None:
-        slots = self._slots
-        while slots:
-            slot_ms = next(iter(slots))
-            self.state.wheel.put(slot_ms, slots[slot_ms])
-            del slots[slot_ms]
+        if self._slots:
+            self.state.wheel.put_all(self._slots)
+            self._slots.clear()
 
     # ---- from the wheel to the topics
 

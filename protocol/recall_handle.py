@@ -13,6 +13,7 @@ from .errors import Refusal
 
 VERSION = "v1"
 HANDLE_CHARS_MAX = 4_096
+_base64 = binascii.b2a_base64
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -27,10 +28,19 @@ class RecallHandle(NamedTuple):
 
 def encode(topic: str, broker_name: str, time_ms: int, unique_key: str) -> str:
     """The text of a handle."""
-    words = f"{VERSION} {topic} {broker_name} {time_ms} {unique_key}"
+    unique = unique_key.encode(errors="replace")
+    return encode_with(words_before(topic, broker_name, time_ms), unique).decode()
+
+
+def words_before(topic: str, broker_name: str, time_ms: int) -> bytes:
+    """What handles of one topic and time say before the unique key, for `encode_with`."""
+    return f"{VERSION} {topic} {broker_name} {time_ms} ".encode(errors="replace")
+
+
+def encode_with(words: bytes, unique_key: bytes) -> bytes:
+    """The text of a handle with these words and this unique key."""
     # As base64.urlsafe_b64encode does, but this is for every timer message, and that two calls.
-    text = binascii.b2a_base64(words.encode(errors="replace"), newline=False)
-    return text.translate(_URL_SAFE).decode()
+    return _base64(words + unique_key, newline=False).translate(_URL_SAFE)
 
 
 def decode(text: str) -> RecallHandle:

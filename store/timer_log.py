@@ -6,8 +6,7 @@ and written together; behind the last one there are zeros. What the wheel says c
 from here, and what is here from the queue of the wheel's topic.
 """
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -33,7 +32,6 @@ UNIT = Struct(
     "q"  # reserved
 )
 UNIT_BYTES = UNIT.size
-UNIT_FIELDS = UNIT.format[1:]
 assert UNIT_BYTES == 52
 UNIT_TYPE = np.dtype(
     [
@@ -64,7 +62,6 @@ IS_RECALL = 4  # takes another message of its slot back
 MAGIC_MASK = 0xF
 SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
 UNITS_PER_LOOK = 1 << 16
-RUNS_KEPT = 256  # layouts of units in a row
 
 
 class Unit(NamedTuple):
@@ -132,13 +129,48 @@ class TimerLog:
         items = self.segments.items
         return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
 
-    def append_all(self, units: list[int]) -> int:
-        """Stage units, given as flat numbers in the order of their fields; how many. There must be
-        room."""
-        count = len(units) // len(UNIT_FIELDS)
-        self._staged.append(_run_of(count).pack(*units))
+    def append_all(
+        self,
+        written_ms: int,
+        slots_ms: npt.NDArray[np.int64],
+        places: Sequence[int],
+        record_bytes: Sequence[int],
+        topic_hashes: Sequence[int],
+        last_of: Callable[[int], int],
+    ) -> list[tuple[int, int, int, int]]:
+        """Stage units of plain timer messages, one for each item. There must be room.
+
+        `last_of` is asked for the last unit of each slot before these. The answer tells of each
+        slot its time in ms, the positions of the first and the last of these units in it, and how
+        many they are.
+        """
+        count = len(places)
+        units = np.zeros(count, UNIT_TYPE)
+        units["size"] = UNIT_BYTES
+        units["magic"] = IS_TIMER
+        units["written_ms"] = written_ms
+        units["delay_ms"] = slots_ms - written_ms
+        units["log_offset"] = places
+        units["record_bytes"] = record_bytes
+        units["topic_hash"] = topic_hashes
+        order = slots_ms.argsort(kind="stable")
+        ordered = slots_ms[order]
+        positions = order * UNIT_BYTES + self.end
+        is_first = np.empty(count, np.bool_)
+        is_first[0] = True
+        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+        starts = is_first.nonzero()[0]
+        ends = np.append(starts[1:], count)
+        slots = ordered[starts].tolist()
+        previous = np.empty(count, np.int64)
+        previous[1:] = positions[:-1]
+        previous[starts] = [last_of(slot_ms) for slot_ms in slots]
+        units["previous"][order] = previous
+        self._staged.append(units.tobytes())
         self.end += count * UNIT_BYTES
-        return count
+        lasts = positions[ends - 1].tolist()
+        firsts, counts = positions[starts].tolist(), (ends - starts).tolist()
+        return list(zip(slots, firsts, lasts, counts, strict=True))
 
     def append(
         self,
@@ -292,12 +324,6 @@ class TimerLog:
     def release(self) -> None:
         """Let go of all files."""
         self.segments.release()
-
-
-@lru_cache(maxsize=RUNS_KEPT)
-def _run_of(count: int) -> Struct:
-    """The layout of so many units in a row."""
-    return Struct(">" + UNIT_FIELDS * count)
 
 
 def _last_position(segment: Segment) -> int:

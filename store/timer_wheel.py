@@ -5,6 +5,7 @@ use: a slot holds the tick that it stands for, so a slot of another round counts
 written with the system's write, not through the mapping, so a full disk is an error one can answer.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -35,6 +36,7 @@ SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES
 assert FILE_BYTES == 38_707_200
 SLOTS_PER_LOOK = 1 << 14
+NEAR_BYTES = 1_024  # between slots that are written at once
 
 
 class Slot(NamedTuple):
@@ -87,6 +89,25 @@ class TimerWheel:
     def put(self, slot_ms: int, slot: Slot) -> None:
         """Set a slot. StoreError when the disk fails."""
         self._write(slot_ms, SLOT.pack(slot_ms // self._precision_ms, *slot, 0))
+
+    def put_all(self, slots: Mapping[int, Slot]) -> None:
+        """Set slots, by their times. StoreError when the disk fails: then some may be set."""
+        precision_ms, view = self._precision_ms, self._segment.view
+        rows = sorted(
+            (self._at(slot_ms), SLOT.pack(slot_ms // precision_ms, *slot, 0))
+            for slot_ms, slot in slots.items()
+        )
+        start, data = rows[0][0], bytearray()
+        # One write for those near to one another, with what is between them as it is.
+        for at, row in rows:
+            end = start + len(data)
+            if at - end > NEAR_BYTES:
+                self._write_at(start, bytes(data))
+                start = end = at
+                data.clear()
+            data += view[end:at]
+            data += row
+        self._write_at(start, bytes(data))
 
     def clear(self, slot_ms: int) -> None:
         """Empty a slot, because all that was in it is delivered."""
@@ -162,8 +183,11 @@ class TimerWheel:
         return slot_ms // self._precision_ms % SLOTS * SLOT_BYTES
 
     def _write(self, slot_ms: int, data: bytes) -> None:
+        self._write_at(self._at(slot_ms), data)
+
+    def _write_at(self, at: int, data: bytes) -> None:
         with plain_errors(self.path, "write"):
-            self._segment.write(self._at(slot_ms), data)
+            self._segment.write(at, data)
         self._changed = True
 
     def _slots(self, at: int, count: int) -> npt.NDArray[np.void]:

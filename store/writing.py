@@ -66,8 +66,11 @@ SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATC
 
 # Topic and queue id, flag, system flag, born time in ms, born host (8 or 20 bytes), body,
 # properties in stored form (ending in \x02), tags code, reconsume times, prepared transaction
-# offset; and its unique key, where that is known to be its only key.
-Message = tuple[tuple[str, int], int, int, int, bytes, bytes, bytes, int, int, int, bytes | None]
+# offset; and its unique key, where that is known to be its only key. The tags code is None for what
+# is to wait in SCHEDULE_TOPIC_XXXX as long as the level of its queue says, and DELAY with it.
+Message = tuple[
+    tuple[str, int], int, int, int, bytes, bytes, bytes, int | None, int, int, bytes | None
+]
 Placed = tuple[int, int, int]  # log offset, queue offset, where it ends in the log
 
 
@@ -98,11 +101,14 @@ class Writing(BatchWriting):
             raise placed
         return placed
 
-    def put_all(self, messages: Iterable[Message]) -> list[Placed | StoreError]:
+    def put_all(
+        self, messages: Iterable[Message], *, until_error: bool = False
+    ) -> list[Placed | StoreError]:
         """Store messages in their order, each by itself: where it is, or why it was not stored.
 
         They are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code is
-        worked out here, from the property DELAY.
+        worked out here, from the property DELAY unless it is None. With `until_error` none is
+        stored behind the first that was not, and the answer ends with that one.
         """
         log, queues, host = self._log, self._plain_queues, self.host
         staged, pending = log.staged, self._pending_keys
@@ -142,7 +148,10 @@ class Writing(BatchWriting):
                 queue_offset = queue.next
                 if queue.is_schedule:
                     levels_ms = self.settings.delay_levels_ms
-                    tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
+                    if tags_code is None:
+                        tags_code = store_ms + levels_ms[key[1]]
+                    else:
+                        tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
                 staged += (
                     HEAD.pack(
                         size, queue.magic, crc32(body) & CRC_MASK, key[1], flag, queue_offset,
@@ -164,6 +173,8 @@ class Writing(BatchWriting):
                 places.append((log_offset, queue_offset, end))
             except StoreError as wrong:
                 places.append(wrong)
+                if until_error:
+                    break
         return places
 
     def put_batch(
@@ -228,6 +239,8 @@ class Writing(BatchWriting):
             (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, tags_code,
             reconsume_times, prepared_offset, _,
         ) = message  # fmt: skip
+        if tags_code is None:
+            tags_code = store_ms + self.settings.delay_levels_ms[queue_id]
         if queue is None and self.has_batch_queue(topic, queue_id):
             return self.put_in_batch_queue(
                 topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
@@ -433,7 +446,7 @@ def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwi
         level = find(properties, b"DELAY")
     else:
         level = properties[at + 7 : end]
-    if level is None or not level.isdigit():
+    if level is None or not level.removeprefix(b"+").isdigit():
         return otherwise
     number = int(level)
     if number == 0:

@@ -23,7 +23,7 @@ from ...protocol.names import (
     SEND_FORBIDDEN_TOPICS,
     check_topic,
 )
-from ...protocol.recall_handle import encode as encode_handle
+from ...protocol.recall_handle import encode_with, words_before
 from ...protocol.record import TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import IllegalMessage, StoreError
@@ -34,8 +34,9 @@ from ..due import Due, without
 from ..groups import Groups
 from ..holds import Holds
 from ..locks import QueueLocks
-from ..stats import Counter, Stats
+from ..stats import Stats
 from ..syncer import WAITING_MAX, Answers, Syncer
+from ..timer_fresh import Told
 from ..topics import Target, Topics
 from ..transaction_counts import TransactionCounts
 from ..transactions import HALF_TOPIC, half_properties
@@ -46,11 +47,13 @@ RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes
 Arrived = tuple[SendMessage | SendMessageV1, Command, Connection]
 
 
-# Of a message that is not to be seen at once: who counts it, what its producer can take it back by,
-# the slot of the timer that is to be told of it (0 for none), whether it is a half message.
-Special = tuple[Counter, str | None, int, bool]
-# Request, connection, queue, unique key, topic, what is special, whether it waits for the disk.
-Asked = tuple[Command, Connection, int, bytes, Target, Special | None, bool]
+# Whether a message is seen at once: its slot of the timer wheel in ms when it waits there and can
+# be taken back, negative when the timers have to read it themselves; or one of these.
+SEEN = 0
+WAITS = -1  # and can't be taken back
+HALF = -2
+# Request, connection, queue, unique key, topic, whether it is seen, whether it waits for the disk.
+Asked = tuple[Command, Connection, int, bytes, Target, int, bool]
 
 
 class SendHandlers:
@@ -86,11 +89,12 @@ class SendHandlers:
         self.now_ms = now_ms
         self._wake = wake
         self._arrived: list[Arrived] = []
-        self._place = due.place
+        self._placed = due.placed
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
         self._template = answer_template(self._host_hex, self._region)
+        self._with_handle = answer_template(self._host_hex, self._region, with_handle=True)
         shared = {
             "MSG_REGION": config.region_id,
             "TRACE_ON": "true",
@@ -123,6 +127,7 @@ class SendHandlers:
         targets, suffix, syncer = self.topics.targets, self._suffix, self.syncer
         messages: list[Message] = []
         asked: list[Asked] = []
+        now_ms = 0
         for header, command, connection in arrived:
             try:
                 if syncer is not None and syncer.is_full:
@@ -170,10 +175,12 @@ class SendHandlers:
                     tags = ""
                 if at >= 0 and not tags:
                     tags = _value(text, "TAGS")
-                key, sys_flag, special = target.keys[queue_id], header.sys_flag, None
+                key, sys_flag, seen = target.keys[queue_id], header.sys_flag, SEEN
+                code: int | None = TAG_HASHES[tags]
                 if "TRAN_MSG" in text or "DEL" in text:
-                    key, sys_flag, text, special = self._special(
-                        header, target, queue_id, text, unique
+                    now_ms = now_ms or self.now_ms()
+                    key, sys_flag, text, code, seen = self._special(
+                        header, target, key, text, unique, TAG_HASHES[tags], now_ms
                     )
                 found = unique.encode()
                 messages.append(
@@ -185,13 +192,13 @@ class SendHandlers:
                         connection.host,
                         body,
                         (text + suffix).encode(),
-                        TAG_HASHES[tags],
+                        code,
                         header.reconsume_times or 0,
                         0,
                         None if "KEYS\x01" in text else found,
                     )
                 )
-                asked.append((command, connection, queue_id, found, target, special, waits))
+                asked.append((command, connection, queue_id, found, target, seen, waits))
             except StoreError as wrong:
                 connection.answer(command, self._declined(wrong))
             except Refusal as refusal:
@@ -207,34 +214,44 @@ class SendHandlers:
         """Store these messages and answer those who sent them; both lists are empty then."""
         parked, template, syncer = self.holds.parked, self._template, self.syncer
         held: Answers = []
+        told: list[Told] = []
         end = 0
         last: Connection | None = None
         frames: list[bytes] = []
+        words, words_for = b"", (0, "")
         places = self.store.put_all(messages)
-        for place, (command, connection, queue_id, unique, target, special, waits) in zip(
+        for place, (command, connection, queue_id, unique, target, seen, waits) in zip(
             places, asked, strict=True
         ):
             if isinstance(place, StoreError):
-                if special is not None and special[3]:
+                if seen == HALF:
                     self.transactions.not_begun(target.name)
                 connection.answer(command, self._declined(place))
                 continue
             log_offset, queue_offset, end = place
-            handle = None
-            if special is None:
-                puts = target.puts
+            puts = target.puts
+            handle = b""
+            if not seen:
                 key = target.keys[queue_id]
                 if key in parked:
                     self.holds.mark(key)
-            else:
-                puts, handle, out_ms, _ = special
-                if out_ms:
-                    self.due.came_in(log_offset, out_ms, target.name)
+            elif seen == HALF:
+                puts = self.stats.puts(HALF_TOPIC)
+            elif seen != WAITS:
+                name = target.name
+                if words_for != (seen, name):
+                    words_for = seen, name
+                    # A millisecond inside of the slot: the recall's own time is rounded down.
+                    words = words_before(name, self._name, abs(seen) + 1)
+                handle = encode_with(words, unique)
+                if seen > 0:
+                    told.append((queue_offset, log_offset, end - log_offset, seen, name))
             puts.messages += 1
             puts.bytes += end - log_offset
             reply: Reply | bytes
-            if handle is None and command.codec == CODEC_JSON and unique.isalnum():
-                header = template % (queue_id, unique, log_offset, queue_offset, command.opaque)
+            if command.codec == CODEC_JSON and unique.isalnum():
+                values = queue_id, unique, log_offset, queue_offset, command.opaque
+                header = self._with_handle % (handle, *values) if handle else template % values
                 reply = HEADS[len(header)] + header
             else:
                 reply = send_answer(
@@ -245,7 +262,7 @@ class SendHandlers:
                     log_offset,
                     self._region,
                     queue_offset,
-                    handle,
+                    handle.decode() or None,
                 )
             if waits:
                 held.append((connection, command, reply))
@@ -259,6 +276,8 @@ class SendHandlers:
                 frames.append(reply)
         if last is not None:
             last.answer_all(frames)
+        if told:
+            self.due.came_in(told)
         if held and syncer is not None:
             syncer.after_all(end, held)
         messages.clear()
@@ -268,35 +287,37 @@ class SendHandlers:
         self,
         header: SendMessage | SendMessageV1,
         target: Target,
-        queue_id: int,
+        key: tuple[str, int],
         text: str,
         unique: str,
-    ) -> tuple[tuple[str, int], int, str, Special | None]:
-        """Where a message goes that may be a half message or one to wait, its flag and properties.
+        tags_code: int,
+        now_ms: int,
+    ) -> tuple[tuple[str, int], int, str, int | None, int]:
+        """The queue, system flag, properties and tags code of a message that may be a half message
+        or one to wait, and whether it is seen; `key` is its queue otherwise.
 
         Refusal when it can't be kept.
         """
-        topic, key, sys_flag = target.name, target.keys[queue_id], header.sys_flag
+        topic, sys_flag = target.name, header.sys_flag
         if "TRAN_MSG" in text and self._is_half(text, header):
             self.transactions.begun(topic)
-            text = half_properties(text, topic, queue_id, unique)
+            text = half_properties(text, topic, key[1], unique)
             # That it is half, its topic says.
-            sys_flag &= ~TRANSACTION_MASK
-            return (HALF_TOPIC, 0), sys_flag, text, (self.stats.puts(HALF_TOPIC), None, 0, True)
+            return (HALF_TOPIC, 0), sys_flag & ~TRANSACTION_MASK, text, tags_code, HALF
         if topic != header.topic:  # a dead letter waits no more
             if "DELAY\x01" in text:
                 text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
-            return key, sys_flag, text, None
-        place, placed_queue_id, text, out_ms = self._place(text, topic, queue_id)
-        if place == topic:
-            return key, sys_flag, text, None
-        if not out_ms or topic.startswith(RETRY_PREFIX):  # retries can't be taken back
-            return (place, placed_queue_id), sys_flag, text, (target.puts, None, 0, False)
-        # A millisecond inside of the slot: the recall's own time is rounded down.
-        handle = encode_handle(topic, self._name, out_ms + 1, unique)
+            return key, sys_flag, text, tags_code, SEEN
+        placed, text, out_ms = self._placed(text, key, now_ms)
+        if placed is key:
+            return key, sys_flag, text, tags_code, SEEN
+        if not out_ms:
+            return placed, sys_flag, text, None, WAITS
+        if target.special and topic.startswith(RETRY_PREFIX):  # retries can't be taken back
+            return placed, sys_flag, text, tags_code, WAITS
         if properties.TIMER_DEL_UNIQKEY in text:
-            out_ms = 0
-        return (place, placed_queue_id), sys_flag, text, (target.puts, handle, out_ms, False)
+            out_ms = -out_ms
+        return placed, sys_flag, text, tags_code, out_ms
 
     def _is_half(self, text: str, header: SendMessage | SendMessageV1) -> bool:
         """Whether the message begins a transaction; Refusal when it may not."""
@@ -306,7 +327,7 @@ class SendHandlers:
         if (header.reconsume_times or 0) > 0 and self.due.level(pairs.get("DELAY")) > 0:
             return False  # a consumer's retry of a message that was committed
         if "DEL" in text:
-            self._place(text, header.topic, 0)  # what can't wait once committed is refused now
+            self.due.place(text, header.topic, 0)  # what can't wait once committed is refused now
         if self.config.reject_transaction_message:
             raise Refusal(
                 codes.NO_PERMISSION,

@@ -145,13 +145,15 @@ _TEMPLATE = (
 _WITH_HANDLE = _TEMPLATE.replace(b'"extFields":{', b'"extFields":{"recallHandle":"%b",')
 
 
-def answer_template(host_hex: bytes, region: bytes) -> bytes:
+def answer_template(host_hex: bytes, region: bytes, *, with_handle: bool = False) -> bytes:
     """The header of a success answer to one message, of a broker with this host and region.
 
     `% (queue_id, transaction_id, log_offset, queue_offset, opaque)` fills it in, byte for byte as
-    `send_answer`; the transaction id must be letters and digits.
+    `send_answer`; the transaction id must be letters and digits. With a handle that one is first.
     """
-    template = _TEMPLATE.replace(b"%d", b"%%d").replace(b"%016X", b"%%016X")
+    template = _WITH_HANDLE if with_handle else _TEMPLATE
+    template = template.replace(b"%d", b"%%d").replace(b"%016X", b"%%016X")
+    template = template.replace(b'"recallHandle":"%b"', b'"recallHandle":"%%b"')
     template = template.replace(b'"transactionId":"%b"', b'"transactionId":"%%b"')
     return template % (host_hex, region.replace(b"%", b"%%"))
 
