@@ -142,7 +142,7 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     under_way: list[int] = []
     first.answer = lambda command, reply: under_way.append(len(store.plans))  # type: ignore[method-assign]
     store.open.set()
-    await second.came.wait()
+    await asyncio.wait_for(second.came.wait(), 20)
     assert under_way == [2]
     assert second.answers == [reply(1), reply(2)]
     assert [plan.end for plan in store.plans] == [100, 300]
@@ -151,10 +151,10 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
 async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     put(store, syncer, peer, 0)
-    await peer.came.wait()
+    await asyncio.wait_for(peer.came.wait(), 20)
     peer.came.clear()
     syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(1))])
-    await peer.came.wait()
+    await asyncio.wait_for(peer.came.wait(), 20)
     assert len(store.plans) == 1
 
 
@@ -202,13 +202,13 @@ async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_a
     put(store, syncer, peer, 2)
     reaching = asyncio.ensure_future(syncer.reach(store.end))
     store.open.set()
-    assert not await reaching
+    assert not await asyncio.wait_for(reaching, 20)
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 3
     assert str(wrong) in store.refusal
     store.wrong = None
     peer.came.clear()
     put(store, syncer, peer, 3)
-    await peer.came.wait()
+    await asyncio.wait_for(peer.came.wait(), 20)
     await syncer.stop()
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 4
     assert len(store.plans) == 1
