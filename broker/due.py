@@ -19,7 +19,7 @@ from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
-TIMES = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
+TIMES = frozenset(name.removeprefix("TIMER_") for name in TIME_NAMES)
 WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
 NUMBER_DIGITS = 19  # of that number: one with fewer is always below
@@ -62,6 +62,10 @@ class Due:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
+        self._slots: dict[
+            str, int
+        ] = {}  # what times asked for at this moment, without their TIMER_
+        self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
         levels = range(1, len(delays.levels_ms) + 1)
         self._queues: dict[str, Key] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
@@ -115,19 +119,18 @@ class Due:
     def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
         """`placed` for one that says something of a timer."""
         # Mostly a time alone, there once.
-        before, mark, behind = text.partition("TIMER_")
-        name, _, value = behind[: behind.find("\x02")].partition("\x01")
+        before, _, behind = text.partition("TIMER_")
+        pair = behind[: behind.find("\x02")]
         is_recall = False
         if (
-            name not in TIMES
-            or not value
-            or (before and before[-1] != "\x02")
+            (before and before[-1] != "\x02")
             or "TIMER_" in behind
             or "DELAY\x01" in text
+            or key[0] == WHEEL_TOPIC
         ):
             pairs = properties.decode(text)
             level = self.level(pairs.get(properties.DELAY))
-            name = next((each for each in TIMES if mark + each in pairs), "")
+            name = next((each for each in TIME_NAMES if each in pairs), "")
             if level > 0:
                 if name:
                     text = without(text, list(TIME_NAMES))
@@ -135,26 +138,21 @@ class Due:
             # One that a timer has delivered before is not to wait again.
             if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
                 return key, text, 0
-            value = pairs[mark + name]
+            pair = f"{name.removeprefix('TIMER_')}\x01{pairs[name]}"
             is_recall = properties.TIMER_DEL_UNIQKEY in pairs
-        elif key[0] == WHEEL_TOPIC:
-            return key, text, 0
-        if self._timers is None:
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                "accurate timer message is not enabled, timerWheelEnable is false; switch it on, "
-                "or use a delay level",
-            )
-        deliver_ms = self._deliver_ms(mark + name, value, now_ms)
-        if deliver_ms <= now_ms:
+        if now_ms != self._slots_at_ms or len(self._slots) >= ROOMS_KEPT:
+            self._slots_at_ms = now_ms
+            self._slots.clear()
+        out_ms = self._slots.get(pair)
+        if out_ms is None:
+            out_ms = self._slots[pair] = self._slot(pair, now_ms)
+        if not out_ms:
             if is_recall:
+                deliver_ms = self._deliver_ms(name, pairs[name], now_ms)
                 raise _illegal(
                     f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
                 )
             return key, text, 0
-        # A slot holds what is due by the end of its tick, so nothing comes before its time.
-        ticks = self._ticks_ms
-        out_ms = (deliver_ms - 1) // ticks * ticks
         room = self._rooms.get(out_ms, 0)
         if room <= 0 or len(text) > PROPERTIES_TEXT_MAX:
             room = self._check_room(len(text.encode()), out_ms)
@@ -164,6 +162,23 @@ class Due:
             f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02TIMER_OUT_MS\x01{out_ms}\x02"
         )
         return WHEEL_QUEUE, out, out_ms
+
+    def _slot(self, pair: str, now_ms: int) -> int:
+        """The slot for what a property, without its TIMER_, asks for: 0 for none, when it asks for
+        no time or for one that has come. Refusal when it can't be."""
+        name, _, value = pair.partition("\x01")
+        if name not in TIMES or not value:
+            return 0
+        if self._timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false; switch it on, "
+                "or use a delay level",
+            )
+        deliver_ms = self._deliver_ms(f"TIMER_{name}", value, now_ms)
+        # A slot holds what is due by the end of its tick, so nothing comes before its time.
+        ticks = self._ticks_ms
+        return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
         """The time that a property asks for. Refusal when it can't be."""

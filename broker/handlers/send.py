@@ -52,6 +52,7 @@ Arrived = tuple[SendMessage | SendMessageV1, Command, Connection]
 SEEN = 0
 WAITS = -1  # and can't be taken back
 HALF = -2
+HALF_KEY = (HALF_TOPIC, 0)
 # Request, connection, queue, unique key, topic, whether it is seen, whether it waits for the disk.
 Asked = tuple[Command, Connection, int, bytes, Target, int, bool]
 
@@ -177,11 +178,26 @@ class SendHandlers:
                     tags = _value(text, "TAGS")
                 key, sys_flag, seen = target.keys[queue_id], header.sys_flag, SEEN
                 code: int | None = TAG_HASHES[tags]
-                if "TRAN_MSG" in text or "DEL" in text:
+                if "TRAN_MSG" in text and self._is_half(text, header):
+                    seen = HALF
+                    self.transactions.begun(target.name)
+                    text = half_properties(text, *key, unique)
+                    # That it is half, its topic says.
+                    key, sys_flag = HALF_KEY, sys_flag & ~TRANSACTION_MASK
+                elif "DEL" not in text:
+                    pass
+                elif target.name != header.topic:  # a dead letter waits no more
+                    if "DELAY\x01" in text:
+                        text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
+                else:
                     now_ms = now_ms or self.now_ms()
-                    key, sys_flag, text, code, seen = self._special(
-                        header, target, key, text, unique, TAG_HASHES[tags], now_ms
-                    )
+                    key, text, slot_ms = self._placed(text, key, now_ms)
+                    if slot_ms:
+                        # Retries can't be taken back; what takes another back, the timers read.
+                        is_recall = properties.TIMER_DEL_UNIQKEY in text
+                        seen = WAITS if target.special else -slot_ms if is_recall else slot_ms
+                    elif key is not target.keys[queue_id]:
+                        seen, code = WAITS, None  # the level of that queue says how long
                 found = unique.encode()
                 messages.append(
                     (
@@ -282,42 +298,6 @@ class SendHandlers:
             syncer.after_all(end, held)
         messages.clear()
         asked.clear()
-
-    def _special(
-        self,
-        header: SendMessage | SendMessageV1,
-        target: Target,
-        key: tuple[str, int],
-        text: str,
-        unique: str,
-        tags_code: int,
-        now_ms: int,
-    ) -> tuple[tuple[str, int], int, str, int | None, int]:
-        """The queue, system flag, properties and tags code of a message that may be a half message
-        or one to wait, and whether it is seen; `key` is its queue otherwise.
-
-        Refusal when it can't be kept.
-        """
-        topic, sys_flag = target.name, header.sys_flag
-        if "TRAN_MSG" in text and self._is_half(text, header):
-            self.transactions.begun(topic)
-            text = half_properties(text, topic, key[1], unique)
-            # That it is half, its topic says.
-            return (HALF_TOPIC, 0), sys_flag & ~TRANSACTION_MASK, text, tags_code, HALF
-        if topic != header.topic:  # a dead letter waits no more
-            if "DELAY\x01" in text:
-                text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
-            return key, sys_flag, text, tags_code, SEEN
-        placed, text, out_ms = self._placed(text, key, now_ms)
-        if placed is key:
-            return key, sys_flag, text, tags_code, SEEN
-        if not out_ms:
-            return placed, sys_flag, text, None, WAITS
-        if target.special and topic.startswith(RETRY_PREFIX):  # retries can't be taken back
-            return placed, sys_flag, text, tags_code, WAITS
-        if properties.TIMER_DEL_UNIQKEY in text:
-            out_ms = -out_ms
-        return placed, sys_flag, text, tags_code, out_ms
 
     def _is_half(self, text: str, header: SendMessage | SendMessageV1) -> bool:
         """Whether the message begins a transaction; Refusal when it may not."""
