@@ -14,7 +14,6 @@ from ..protocol.properties import PROPERTIES_BYTES_MAX
 from .config import NO_CAP_SEC, BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
 from .real_place import delayed
-from .timer_fresh import Told
 from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 
@@ -46,10 +45,11 @@ Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
 class Due:
     """The rules. `timers` is None where timerWheelEnable is false.
 
-    `came_in(told)` is to be told of timer messages once they are stored.
+    `came_in(numbers, topics)` is to be told of timer messages once they are stored, as `Fresh.tell`
+    of `timer_fresh`.
     """
 
-    came_in: Callable[[list[Told]], None]
+    came_in: Callable[[list[int], list[str]], None]
 
     def __init__(
         self,

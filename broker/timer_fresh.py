@@ -5,61 +5,65 @@ They are kept in the order in which they lie in the queue of the wheel's topic. 
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 FRESH_MAX = 20_000  # messages of the queue that are known from their sends
-# Offset in the queue of the wheel's topic, place in the commit log, length of the record, slot in
-# ms, real topic.
-Told = tuple[int, int, int, int, str]
+NUMBERS = 4  # of each: offset in the queue, place in the commit log, its length there, slot in ms
+
+Column = npt.NDArray[np.int64]
 
 
 class Run(NamedTuple):
     """Messages that follow one another in the queue; one item for each in all of its fields."""
 
-    places: Sequence[int]
-    lengths: Sequence[int]
-    slots_ms: npt.NDArray[np.int64]
-    topics: Sequence[str]
+    places: Column
+    lengths: Column
+    slots_ms: Column
+    topics: list[str]
 
 
 class Fresh:
     """What the sends told, of messages not in the wheel yet."""
 
     def __init__(self) -> None:
-        self._told: list[Told] = []
+        self._numbers: list[int] = []
+        self._topics: list[str] = []  # where they belong
 
-    def tell(self, told: list[Told]) -> None:
-        """What is known of messages that were stored, in their order."""
-        self._told += told[: FRESH_MAX - len(self._told)]
+    def tell(self, numbers: list[int], topics: list[str]) -> None:
+        """What is known of messages that were stored, in their order: `NUMBERS` in a row for each,
+        and the topic where it belongs."""
+        room = FRESH_MAX - len(self._topics)
+        self._numbers += numbers[: room * NUMBERS]
+        self._topics += topics[:room]
 
     def run(self, offset: int, most: int, from_ms: int, until_ms: int) -> Run | None:
         """Up to `most` messages from this offset of the queue on that are known and for a slot from
         `from_ms` on and before `until_ms`; None when the first is not."""
-        told = self._from(offset)[:most]
-        if not told:
+        if most <= 0 or not self._knows(offset):
             return None
-        offsets, places, lengths, times, topics = zip(*told, strict=True)
-        slots_ms = np.array(times, np.int64)
+        numbers = np.array(self._numbers[: most * NUMBERS], np.int64)
+        offsets, places, lengths, slots_ms = numbers.reshape(-1, NUMBERS).T
+        count = len(offsets)
         good = (slots_ms >= from_ms) & (slots_ms < until_ms)
-        if offsets[-1] - offset >= len(told):
-            good &= np.array(offsets) - offset == np.arange(len(told))
-        count = len(told) if good.all() else int(good.argmin())
+        good &= offsets == np.arange(offset, offset + count)
+        if not good.all():
+            count = int(good.argmin())
         if not count:
             return None
-        return Run(places[:count], lengths[:count], slots_ms[:count], topics[:count])
+        return Run(places[:count], lengths[:count], slots_ms[:count], self._topics[:count])
 
     def one(self, offset: int) -> tuple[int, str] | None:
         """Slot in ms and real topic of the message at this offset; None when it isn't known."""
-        told = self._from(offset)
-        return told[0][3:] if told else None
+        return (self._numbers[3], self._topics[0]) if self._knows(offset) else None
 
-    def _from(self, offset: int) -> list[Told]:
-        """What is known from this offset on, without what is before; nothing when it is not."""
-        told = self._told
-        if told and told[0][0] < offset:
-            del told[: bisect_left(told, (offset,))]
-        return told if told and told[0][0] == offset else []
+    def _knows(self, offset: int) -> bool:
+        """Whether this message is known; it is the first one then. Those before are forgotten."""
+        numbers = self._numbers
+        if numbers and numbers[0] < offset:
+            each = range(len(self._topics))
+            passed = bisect_left(each, offset, key=lambda at: numbers[at * NUMBERS])
+            del numbers[: passed * NUMBERS], self._topics[:passed]
+        return bool(numbers) and numbers[0] == offset

@@ -34,7 +34,7 @@ from .topics import TOPICS_MAX
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-ENTRIES_PER_STEP = 256  # of the queue, into the wheel, as their sends told of them
+ENTRIES_PER_STEP = 512  # of the queue, into the wheel, as their sends told of them
 LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
 Looked = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
@@ -257,27 +257,32 @@ class Timers:
         run = self._fresh.run(offset, min(most, state.log.room), self._first_slot_ms, until_ms)
         if run is None:
             return 0
-        counts = Counter(run.topics)
-        hashes = {topic: self._hash(topic) for topic in counts}
+        topics = run.topics
+        if topics.count(topics[0]) == len(topics):
+            counts = {topics[0]: len(topics)}
+            hashes: list[int] | int = self._hash(topics[0])
+        else:
+            counts = Counter(topics)
+            codes = {topic: self._hash(topic) for topic in counts}
+            hashes = [codes[topic] for topic in topics]
+        slots = self._slots
         self._placed = True
         for slot_ms, first, last, number in state.log.append_all(
-            write_ms, run.slots_ms, run.places, run.lengths,
-            [hashes[topic] for topic in run.topics], self._last_of,
-        ):  # fmt: skip
-            slot = self._slots[slot_ms]
-            first = first if slot.first == NO_UNIT else slot.first
-            self._slots[slot_ms] = Slot(first, last, slot.number + number)
+            write_ms, run.slots_ms, run.places, run.lengths, hashes, self._lasts
+        ):
+            before = slots[slot_ms]
+            first = first if before.first == NO_UNIT else before.first
+            slots[slot_ms] = Slot(first, last, before.number + number)
         for topic, number in counts.items():
             self._count(topic, number)
-        state.waiting += len(run.places)
-        return len(run.places)
+        state.waiting += len(topics)
+        return len(topics)
 
-    def _last_of(self, slot_ms: int) -> int:
-        """The last unit of a slot, which will have more."""
-        slot = self._slots.get(slot_ms)
-        if slot is None:
-            slot = self._slots[slot_ms] = self.state.wheel.get(slot_ms)
-        return slot.last
+    def _lasts(self, slots_ms: list[int]) -> list[int]:
+        """The last units of these slots, which have come to `_slots` then."""
+        slots = self._slots
+        slots.update(self.state.wheel.get_all([each for each in slots_ms if each not in slots]))
+        return [slots[each].last for each in slots_ms]
 
     def _window_slots(self) -> int:
         """How many ticks ahead a message is placed at most; what is further away goes around."""

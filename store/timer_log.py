@@ -133,16 +133,16 @@ class TimerLog:
         self,
         written_ms: int,
         slots_ms: npt.NDArray[np.int64],
-        places: Sequence[int],
-        record_bytes: Sequence[int],
-        topic_hashes: Sequence[int],
-        last_of: Callable[[int], int],
+        places: npt.NDArray[np.int64],
+        record_bytes: npt.NDArray[np.int64],
+        topic_hashes: Sequence[int] | int,
+        lasts_of: Callable[[list[int]], list[int]],
     ) -> list[tuple[int, int, int, int]]:
-        """Stage units of plain timer messages, one for each item. There must be room.
+        """Stage units of plain timer messages, one for each item; one hash may stand for all.
 
-        `last_of` is asked for the last unit of each slot before these. The answer tells of each
-        slot its time in ms, the positions of the first and the last of these units in it, and how
-        many they are.
+        There must be room. `lasts_of` tells for slots, by their times in ms, the last unit of each
+        before these. The answer tells of each slot its time, the positions of the first and the
+        last of these units in it, and how many they are.
         """
         count = len(places)
         units = np.zeros(count, UNIT_TYPE)
@@ -160,11 +160,12 @@ class TimerLog:
         is_first[0] = True
         np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
         starts = is_first.nonzero()[0]
-        ends = np.append(starts[1:], count)
+        ends = np.empty_like(starts)
+        ends[:-1], ends[-1] = starts[1:], count
         slots = ordered[starts].tolist()
         previous = np.empty(count, np.int64)
         previous[1:] = positions[:-1]
-        previous[starts] = [last_of(slot_ms) for slot_ms in slots]
+        previous[starts] = lasts_of(slots)
         units["previous"][order] = previous
         self._staged.append(units.tobytes())
         self.end += count * UNIT_BYTES

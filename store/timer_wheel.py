@@ -5,7 +5,8 @@ use: a slot holds the tick that it stands for, so a slot of another round counts
 written with the system's write, not through the mapping, so a full disk is an error one can answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -36,7 +37,8 @@ SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES
 assert FILE_BYTES == 38_707_200
 SLOTS_PER_LOOK = 1 << 14
-NEAR_BYTES = 1_024  # between slots that are written at once
+NEAR_SLOTS = 32  # from one to the next of those that are written at once
+FEW = 4  # slots: so few are quicker one by one
 
 
 class Slot(NamedTuple):
@@ -86,28 +88,46 @@ class TimerWheel:
         tick, first, last, number, _ = SLOT.unpack_from(self._segment.view, self._at(slot_ms))
         return Slot(first, last, number) if tick == slot_ms // self._precision_ms else EMPTY
 
+    def get_all(self, slots_ms: Collection[int]) -> dict[int, Slot]:
+        """What is in each of these slots, by its time."""
+        if len(slots_ms) < FEW:
+            return {slot_ms: self.get(slot_ms) for slot_ms in slots_ms}
+        times = np.fromiter(slots_ms, np.int64, len(slots_ms))
+        ticks = times // self._precision_ms
+        found = self._slots(0, SLOTS)[ticks % SLOTS]
+        is_used = found["tick"] == ticks
+        columns = (
+            np.where(is_used, found[name], empty).tolist()
+            for name, empty in zip(Slot._fields, EMPTY, strict=True)
+        )
+        return dict(zip(slots_ms, map(Slot, *columns), strict=True))
+
     def put(self, slot_ms: int, slot: Slot) -> None:
         """Set a slot. StoreError when the disk fails."""
         self._write(slot_ms, SLOT.pack(slot_ms // self._precision_ms, *slot, 0))
 
     def put_all(self, slots: Mapping[int, Slot]) -> None:
         """Set slots, by their times. StoreError when the disk fails: then some may be set."""
-        precision_ms, view = self._precision_ms, self._segment.view
-        rows = sorted(
-            (self._at(slot_ms), SLOT.pack(slot_ms // precision_ms, *slot, 0))
-            for slot_ms, slot in slots.items()
-        )
-        start, data = rows[0][0], bytearray()
+        if len(slots) < FEW:
+            for slot_ms, slot in slots.items():
+                self.put(slot_ms, slot)
+            return
+        rows = np.zeros(len(slots), SLOT_TYPE)
+        ticks = np.fromiter(slots, np.int64, len(slots)) // self._precision_ms
+        rows["tick"] = ticks
+        values = np.array(list(slots.values()), np.int64)
+        for column, name in enumerate(Slot._fields):
+            rows[name] = values[:, column]
+        numbers = ticks % SLOTS
+        order = numbers.argsort()
+        numbers, rows = numbers[order], rows[order]
         # One write for those near to one another, with what is between them as it is.
-        for at, row in rows:
-            end = start + len(data)
-            if at - end > NEAR_BYTES:
-                self._write_at(start, bytes(data))
-                start = end = at
-                data.clear()
-            data += view[end:at]
-            data += row
-        self._write_at(start, bytes(data))
+        cuts = ((numbers[1:] - numbers[:-1] > NEAR_SLOTS).nonzero()[0] + 1).tolist()
+        for start, end in pairwise((0, *cuts, len(rows))):
+            first, last = int(numbers[start]), int(numbers[end - 1])
+            data = self._slots(first, last + 1 - first).copy()
+            data[numbers[start:end] - first] = rows[start:end]
+            self._write_at(first * SLOT_BYTES, data.tobytes())
 
     def clear(self, slot_ms: int) -> None:
         """Empty a slot, because all that was in it is delivered."""

@@ -36,7 +36,6 @@ from ..holds import Holds
 from ..locks import QueueLocks
 from ..stats import Stats
 from ..syncer import WAITING_MAX, Answers, Syncer
-from ..timer_fresh import Told
 from ..topics import Target, Topics
 from ..transaction_counts import TransactionCounts
 from ..transactions import HALF_TOPIC, half_properties
@@ -230,7 +229,8 @@ class SendHandlers:
         """Store these messages and answer those who sent them; both lists are empty then."""
         parked, template, syncer = self.holds.parked, self._template, self.syncer
         held: Answers = []
-        told: list[Told] = []
+        told: list[int] = []
+        told_topics: list[str] = []
         end = 0
         last: Connection | None = None
         frames: list[bytes] = []
@@ -261,7 +261,8 @@ class SendHandlers:
                     words = words_before(name, self._name, abs(seen) + 1)
                 handle = encode_with(words, unique)
                 if seen > 0:
-                    told.append((queue_offset, log_offset, end - log_offset, seen, name))
+                    told += (queue_offset, log_offset, end - log_offset, seen)
+                    told_topics.append(name)
             puts.messages += 1
             puts.bytes += end - log_offset
             reply: Reply | bytes
@@ -293,7 +294,7 @@ class SendHandlers:
         if last is not None:
             last.answer_all(frames)
         if told:
-            self.due.came_in(told)
+            self.due.came_in(told, told_topics)
         if held and syncer is not None:
             syncer.after_all(end, held)
         messages.clear()

@@ -391,7 +391,7 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
             0,
         )
         if number < 200:
-            one.due.came_in([(offset, start, end - start, place.out_ms, "T")])
+            one.due.came_in([offset, start, end - start, place.out_ms], ["T"])
     one.timers.step(one.now_ms)
     assert 200 < one.timers.state.queue_offset <= 200 + LOOKS_PER_STEP
     one.work()
