@@ -17,7 +17,7 @@ from ..protocol.wire import Int32, Int64
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
-from ..store.writing import raw_tags_code
+from ..store.writing import Message, raw_tags_code
 from .pace import FEW
 from .real_place import real_place
 from .saved import Saved
@@ -111,7 +111,9 @@ class Delays(Saved):
     def _note_certain(self) -> None:
         if self._pending is not None and self._pending[0] <= self._store.durable_end:
             self._certain, self._pending = self._pending[1], None
-        if self._pending is None and self._certain != self.offsets:
+        # A log that refuses has dropped what was delivered last.
+        is_kept = self._store.refusal is None
+        if self._pending is None and self._certain != self.offsets and is_kept:
             self._pending = (self._store.log_end, dict(self.offsets))
 
     def deliver(self, now_ms: int, most: int = FEW) -> bool:
@@ -139,27 +141,37 @@ class Delays(Saved):
         if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
             return False
         offset = max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
-        size = 0
         # A clock that was set back must not keep a message longer than its level says.
         latest_ms = NEVER_MS
         if queue_id < len(self.levels_ms):
             latest_ms = now_ms + self.levels_ms[queue_id]
-        marked: dict[tuple[str, int], None] = {}
+        size = 0
+        copies: list[Message] = []
+        before: list[int] = []  # offsets of those that they are copies of
+        wrong: StoreError | None = None
         try:
             for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):
                 if now_ms < due_ms <= latest_ms or size >= BYTES_PER_STEP:
                     break
-                place = self._deliver(log_offset)
-                if place is not None:
-                    marked[place] = None
+                copy = self._copy(log_offset)
+                if copy is not None:
+                    copies.append(copy)
+                    before.append(offset)
                 size += length
                 offset += 1
-                self.offsets[level] = offset
         finally:
+            found = store.put_all(copies, until_error=True)
+            if found and isinstance(found[-1], StoreError):
+                wrong = found[-1]
+                del found[-1]
+                offset = before[len(found)]
             if size:
+                self.offsets[level] = offset
                 self.changed = True
-            for place in marked:
+            for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
                 self._mark(place)
+        if wrong is not None:
+            raise wrong
         if size:
             self._next_level = level % max(len(self.levels_ms), self._queues)
         return size > 0
@@ -170,8 +182,8 @@ class Delays(Saved):
             self._warned_ms = now_ms
             log.warning("delay level %d waits: %s", level, wrong)
 
-    def _deliver(self, log_offset: int) -> tuple[str, int] | None:
-        """Store a message where it belongs; topic and queue, None when it can't be."""
+    def _copy(self, log_offset: int) -> Message | None:
+        """What is to be stored where a message belongs; None when it can't be."""
         data = self._store.message_at(log_offset)
         if data is None:
             log.warning("the delayed message at %d is not in the log any more", log_offset)
@@ -182,16 +194,7 @@ class Delays(Saved):
         if not topic or queue_id < 0:
             log.error("the delayed message at %d names no topic; it is left alone", log_offset)
             return None
-        self._store.put(
-            topic,
-            queue_id,
-            message.flag,
-            message.sys_flag,
-            message.born_ms,
-            message.born_host,
-            message.body,
-            raw,
-            raw_tags_code(raw),
-            message.reconsume_times,
-        )
-        return place
+        return (
+            place, message.flag, message.sys_flag, message.born_ms, message.born_host,
+            message.body, raw, raw_tags_code(raw), message.reconsume_times, 0, None,
+        )  # fmt: skip

@@ -11,9 +11,9 @@ from ..protocol import properties
 from ..protocol.errors import Refusal
 from ..protocol.names import check_topic
 from ..protocol.record import Record
-from ..store.errors import MessageTooLarge
+from ..store.errors import MessageTooLarge, StoreError
 from ..store.store import MessageStore
-from ..store.writing import raw_tags_code
+from ..store.writing import Message, raw_tags_code
 from .real_place import number_of
 from .timer_state import QUEUE, WHEEL_TOPIC
 from .topics import QUEUES_MAX, TOPICS_MAX
@@ -26,15 +26,43 @@ DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
 
 
+PROPERTIES = 6  # where they are in a Message
+Copy = tuple[Message, Record]  # and what it is a copy of
+
+
 class TimerDelivery:
-    """Stores the copies. `mark((topic, queue))` says that a message was delivered."""
+    """Makes the copies and stores them. `mark((topic, queue))` says that one was delivered."""
 
     def __init__(self, store: MessageStore, mark: Callable[[tuple[str, int]], None]) -> None:
         self._store = store
         self._mark = mark
         self._legal_topics: set[str] = set()
 
-    def deliver(
+    def put_all(self, copies: list[Copy]) -> tuple[int, StoreError | None]:
+        """Store copies in their order: how many are dealt with, and what kept the next from it."""
+        done = 0
+        while done < len(copies):
+            rest = [message for message, _ in copies[done:]]
+            found = self._store.put_all(rest, until_error=True)
+            wrong = found[-1]
+            stored = len(found) - isinstance(wrong, StoreError)
+            for place in dict.fromkeys(message[0] for message in rest[:stored]):
+                self._mark(place)
+            done += stored
+            if not isinstance(wrong, StoreError):
+                continue
+            if not isinstance(wrong, MessageTooLarge):
+                return done, wrong
+            message, record = copies[done]
+            if message[PROPERTIES] is record.raw_properties:
+                log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
+                done += 1
+            else:  # by the marks; as it came in it is not
+                raw = record.raw_properties
+                copies[done] = (_message(record, message[0], raw), record)
+        return done, None
+
+    def copy(
         self,
         record: Record,
         topic: str,
@@ -43,22 +71,20 @@ class TimerDelivery:
         written_ms: int,
         *,
         rolled: bool,
-    ) -> bool:
-        """Store a message where it belongs, or with `rolled` in the wheel's topic; whether it did.
-
-        StoreError when the disk takes nothing.
-        """
+    ) -> Copy | None:
+        """The copy of a message for where it belongs, or with `rolled` for the wheel's topic; None
+        when there is nothing to deliver."""
         raw = record.raw_properties
         if rolled:
             topic, queue_id = WHEEL_TOPIC, QUEUE
         elif RECALL_KEY in raw and properties.find(raw, RECALL_KEY) is not None:
-            return False  # there is nothing left that it could take back
+            return None  # there is nothing left that it could take back
         elif not self._is_place(topic, queue_id):
             log.error(
                 "the timer message at %d names topic %.200r and queue %d, which can't be; it is "
                 "left alone", record.log_offset, topic, queue_id,
             )  # fmt: skip
-            return False
+            return None
         marks = f"TIMER_ENQUEUE_MS\x01{written_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
         marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
         if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
@@ -68,12 +94,7 @@ class TimerDelivery:
                 pairs.pop(name, None)
             marked = properties.encode(pairs)
             marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
-        tags = raw_tags_code(raw)
-        try:
-            self._put(topic, queue_id, record, marked + marks.encode(), tags)
-        except MessageTooLarge:  # by these marks; as it came in it is not
-            self._put(topic, queue_id, record, raw, tags)
-        return True
+        return _message(record, (topic, queue_id), marked + marks.encode()), record
 
     def _is_place(self, topic: str, queue_id: int) -> bool:
         """Whether a message may go there: anybody can write properties into the wheel's topic."""
@@ -87,18 +108,14 @@ class TimerDelivery:
             self._legal_topics.add(topic)
         return 0 <= queue_id < QUEUES_MAX
 
-    def _put(self, topic: str, queue_id: int, record: Record, raw: bytes, tags: int) -> None:
-        try:
-            self._store.put(
-                topic, queue_id, record.flag, record.sys_flag, record.born_ms, record.born_host,
-                record.body, raw, tags, record.reconsume_times,
-            )  # fmt: skip
-        except MessageTooLarge as wrong:
-            if raw is not record.raw_properties:
-                raise
-            log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
-            return
-        self._mark((topic, queue_id))
+
+def _message(record: Record, place: tuple[str, int], raw: bytes) -> Message:
+    """A message as this record has it, with these properties, for another place."""
+    tags_code = raw_tags_code(record.raw_properties)
+    return (
+        place, record.flag, record.sys_flag, record.born_ms, record.born_host, record.body, raw,
+        tags_code, record.reconsume_times, 0, None,
+    )  # fmt: skip
 
 
 def recall_key(record: Record) -> str:

@@ -179,6 +179,8 @@ class TimerState:
         self._save()
 
     def _save(self) -> None:
+        if self._store.refusal is not None:  # the log has dropped what was delivered last
+            return
         self.check.own = self._progress()
         self._file.save(self.check)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..protocol import properties
 from ..protocol.record import Record, decode_record
 from ..protocol.tags import string_hash
+from ..store.errors import StoreError
 from ..store.store import MessageStore
 from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
@@ -20,12 +21,7 @@ from .config import BrokerConfig
 from .due_slot import DueSlot
 from .pace import FEW
 from .real_place import number_of, real_place
-from .timer_delivery import (
-    NEVER_IN_WHEEL,
-    RECALL_KEY,
-    TimerDelivery,
-    recall_key,
-)
+from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
 from .timer_fresh import Fresh
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
@@ -209,7 +205,11 @@ class Timers:
         if record is None:
             return
         topic, queue_id = real_place(record.raw_properties)
-        if self._delivery.deliver(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False):
+        copy = self._delivery.copy(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False)
+        if copy is not None:
+            _, wrong = self._delivery.put_all([copy])
+            if wrong is not None:
+                raise wrong
             self.dequeued += 1
 
     @property
@@ -348,32 +348,49 @@ class Timers:
             due = self._due = DueSlot(slot_ms, state.wheel.get(slot_ms).last)
         if due.prepare(state.log, self._store):
             return True
-        size = 0
-        for _ in range(most):
-            if state.delivered >= len(due):
-                self._finish(due)
-                break
-            if size >= BYTES_PER_STEP:
-                break
-            size += self._dequeue_one(due, now_ms)
-            state.delivered += 1
-            self._touched = True
+        if self._deliver(due, now_ms, most) < most and state.delivered >= len(due):
+            self._finish(due)
         return True
 
-    def _dequeue_one(self, due: DueSlot, now_ms: int) -> int:
-        """Deliver the message of the next unit, unless it was taken back; its size in bytes."""
-        place, length, written_ms, magic = due.unit(self.state.delivered)
-        record = self._read(place, length)
-        if record is None:
-            return 0
-        if due.recalls and due.is_recalled(recall_key(record)):
-            return length
-        topic, queue_id = real_place(record.raw_properties)
-        rolled = bool(magic & IS_ROLLED)
-        if self._delivery.deliver(record, topic, queue_id, now_ms, written_ms, rolled=rolled):
-            self.dequeued += 1
-        self._count(topic, -_number_of(magic))
-        return length
+    def _deliver(self, due: DueSlot, now_ms: int, most: int) -> int:
+        """Deliver the next messages of a slot, but not those that were taken back; how many units
+        that were."""
+        state = self.state
+        first = number = state.delivered
+        size = 0
+        copies: list[Copy] = []
+        units: list[tuple[int, str, int]] = []  # of each: its number, real topic, magic
+        wrong: StoreError | None = None
+        try:
+            while number < min(first + most, len(due)) and size < BYTES_PER_STEP:
+                place, length, written_ms, magic = due.unit(number)
+                record = self._read(place, length)
+                if record is not None:
+                    size += length
+                    if not (due.recalls and due.is_recalled(recall_key(record))):
+                        topic, queue_id = real_place(record.raw_properties)
+                        copy = self._delivery.copy(
+                            record, topic, queue_id, now_ms, written_ms,
+                            rolled=bool(magic & IS_ROLLED),
+                        )  # fmt: skip
+                        if copy is None:
+                            self._count(topic, -_number_of(magic))
+                        else:
+                            copies.append(copy)
+                            units.append((number, topic, magic))
+                number += 1
+        finally:
+            done, wrong = self._delivery.put_all(copies)
+            if wrong is not None:
+                number = units[done][0]
+            for _, topic, magic in units[:done]:
+                self._count(topic, -_number_of(magic))
+            self.dequeued += done
+            state.delivered = number
+            self._touched = self._touched or number > first
+        if wrong is not None:
+            raise wrong
+        return number - first
 
     def _count(self, topic: str, number: int) -> None:
         """Note a change of a topic's count, for the figures to take over at the end of the step."""

@@ -22,7 +22,8 @@ from aerobee.broker.pace import FEW
 from aerobee.broker.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
 from aerobee.protocol import properties
 from aerobee.protocol.record import decode_record
-from aerobee.store import timer_check
+from aerobee.store import disk, timer_check
+from aerobee.store.consume_queue import ConsumeQueue
 from aerobee.store.errors import DiskFull, StoreError
 from aerobee.store.segment import Segment
 from aerobee.store.store import MessageStore
@@ -103,18 +104,18 @@ class Rig:
                 state.sync()
                 state.synced(progress)
 
-    def came(self) -> list[tuple[bytes, int]]:
+    def came(self, topic: str = "T") -> list[tuple[bytes, int]]:
         """Body and store time of each message in its own topic."""
         found = []
-        for place, _, _ in self.store.entries("T", 0, 0, 1 << 20):
+        for place, _, _ in self.store.entries(topic, 0, 0, 1 << 20):
             data = self.store.message_at(place)
             assert data is not None
             record = decode_record(data)
             found.append((record.body, record.store_ms))
         return found
 
-    def bodies(self) -> list[bytes]:
-        return [body for body, _ in self.came()]
+    def bodies(self, topic: str = "T") -> list[bytes]:
+        return [body for body, _ in self.came(topic)]
 
     def close(self) -> None:
         self.sync()
@@ -426,6 +427,92 @@ def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
     one.at(START_MS + 20_000)
     assert Counter(one.bodies()) == Counter(sent)
     assert one.timers.state.waiting == 0
+
+
+def test_what_a_broken_log_dropped_is_not_noted_as_delivered(
+    rig: OpenRig, killed: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    timed, delayed = one_by_one(20), [b"d%d" % number for number in range(20)]
+    for body, other in zip(timed, delayed, strict=True):
+        one.send(body, 2_000)
+        raw = b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02"
+        one.put("SCHEDULE_TOPIC_XXXX", 0, other, raw)
+    one.work()
+    one.sync()
+    one.now_ms += 5_000
+    while not one.timers.dequeued:
+        one.timers.step(one.now_ms)
+    pwrite = disk.current.pwrite
+
+    def fails(fd: int, data: bytes, at: int) -> int:
+        if "commitlog" in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            raise OSError(5, "Input/output error")
+        return pwrite(fd, data, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk.current, "pwrite", fails)
+        one.delays.deliver(one.now_ms)
+        with pytest.raises(StoreError):
+            one.timers.step(one.now_ms)
+    assert (one.delays.offsets[1], one.timers.dequeued) == (FEW, 2 * FEW)
+    one.sync()
+    one.delays.save()
+    two = killed(one)
+    two.delays.load()
+    two.at(two.now_ms + 1_000)
+    while two.delays.deliver(two.now_ms):
+        pass
+    assert sorted(two.bodies()) == sorted(timed + delayed)
+
+
+def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One topic's queue has no room for a while: what is behind it waits, too."""
+    one = rig()
+    timed, delayed = one_by_one(40), [b"d%d" % number for number in range(40)]
+    for number, (body, other) in enumerate(zip(timed, delayed, strict=True)):
+        topic = b"T" if number % 3 else b"U"
+        place = one.due.place(f"TIMER_DELIVER_MS\x01{START_MS + 2_000}\x02", topic.decode(), 0)
+        one.put(place.topic, 0, body, place.text.encode())
+        raw = b"DELAY\x011\x02REAL_TOPIC\x01%b\x02REAL_QID\x010\x02" % topic
+        one.put("SCHEDULE_TOPIC_XXXX", 0, other, raw)
+    one.work()
+    one.now_ms += 5_000
+    make_room = ConsumeQueue.make_room
+    # Their first files take no more: at every third message, then never.
+    nth = iter(range(1_000))
+
+    def fails(queue: ConsumeQueue) -> None:
+        if queue.topic in ("T", "U") and next(nth) % 3:
+            raise DiskFull("no room")
+        make_room(queue)
+
+    def narrow() -> None:
+        for topic in ("T", "U"):
+            queue = one.store._queues.find(topic, 0)
+            if isinstance(queue, ConsumeQueue):
+                queue.limit = min(queue.limit, queue.at)
+
+    warned = 0
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "make_room", fails)
+        for _ in range(200):
+            narrow()
+            try:
+                one.timers.step(one.now_ms)
+            except DiskFull:
+                warned += 1
+            one.delays.deliver(one.now_ms)
+    assert warned
+    one.work()
+    while one.delays.deliver(one.now_ms):
+        pass
+    for sent in (timed, delayed):
+        for topic, wanted in (("U", sent[0::3]), ("T", [b for b in sent if b not in sent[0::3]])):
+            got = [body for body in one.bodies(topic) if body in sent]
+            assert got == wanted
 
 
 def test_a_recall_counts_however_much_lies_in_the_queue_before_it(rig: OpenRig) -> None:
