@@ -43,6 +43,7 @@ class Rig:
         self.root = root
         self.now_ms = now_ms
         self.woken: list[tuple[str, int]] = []
+        self.tells = False  # of a send to the timers, as the handler of sends does
         base: dict[str, Any] = {
             "store_path_root_dir": str(root),
             "mapped_file_size_commit_log": 1 << 20,
@@ -76,11 +77,14 @@ class Rig:
         """A message that is to come after this time."""
         names = {"TIMER_DELIVER_MS": str(self.now_ms + wait_ms), "UNIQ_KEY": body.decode()} | pairs
         place = self.due.place(properties.encode(names).decode(), "T", 0)
-        self.put(place.topic, place.queue_id, body, place.text.encode())
+        start, offset, end = self.put(place.topic, place.queue_id, body, place.text.encode())
+        if self.tells:
+            self.due.came_in([offset, start, end - start, place.out_ms], ["T"])
 
-    def put(self, topic: str, queue_id: int, body: bytes, raw: bytes) -> None:
-        self.store.put(topic, queue_id, 0, 0, self.now_ms, HOST, body, raw, 0)
+    def put(self, topic: str, queue_id: int, body: bytes, raw: bytes) -> tuple[int, int, int]:
+        placed = self.store.put(topic, queue_id, 0, 0, self.now_ms, HOST, body, raw, 0)
         self.store.write_staged()
+        return placed
 
     def work(self) -> None:
         while self.timers.step(self.now_ms):
@@ -193,11 +197,13 @@ def test_a_stop_writes_javas_numbers_for_what_is_done(rig: OpenRig) -> None:
     assert check.own.is_clean
 
 
+@pytest.mark.parametrize("tells", [False, True])
 @pytest.mark.parametrize("steps", range(12))
 def test_a_kill_between_any_two_steps_loses_nothing_and_repeats_nothing(
-    rig: OpenRig, killed: Callable[..., Rig], steps: int
+    rig: OpenRig, killed: Callable[..., Rig], steps: int, tells: bool
 ) -> None:
     one = rig()
+    one.tells = tells
     sent = [b"%d" % number for number in range(100)]
     for body in sent:
         one.send(body, 1_500)
@@ -401,10 +407,12 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
     assert one.bodies() == [b"%d" % number for number in range(300)]
 
 
+@pytest.mark.parametrize("tells", [False, True])
 def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
-    rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch, tells: bool
 ) -> None:
     one = rig()
+    one.tells = tells
     sent = one_by_one(200)
     for body in sent:
         one.send(body, 2_000 if int(body) % 2 else 4_000)
@@ -714,3 +722,25 @@ def test_random_histories_with_kills_lose_nothing_and_deliver_nothing_early(
 
 def one_by_one(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
+
+
+def test_what_sends_told_waits_and_comes_as_what_is_read(
+    rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
+) -> None:
+    """Near and far, in one slot and in many, between others that are read: told or not."""
+    came = []
+    for tells in (False, True):
+        one = rig(tmp_path / f"tells-{tells}")
+        rand = random.Random(7)
+        for number in range(1_500):
+            one.tells = tells and number % 100 > 3
+            far = rand.choice((0, 20, 9 * 86_400))
+            one.send(b"%d" % number, 1_000 * (far + rand.randrange(1, 8)))
+        one.work()
+        assert one.timers.state.waiting == 1_500
+        two = killed(one)
+        for days in range(30):
+            two.at(START_MS + days * DAY_MS // 2)
+        came.append([(body, store_ms) for body, store_ms in two.came()])
+    assert sorted(came[0]) == sorted(came[1])
+    assert len(came[0]) == 1_500

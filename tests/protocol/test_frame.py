@@ -176,6 +176,15 @@ def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
     assert HEADS[len(header)] + header == made
 
 
+def test_the_template_of_an_answer_with_a_handle_comes_to_the_same_bytes() -> None:
+    request = Command(code=310, opaque=31)
+    header = answer_template(b"C0A8", b"50%d", with_handle=True) % (
+        b"djE_=", 3, b"0A01", 1 << 33, 77, 31,
+    )  # fmt: skip
+    made = send_answer(request, 3, b"0A01", b"C0A8", 1 << 33, b"50%d", 77, "djE_=")
+    assert HEADS[len(header)] + header == made
+
+
 def read(kind: type, ext: str) -> object:
     header = f'{{"code":11,"extFields":{ext},"opaque":1}}'.encode()
     (command,) = FrameDecoder().feed(HEAD.pack(4 + len(header), len(header)) + header)

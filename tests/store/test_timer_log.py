@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aerobee.store.errors import StoreError
 from aerobee.store.timer_log import (
@@ -76,6 +77,35 @@ def test_units_are_javas_byte_for_byte(tmp_path: Path, unpack: Unpack) -> None:
     name = f"{0:020d}"
     assert len(units) == JAVA_UNITS
     assert (tmp_path / "ours" / name).read_bytes() == (root / "timerlog" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "slots", [[5], [5, 5, 5], [5, 6, 7, 8], [9, 5, 9, 9, 6, 5, 9], [8, 7, 6, 8]]
+)
+def test_units_of_a_run_are_what_they_are_one_by_one(tmp_path: Path, slots: list[int]) -> None:
+    single, run = opened(tmp_path / "single", 2_000), opened(tmp_path / "run", 2_000)
+    lasts = {9_000: 520, 6_000: 52}
+    ends: dict[int, tuple[int, int, int]] = {}
+    for log in (single, run):
+        log.roll()
+        add(log, 77)
+    for number, slot in enumerate(slots):
+        slot_ms = slot * 1_000
+        first, last, count = ends.get(slot_ms, (NO_UNIT, lasts.get(slot_ms, NO_UNIT), 0))
+        position = add(single, number, previous=last, slot_ms=slot_ms, topic_hash=-number)
+        ends[slot_ms] = (position if first == NO_UNIT else first, position, count + 1)
+    times = np.array(slots) * 1_000
+    numbers = np.arange(len(slots))
+    found = run.append_all(
+        1_000, times, numbers, np.full(len(slots), 100), (-numbers).tolist(),
+        lambda asked: [lasts.get(slot_ms, NO_UNIT) for slot_ms in asked],
+    )  # fmt: skip
+    assert {slot_ms: tuple(rest) for slot_ms, *rest in found} == ends
+    assert single.end == run.end
+    for log in (single, run):
+        log.write()
+    name = f"{0:020d}"
+    assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "single" / name).read_bytes()
 
 
 def test_a_unit_is_found_at_its_position_and_only_there(tmp_path: Path) -> None:

@@ -58,6 +58,38 @@ def test_the_same_slot_of_another_round_is_empty(wheel: TimerWheel) -> None:
     assert wheel.get(NOW_MS + ROUND_MS) == EMPTY
 
 
+@pytest.mark.parametrize(
+    "ticks",
+    [
+        [3],
+        [3, 4, 5, 6, 7],
+        [9, 4, 41, 40, 7, 8, 200, 1_000, 1_030],
+        [SLOTS - 2, SLOTS - 1, SLOTS, SLOTS + 3, SLOTS + 90],
+    ],
+)
+def test_slots_are_set_and_read_together_as_one_by_one(
+    wheel: TimerWheel, tmp_path: Path, ticks: list[int]
+) -> None:
+    other = TimerWheel(tmp_path / "other", 1_000)
+    other.load()
+    # What lies between them stays, and so does what is of another round.
+    base = NOW_MS // ROUND_MS * ROUND_MS
+    before = {base + tick * 1_000: Slot(tick, tick, 1) for tick in range(2, 300, 6)}
+    slots = {base + tick * 1_000: Slot(52 * tick, 104 * tick, tick) for tick in ticks}
+    for each in (wheel, other):
+        for slot_ms, slot in before.items():
+            each.put(slot_ms, slot)
+    for slot_ms, slot in slots.items():
+        other.put(slot_ms, slot)
+    wheel.put_all(slots)
+    assert wheel.path.read_bytes() == other.path.read_bytes()
+    asked = [*slots, *before, *(slot_ms + ROUND_MS for slot_ms in slots), NOW_MS]
+    assert wheel.get_all(asked) == {slot_ms: wheel.get(slot_ms) for slot_ms in asked}
+    assert wheel.get_all(asked[:2]) == {slot_ms: wheel.get(slot_ms) for slot_ms in asked[:2]}
+    assert wheel.get_all([]) == {}
+    assert all(type(slot.last) is int for slot in wheel.get_all(asked).values())
+
+
 @pytest.mark.parametrize("ahead", [0, 1, 59, 20_000, 600_000, SLOTS - 2])
 def test_the_next_used_slot_is_found_across_the_end_of_the_file(
     wheel: TimerWheel, ahead: int

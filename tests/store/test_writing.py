@@ -166,7 +166,12 @@ def test_transactions_of_old_are_queued_and_indexed_by_their_kind(
 
 @pytest.mark.parametrize(
     ("properties", "expected"),
-    [(b"DELAY\x011\x02", 1_000), (b"DELAY\x0118\x02", 7_200_000), (b"DELAY\x0199\x02", 7_200_000)],
+    [
+        (b"DELAY\x011\x02", 1_000),
+        (b"DELAY\x0118\x02", 7_200_000),
+        (b"DELAY\x0199\x02", 7_200_000),
+        (b"A\x01b\x02DELAY\x01+2\x02", 5_000),
+    ],
 )
 def test_a_delayed_message_has_its_time_of_delivery_in_the_queue(
     open_store: OpenStore, clock: Clock, properties: bytes, expected: int
@@ -175,6 +180,42 @@ def test_a_delayed_message_has_its_time_of_delivery_in_the_queue(
     put(store, "SCHEDULE_TOPIC_XXXX", 2, properties=properties, tags_code=5)
     ((_, _, tags_code),) = store.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 1)
     assert tags_code == clock.ms + expected
+
+
+def a_message(topic: str, queue_id: int, body: bytes, **more: Any) -> Message:
+    values = {"tags_code": 5, "properties": b""} | more
+    return (
+        (topic, queue_id), 0, 0, 0, HOST, body, values["properties"], values["tags_code"], 0, 0,
+        None,
+    )  # fmt: skip
+
+
+def test_a_level_that_is_known_comes_to_what_its_property_says(
+    open_store: OpenStore, clock: Clock
+) -> None:
+    store = open_store()
+    raw = b"DELAY\x013\x02"
+    messages = [
+        a_message("SCHEDULE_TOPIC_XXXX", 2, b"first", properties=raw, tags_code=None),
+        a_message("SCHEDULE_TOPIC_XXXX", 2, b"known", properties=raw, tags_code=None),
+        a_message("SCHEDULE_TOPIC_XXXX", 2, b"read", properties=raw),
+    ]
+    assert not any(isinstance(place, StoreError) for place in store.put_all(messages))
+    codes = [entry[2] for entry in store.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 9)]
+    assert codes == [clock.ms + 10_000] * 3
+
+
+@pytest.mark.parametrize(("until_error", "stored"), [(False, [0, 2]), (True, [0])])
+def test_messages_behind_one_that_is_not_stored_are_left_out_when_asked_to(
+    open_store: OpenStore, until_error: bool, stored: list[int]
+) -> None:
+    store = open_store(replace(SMALL, max_message_bytes=1_000))
+    bodies = [b"0", bytes(1001), b"2"]
+    messages = [a_message("T", 0, body) for body in bodies]
+    places = store.put_all(messages, until_error=until_error)
+    assert len(places) == (2 if until_error else 3)
+    assert isinstance(places[1], MessageTooLarge)
+    assert store.max_offset("T", 0) == len(stored)
 
 
 def test_a_message_there_without_a_delay_keeps_its_tags_code(open_store: OpenStore) -> None:
