@@ -209,7 +209,7 @@ def test_a_level_that_is_known_comes_to_what_its_property_says(
 def test_messages_behind_one_that_is_not_stored_are_left_out_when_asked_to(
     open_store: OpenStore, until_error: bool, stored: list[int]
 ) -> None:
-    store = open_store(replace(SMALL, max_message_bytes=1_000))
+    store = open_store(settings=replace(SMALL, max_message_bytes=1_000))
     bodies = [b"0", bytes(1001), b"2"]
     messages = [a_message("T", 0, body) for body in bodies]
     places = store.put_all(messages, until_error=until_error)
