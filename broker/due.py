@@ -18,7 +18,7 @@ from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
-TIMES = frozenset(name.removeprefix("TIMER_") for name in TIME_NAMES)
+TIMES = DELAY_SEC, _, DELIVER_MS = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
 WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
 NUMBER_DIGITS = 19  # of that number: one with fewer is always below
@@ -148,7 +148,8 @@ class Due:
             out_ms = self._slots[pair] = self._slot(pair, now_ms)
         if not out_ms:
             if is_recall:
-                deliver_ms = self._deliver_ms(name, pairs[name], now_ms)
+                name, _, value = pair.partition("\x01")
+                deliver_ms = self._deliver_ms(name, value, now_ms)
                 raise _illegal(
                     f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
                 )
@@ -175,32 +176,32 @@ class Due:
                 "accurate timer message is not enabled, timerWheelEnable is false; switch it on, "
                 "or use a delay level",
             )
-        deliver_ms = self._deliver_ms(f"TIMER_{name}", value, now_ms)
+        deliver_ms = self._deliver_ms(name, value, now_ms)
         # A slot holds what is due by the end of its tick, so nothing comes before its time.
         ticks = self._ticks_ms
         return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
-        """The time that a property asks for. Refusal when it can't be."""
+        """The time that a property, without its TIMER_, asks for. Refusal when it can't be."""
         if value.isascii() and value.isdigit() and len(value) < NUMBER_DIGITS:
             number: int | None = int(value)
         else:
             number = _integer(value, NUMBER_MAX)
         if number is None or number < 0:
             raise _illegal(
-                f"{name} is {value[:100]!r}; it must be a number of "
-                f"{'seconds' if name == properties.TIMER_DELAY_SEC else 'ms'}, 0 or more"
+                f"TIMER_{name} is {value[:100]!r}; it must be a number of "
+                f"{'seconds' if name == DELAY_SEC else 'ms'}, 0 or more"
             )
         wait_ms = number
-        if name == properties.TIMER_DELAY_SEC:
+        if name == DELAY_SEC:
             wait_ms = number * 1_000
-        elif name == properties.TIMER_DELIVER_MS:
+        elif name == DELIVER_MS:
             wait_ms = number - now_ms
         cap_sec = self._config.timer_max_delay_sec
         if wait_ms > cap_sec * 1_000:
             raise _illegal(
-                f"{name} is {value}, a wait of {wait_ms} ms: the delay time should not be bigger "
-                f"than the max delay {cap_sec * 1_000}ms "
+                f"TIMER_{name} is {value}, a wait of {wait_ms} ms: the delay time should not be "
+                f"bigger than the max delay {cap_sec * 1_000}ms "
                 + ("(the range of a time)" if cap_sec == NO_CAP_SEC else "(timerMaxDelaySec)")
             )
         return now_ms + wait_ms

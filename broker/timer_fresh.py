@@ -4,6 +4,7 @@ They are kept in the order in which they lie in the queue of the wheel's topic. 
 `FRESH_MAX` are known already is left to be read in the log.
 """
 
+from array import array
 from bisect import bisect_left
 from typing import NamedTuple
 
@@ -29,14 +30,14 @@ class Fresh:
     """What the sends told, of messages not in the wheel yet."""
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []
+        self._numbers = array("q")
         self._topics: list[str] = []  # where they belong
 
     def tell(self, numbers: list[int], topics: list[str]) -> None:
         """What is known of messages that were stored, in their order: `NUMBERS` in a row for each,
         and the topic where it belongs."""
         room = FRESH_MAX - len(self._topics)
-        self._numbers += numbers[: room * NUMBERS]
+        self._numbers.fromlist(numbers[: room * NUMBERS])
         self._topics += topics[:room]
 
     def run(self, offset: int, most: int, from_ms: int, until_ms: int) -> Run | None:
@@ -44,11 +45,12 @@ class Fresh:
         `from_ms` on and before `until_ms`; None when the first is not."""
         if most <= 0 or not self._knows(offset):
             return None
-        numbers = np.array(self._numbers[: most * NUMBERS], np.int64)
+        numbers = np.frombuffer(self._numbers[: most * NUMBERS], np.int64)
         offsets, places, lengths, slots_ms = numbers.reshape(-1, NUMBERS).T
         count = len(offsets)
         good = (slots_ms >= from_ms) & (slots_ms < until_ms)
-        good &= offsets == np.arange(offset, offset + count)
+        if offsets[-1] - offset >= count:
+            good &= offsets == np.arange(offset, offset + count)
         if not good.all():
             count = int(good.argmin())
         if not count:

@@ -153,9 +153,16 @@ class TimerLog:
         units["log_offset"] = places
         units["record_bytes"] = record_bytes
         units["topic_hash"] = topic_hashes
+        first, slot_ms = self.end, int(slots_ms[0])
+        self.end += count * UNIT_BYTES
+        if (slots_ms == slot_ms).all():
+            units["previous"] = np.arange(first - UNIT_BYTES, self.end - UNIT_BYTES, UNIT_BYTES)
+            units["previous"][0] = lasts_of([slot_ms])[0]
+            self._staged.append(units.tobytes())
+            return [(slot_ms, first, self.end - UNIT_BYTES, count)]
         order = slots_ms.argsort(kind="stable")
         ordered = slots_ms[order]
-        positions = order * UNIT_BYTES + self.end
+        positions = order * UNIT_BYTES + first
         is_first = np.empty(count, np.bool_)
         is_first[0] = True
         np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -168,7 +175,6 @@ class TimerLog:
         previous[starts] = lasts_of(slots)
         units["previous"][order] = previous
         self._staged.append(units.tobytes())
-        self.end += count * UNIT_BYTES
         lasts = positions[ends - 1].tolist()
         firsts, counts = positions[starts].tolist(), (ends - starts).tolist()
         return list(zip(slots, firsts, lasts, counts, strict=True))
