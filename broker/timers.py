@@ -15,6 +15,7 @@ from ..protocol.record import Record, decode_record
 from ..protocol.tags import string_hash
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from ..store.timer_fresh import Fresh
 from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
@@ -22,7 +23,6 @@ from .due_slot import DueSlot
 from .pace import FEW
 from .real_place import number_of, real_place
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
-from .timer_fresh import Fresh
 from .timer_metrics import TimerMetrics
 from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
 from .topics import TOPICS_MAX

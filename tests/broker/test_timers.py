@@ -121,6 +121,31 @@ async def test_messages_of_one_tick_come_in_the_order_of_their_sends(
     assert got == [b"first"] + [b"%d" % number for number in range(31)]
 
 
+async def test_what_is_sent_goes_into_the_wheel_without_being_read_again(
+    run: Callable, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, caller = await run(config())
+    assert broker.timers is not None
+    await caller.send("T", b"now")
+    sent = [b"%d" % number for number in range(8)]
+    for number, body in enumerate(sent):
+        await caller.send("T", body, TIMER_DELAY_SEC=str(2 + number % 3), UNIQ_KEY=f"U{number}")
+        await caller.send("T", b"level", queue_id=1, DELAY="2")
+
+    def nothing(place: int) -> bytes | None:
+        raise AssertionError(f"{place} is read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.store, "message_at", nothing)
+        while broker.timers.step(broker.now_ms()):
+            pass
+    assert broker.timers.state.waiting == broker.timers.enqueued == len(sent)
+    assert broker.timers.metrics.counts["T"].count == len(sent)
+    clock.ms += 10_000
+    work(broker)
+    assert await bodies(caller) == [b"now", *sent[0::3], *sent[1::3], *sent[2::3]]
+
+
 async def test_a_delivered_message_wakes_its_reader(
     run: Callable, config: Config, clock: Clock
 ) -> None:

@@ -1,6 +1,6 @@
 """What sends tell of timer messages: in order, as far as it goes, and no more than the limit."""
 
-from aerobee.broker.timer_fresh import FRESH_MAX, NUMBERS, Fresh
+from aerobee.store.timer_fresh import FRESH_MAX, NUMBERS, Fresh
 
 FAR_MS = 1 << 40
 
