@@ -33,7 +33,9 @@ class Parts:
         self.host_hex = host.hex().upper().encode()
         self.log_folder = settings.commit_log_dir or root / "commitlog"
         self._now_ms = now_ms
-        self._log = CommitLog(self.log_folder, settings.segment_bytes)
+        self._log = CommitLog(
+            self.log_folder, settings.segment_bytes, zeros_ahead=settings.sync_flush
+        )
         self._queues = Queues(root, settings)
         self._log.on_refuse = self._on_refuse
         # Staged messages were: answers that say otherwise may be waiting for the end of the turn.

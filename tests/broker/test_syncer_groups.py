@@ -148,6 +148,53 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     assert [plan.end for plan in store.plans] == [100, 300]
 
 
+async def test_where_the_disk_is_quick_the_answers_are_there_when_the_turn_ends(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
+    syncer, peer = await make(), Peer()
+    put(store, syncer, peer, 1)
+    await asyncio.wait_for(peer.came.wait(), 20)  # now it knows the disk
+    put(store, syncer, peer, 2, 3)
+    syncer.end_of_turn()
+    assert peer.answers == [reply(1), reply(2), reply(3)]
+    assert len(store.plans) == 2
+
+
+async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
+    syncer, peer = await make(), Peer()
+    put(store, syncer, peer, 1)
+    await asyncio.wait_for(peer.came.wait(), 20)
+    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 0.0)
+    store.open.clear()
+    for number in (2, 3):
+        peer.came.clear()
+        put(store, syncer, peer, number)
+        syncer.end_of_turn()  # returns though the disk stands still
+        assert len(peer.answers) == number - 1
+        store.open.set()
+        await asyncio.wait_for(peer.came.wait(), 20)
+    assert peer.answers == [reply(1), reply(2), reply(3)]
+    assert len(store.plans) == 3
+
+
+async def test_a_quick_sync_that_fails_is_an_error_at_once(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
+    syncer, peer = await make(), Peer()
+    put(store, syncer, peer, 1)
+    await asyncio.wait_for(peer.came.wait(), 20)
+    store.wrong = OSError(5, "Input/output error")
+    put(store, syncer, peer, 2)
+    syncer.end_of_turn()
+    assert peer.codes == [codes.SUCCESS, codes.SERVICE_NOT_AVAILABLE]
+    assert "Input/output error" in store.refusal
+
+
 async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     put(store, syncer, peer, 0)
