@@ -46,7 +46,7 @@ class Due:
     """The rules. `timers` is None where timerWheelEnable is false.
 
     `came_in(numbers, topics)` is to be told of timer messages once they are stored, as `Fresh.tell`
-    of `timer_fresh`.
+    of `store/timer_fresh`.
     """
 
     came_in: Callable[[list[int], list[str]], None]

@@ -234,7 +234,7 @@ class SendHandlers:
         end = 0
         last: Connection | None = None
         frames: list[bytes] = []
-        words, words_for = b"", (0, "")
+        handle, words, words_for = b"", b"", (0, "")
         places = self.store.put_all(messages)
         for place, (command, connection, queue_id, unique, target, seen, waits) in zip(
             places, asked, strict=True
@@ -246,7 +246,6 @@ class SendHandlers:
                 continue
             log_offset, queue_offset, end = place
             puts = target.puts
-            handle = b""
             if not seen:
                 key = target.keys[queue_id]
                 if key in parked:
@@ -267,8 +266,13 @@ class SendHandlers:
             puts.bytes += end - log_offset
             reply: Reply | bytes
             if command.codec == CODEC_JSON and unique.isalnum():
-                values = queue_id, unique, log_offset, queue_offset, command.opaque
-                header = self._with_handle % (handle, *values) if handle else template % values
+                if handle:
+                    header = self._with_handle % (
+                        handle, queue_id, unique, log_offset, queue_offset, command.opaque
+                    )  # fmt: skip
+                    handle = b""
+                else:
+                    header = template % (queue_id, unique, log_offset, queue_offset, command.opaque)
                 reply = HEADS[len(header)] + header
             else:
                 reply = send_answer(
@@ -281,6 +285,7 @@ class SendHandlers:
                     queue_offset,
                     handle.decode() or None,
                 )
+                handle = b""
             if waits:
                 held.append((connection, command, reply))
             elif command.flag & FLAG_ONEWAY or type(reply) is not bytes:
