@@ -235,7 +235,14 @@ class SendHandlers:
         last: Connection | None = None
         frames: list[bytes] = []
         handle, words, words_for = b"", b"", (0, "")
-        places = self.store.put_all(messages)
+        try:
+            places = self.store.put_all(messages)
+        except Exception:
+            for command, connection, *_ in asked:
+                connection.answer(command, our_fault(command))
+            messages.clear()
+            asked.clear()
+            return
         for place, (command, connection, queue_id, unique, target, seen, waits) in zip(
             places, asked, strict=True
         ):

@@ -274,6 +274,32 @@ async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
         assert told.transaction_id == unique
 
 
+async def test_a_fault_of_the_store_is_told_to_each_and_the_next_turn_goes_on(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await caller.send("T", b"before")
+
+    def broken(messages: object) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.store, "put_all", broken)
+        batch = encode_batch([Entry(0, b"batch", b"")])
+        answers = await asyncio.gather(
+            caller.send("T", b"lost"),
+            caller.send("T", batch, batch=True, code=codes.SEND_BATCH_MESSAGE),
+            caller.send("T", b"lost"),
+        )
+    assert [answer.code for answer in answers] == [
+        codes.SYSTEM_ERROR,
+        codes.SUCCESS,
+        codes.SYSTEM_ERROR,
+    ]
+    await caller.send("T", b"after")
+    stored = [record.body for record in records(await caller.pull("T"))]
+    assert stored == [b"before", b"batch", b"after"]
+
+
 async def test_a_oneway_send_is_stored_and_not_answered(caller: Caller) -> None:
     header = SendMessage("pg", "T", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01U\x02")
     await caller.peers.oneway(caller.address, codes.SEND_MESSAGE_V2, header, b"quiet")
