@@ -102,6 +102,23 @@ async def make(store: Store, clock: Clock) -> AsyncIterator[Make]:
         await one.stop()
 
 
+Quick = Callable[[], Awaitable[tuple[Syncer, Peer]]]
+
+
+@pytest.fixture
+def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
+    """A syncer that has seen a quick disk, and who was answered then."""
+
+    async def start() -> tuple[Syncer, Peer]:
+        monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
+        syncer, peer = await make(), Peer()
+        put(store, syncer, peer, 1)
+        await asyncio.wait_for(peer.came.wait(), 20)
+        return syncer, peer
+
+    return start
+
+
 def reply(number: int = 0) -> Reply:
     return Reply(codes.SUCCESS, {"queueOffset": str(number)})
 
@@ -149,12 +166,9 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
 
 
 async def test_where_the_disk_is_quick_the_answers_are_there_when_the_turn_ends(
-    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+    quick: Quick, store: Store
 ) -> None:
-    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
-    syncer, peer = await make(), Peer()
-    put(store, syncer, peer, 1)
-    await asyncio.wait_for(peer.came.wait(), 20)  # now it knows the disk
+    syncer, peer = await quick()
     put(store, syncer, peer, 2, 3)
     syncer.end_of_turn()
     assert peer.answers == [reply(1), reply(2), reply(3)]
@@ -162,12 +176,9 @@ async def test_where_the_disk_is_quick_the_answers_are_there_when_the_turn_ends(
 
 
 async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
-    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+    quick: Quick, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
-    syncer, peer = await make(), Peer()
-    put(store, syncer, peer, 1)
-    await asyncio.wait_for(peer.came.wait(), 20)
+    syncer, peer = await quick()
     monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 0.0)
     store.open.clear()
     for number in (2, 3):
@@ -181,13 +192,8 @@ async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
     assert len(store.plans) == 3
 
 
-async def test_a_quick_sync_that_fails_is_an_error_at_once(
-    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
-    syncer, peer = await make(), Peer()
-    put(store, syncer, peer, 1)
-    await asyncio.wait_for(peer.came.wait(), 20)
+async def test_a_quick_sync_that_fails_is_an_error_at_once(quick: Quick, store: Store) -> None:
+    syncer, peer = await quick()
     store.wrong = OSError(5, "Input/output error")
     put(store, syncer, peer, 2)
     syncer.end_of_turn()
