@@ -1,4 +1,5 @@
-"""What a broker does with very many timer messages that are all due in one second, as Markdown.
+"""What a broker does with very many timer messages that are all due in one second, and how
+punctual delay levels are, as Markdown.
 
 `python -m aerobee.scripts.timer_measures --messages 1000000 --write` measures and writes it into
 docs/performance.md. Only ours is measured: what counts is memory, and how sends fare meanwhile.
@@ -16,13 +17,24 @@ import tempfile
 import time
 from pathlib import Path
 
+from ..client import Message
+from ..client.blocking import Producer, Reader
+from ..protocol.record import decode_all
 from . import loadgen, measures
+from .burst_measures import TIMES_MAX
 from .clusters import AerobeeCluster
 from .loadgen import Load
 
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- timers: begin -->", "<!-- timers: end -->"
-SENDS = Load("SEND 64 x 1", "send", 40_000, conns=64)
+SENDS = (
+    Load("SEND 1 x 1", "send", 4_000),
+    Load("SEND 8 x 1", "send", 16_000, conns=8),
+    Load("SEND 64 x 1", "send", 40_000, conns=64),
+)
+LEVELS = {1: 1_000, 2: 5_000}  # ms
+PUNCTUAL = 1_000  # messages of each level
+PUNCTUAL_MS = 100
 LEAD_SECONDS = 30  # between the end of the fill, as fast as it was, and the time that all are due
 ROUNDS = 3
 
@@ -59,17 +71,25 @@ def measure(folder: Path, source: Path, messages: int, fill_rate: int) -> str:
         fill = Load("timer messages", "send", messages, conns=4, inflight=64)
         rate = loadgen.run(timed, cluster.broker, "Due", fill)["msgs_per_s"]
         resident = [measures.resident_mib(cluster.broker_pid())["VmRSS"]]
-        quiet = [loadgen.run(plain, cluster.broker, "Plain", SENDS) for _ in range(ROUNDS)]
+        late = {level: lateness(cluster, level) for level in LEVELS}
+        quiet: dict[Load, list[dict[str, float]]] = {load: [] for load in SENDS}
+        loud: dict[Load, list[dict[str, float]]] = {load: [] for load in SENDS}
+        for load in SENDS * ROUNDS:
+            quiet[load].append(loadgen.run(plain, cluster.broker, "Plain", load))
         resident.append(measures.resident_mib(cluster.broker_pid())["VmRSS"])
         if time.time() > due_s:
             sys.exit("the messages were due before all were sent; name a lower --fill-rate")
         time.sleep(due_s - time.time() + 1.5)
         begin = time.monotonic()
-        drained, loud = 0, []
-        while drained < messages:
-            loud.append(loadgen.run(plain, cluster.broker, "Plain", SENDS))
-            resident.append(measures.resident_mib(cluster.broker_pid())["VmRSS"])
+        drained = number = 0
+        while drained < messages or number < len(SENDS):
+            load = SENDS[number % len(SENDS)]
+            found = loadgen.run(plain, cluster.broker, "Plain", load)
             drained = stored(cluster.broker, "Due")
+            if drained < messages or number < len(SENDS):  # all of it meanwhile
+                loud[load].append(found)
+            number += 1
+            resident.append(measures.resident_mib(cluster.broker_pid())["VmRSS"])
         seconds = time.monotonic() - begin
         busy.append(os.getloadavg()[0])
     finally:
@@ -78,15 +98,16 @@ def measure(folder: Path, source: Path, messages: int, fill_rate: int) -> str:
         ("sent", f"{rate:,.0f} messages/s"),
         ("resident memory with all of them waiting", f"{max(resident[:2]):,.0f} MiB"),
         ("the most while they were delivered", f"{max(resident):,.0f} MiB"),
-        ("delivered, with 64 senders at work", f"{messages / seconds:,.0f} messages/s"),
+        ("delivered, with senders at work", f"{messages / seconds:,.0f} messages/s"),
+        *(row for load in SENDS for row in _beside(load, quiet[load], loud[load])),
         *(
             (
-                f"SEND 64 x 1 {when}",
-                f"{measures.median(runs, 'msgs_per_s'):,.0f}/s,"
-                f" p50 {measures.median(runs, 'p50_us'):,.0f} us,"
-                f" p99 {measures.median(runs, 'p99_us'):,.0f} us",
+                f"delay level {level} ({LEVELS[level] // 1_000} s), {PUNCTUAL:,} messages, late by",
+                f"{found[0]} ms at least, {statistics.median(found):.0f} ms mostly,"
+                f" {found[-1]} ms at most; wanted: within {PUNCTUAL_MS} ms,"
+                f" reached: {'yes' if found[0] >= 0 and found[-1] <= PUNCTUAL_MS else '**no**'}",
             )
-            for when, runs in (("before", quiet), ("meanwhile", loud))
+            for level, found in late.items()
         ),
     ]
     lines = [
@@ -96,7 +117,7 @@ def measure(folder: Path, source: Path, messages: int, fill_rate: int) -> str:
         f"{messages:,} timer messages of 128 bytes, all due in one second; measured on"
         f" {time.strftime('%Y-%m-%d')} by `python -m aerobee.scripts.timer_measures"
         f" --messages {messages}`, while other work kept the machine's {os.cpu_count()} cores at a"
-        f" load of {statistics.mean(busy):.0f}. Medians of the runs of {SENDS.count:,} sends.",
+        f" load of {statistics.mean(busy):.0f}. Medians of {ROUNDS} runs and more.",
         "",
         "| what | |",
         "| --- | --- |",
@@ -105,6 +126,46 @@ def measure(folder: Path, source: Path, messages: int, fill_rate: int) -> str:
         END,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _beside(
+    load: Load, quiet: list[dict[str, float]], loud: list[dict[str, float]]
+) -> list[tuple[str, str]]:
+    """What a load had before all was due and meanwhile."""
+    rows = [
+        (
+            f"{load.name} {when}",
+            f"{measures.median(runs, 'msgs_per_s'):,.0f}/s,"
+            f" p50 {measures.median(runs, 'p50_us'):,.0f} us,"
+            f" p99 {measures.median(runs, 'p99_us'):,.0f} us",
+        )
+        for when, runs in (("before", quiet), ("meanwhile", loud))
+    ]
+    times = measures.median(loud, "p99_us") / measures.median(quiet, "p99_us")
+    reached = "yes" if times <= TIMES_MAX else "**no**"
+    return [*rows, (f"{load.name}, p99", f"{times:.1f} times; wanted: <= {TIMES_MAX:g}, {reached}")]
+
+
+def lateness(cluster: AerobeeCluster, level: int) -> list[int]:
+    """By how many ms messages of a delay level were stored for their readers after they were due,
+    ascending: a millisecond of it and more may be their way to the broker."""
+    topic = f"Level{level}"
+    loadgen.create_topic(cluster.broker, topic)
+    with Producer(cluster.namesrv, group="punctual") as producer:
+        for _ in range(PUNCTUAL):
+            producer.send(Message(topic, b"x" * 128, delay_level=level))
+    time.sleep(LEVELS[level] / 1_000 + 1)
+    found = []
+    with Reader(cluster.namesrv, group="punctual") as reader:
+        for queue in reader.queues(topic):
+            offset = 0
+            while body := (pulled := reader.pull(queue, offset)).body:
+                offset = pulled.next_offset
+                for each in decode_all(body):
+                    found.append(each.store_ms - each.born_ms - LEVELS[level])
+    if len(found) != PUNCTUAL:
+        sys.exit(f"{len(found)} of {PUNCTUAL} messages of delay level {level} were delivered")
+    return sorted(found)
 
 
 def stored(address: str, topic: str) -> int:
