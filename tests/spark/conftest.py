@@ -45,7 +45,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     names, broker = free_port(), free_port()
     argv = [sys.executable, "-m", "aerobee.scripts.cli", "up", "--namesrv-port", str(names)]
     argv += ["--listen-port", str(broker), "--store", str(folder / "store")]
-    argv += ["--set", "brokerName=broker-a"]
+    argv += ["--set", "brokerName=broker-a", "--set", "httpPort=0"]
     for key, value in SMALL_FILES.items():
         argv += ["--set", f"{key}={value}"]
     with Child(argv, folder / "stderr", cwd=folder) as cluster:
