@@ -55,7 +55,8 @@ HA_PORT_DISTANCE = 1
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-INDEX_MESSAGES = 1_024  # whose keys go into it in one turn, which takes some 2 ms
+INDEX_MESSAGES = 1_024  # whose keys go into it in one turn, which takes half a ms and more
+INDEX_MESSAGES_SHARED = 128  # the same beside one who asks for much and one who asks for little
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STEP_SECONDS = 0.05  # how late a delayed message may be
@@ -310,7 +311,10 @@ class Broker:
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
-        while self.store.index_pending(INDEX_MESSAGES) == INDEX_MESSAGES:  # noqa: ASYNC110
+        while True:
+            most = INDEX_MESSAGES_SHARED if self.server.turn.is_shared else INDEX_MESSAGES
+            if self.store.index_pending(most) < most:
+                return
             await asyncio.sleep(0)  # requests get their turn
 
     async def _revive(self) -> None:

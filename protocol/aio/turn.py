@@ -83,6 +83,11 @@ class Turn:
             self.loop.call_soon(self._end)
 
     @property
+    def is_shared(self) -> bool:
+        """Somebody asks for much and somebody else for little, who is not to wait for it."""
+        return self.share == COMMANDS_SHARED
+
+    @property
     def is_busy(self) -> bool:
         """Some connection has more to be served than one turn allows."""
         return bool(self._queue)

@@ -7,6 +7,7 @@ import pytest
 from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.aio import turn
 from aerobee.protocol.aio.backlog import OWED_BYTES_MAX
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
@@ -100,10 +101,12 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
 
 
+@pytest.mark.parametrize(("share", "parts"), [(turn.COMMANDS_ALONE, 4), (turn.COMMANDS_SHARED, 5)])
 async def test_the_index_takes_many_keys_in_parts_between_which_requests_are_served(
-    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, share: int, parts: int
 ) -> None:
     monkeypatch.setattr(server, "INDEX_MESSAGES", 4)
+    monkeypatch.setattr(server, "INDEX_MESSAGES_SHARED", 5)
     for task in broker._tasks:  # the periodic one would empty it in between
         task.cancel()
     for _ in range(11):
@@ -115,5 +118,6 @@ async def test_the_index_takes_many_keys_in_parts_between_which_requests_are_ser
             left.append(broker.store.index_backlog)
             await asyncio.sleep(0)
 
+    broker.server.turn.share = share
     await asyncio.gather(turns(), broker._index())
-    assert left == [11, 7, 3]
+    assert left == [11, 11 - parts, 11 - 2 * parts]
