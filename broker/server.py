@@ -405,7 +405,8 @@ class Broker:
         if dropped:
             # Earlier in this turn some did not get there, as when they filled a file.
             raise WritesRefused(store.refusal or "messages were dropped")
-        self.syncer.end_of_turn()
+        if self.syncer.is_due:
+            self.syncer.end_of_turn()
         if self.holds.marked:
             self.holds.serve()
 

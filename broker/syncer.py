@@ -65,7 +65,7 @@ class Syncer:
         self._is_watched = False  # the loop's thread waits for the result
         self._is_quick = False  # the last sync was
         self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
-        self._is_due = False  # a sync begins at the end of this turn
+        self.is_due = False  # a sync begins at the end of this turn
         self._is_syncing = False  # the thread has a plan
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -156,15 +156,15 @@ class Syncer:
 
     def _want(self) -> None:
         """Sync at the end of this turn, or as soon as the thread has done what it is at."""
-        if not (self._is_due or self._is_syncing):
-            self._is_due = True
+        if not (self.is_due or self._is_syncing):
+            self.is_due = True
             self._loop.call_soon(self.end_of_turn)  # where no turn's end comes first
 
     def end_of_turn(self) -> None:
         """Begin the sync that was asked for, and give its answers at once if the disk is quick."""
-        if not self._is_due:
+        if not self.is_due:
             return
-        self._is_due = False
+        self.is_due = False
         if self._is_syncing or self._is_stopped:
             return
         self._is_watched = self._is_quick

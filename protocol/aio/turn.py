@@ -123,13 +123,19 @@ class Turn:
 
     def _end(self) -> None:
         self._woken = False
-        fault = self._before_write()  # what it answers goes out with the rest
+        is_stored = True
+        if self.before_write is not None:
+            try:
+                self.before_write()  # what it answers goes out with the rest
+            except Exception:
+                is_stored = False
+                log.exception("the store did not take this turn's messages")
         self._scheduled = False
         if self._woken:
             self.wake()
         dirty, self._dirty = self._dirty, []
-        if fault:
-            log.error("the store did not take this turn's messages; closing %d", len(dirty))
+        if not is_stored:
+            log.error("closing %d connections whose answers would not be true", len(dirty))
             for connection in dirty:
                 connection.abort()
             return
@@ -138,16 +144,6 @@ class Turn:
             self._look_for_others(dirty)
         for connection in dirty:
             connection.flush()
-
-    def _before_write(self) -> bool:
-        """Run the owner's part; True when it raised."""
-        try:
-            if self.before_write is not None:
-                self.before_write()
-        except Exception:
-            log.exception("the end of a turn failed")
-            return True
-        return False
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
