@@ -6,6 +6,7 @@ unusual in another way, is left to `Writing`, which takes message by message and
 """
 
 from functools import lru_cache
+from itertools import repeat
 from struct import Struct
 
 import numpy as np
@@ -23,6 +24,7 @@ LAYOUTS_KEPT = 1_024
 FLAG_AT = 12  # in an entry of a batch
 LENGTH_AT = 16  # of its body
 TAGS = b"TAGS\x01"
+UNIQUE = b"UNIQ_KEY\x01"
 # Records in pieces, flat queue entries, keys, the end of the log.
 Made = tuple[list[bytes], list[int], list[Pending], int]
 _length = Struct(">H").unpack_from
@@ -101,9 +103,11 @@ def even_records(
     pending: list[Pending] = []
     if b"KEY" in batch or b"KEY" in shared:
         topic = queue.topic
+        places = range(0, count * size, size)
+        only = _unique_keys(batch, source, length_at + 2) if b"KEY" not in shared else None
         pending = [
-            (topic, data[at + properties_at : at + size], base + at, store_ms, None)
-            for at in range(0, count * size, size)
+            (topic, data[at + properties_at : at + size], base + at, store_ms, key)
+            for at, key in zip(places, only or repeat(None), strict=False)
         ]
     return [data], entries, pending, end
 
@@ -129,6 +133,28 @@ def _tags_code(batch: bytes, start: int, entry_bytes: int, count: int) -> int | 
         if batch[column::entry_bytes] != batch[column : column + 1] * count:
             return None
     return TAG_HASHES[batch[at + len(TAGS) : end]]
+
+
+def _unique_keys(batch: bytes, source: npt.NDArray[np.uint8], start: int) -> list[bytes] | None:
+    """The unique key of each message where it is its only one and stands at the same place in all;
+    None where it takes a closer look. The properties begin at `start` of each row of `source`."""
+    count, entry_bytes = source.shape
+    at = batch.find(UNIQUE, start, entry_bytes)
+    value = at + len(UNIQUE)
+    end = batch.find(b"\x02", value, entry_bytes)
+    if at < 0 or end <= value or batch.count(b"KEY") != count:
+        return None
+    first = at
+    if at > start:  # it begins a pair
+        first -= 1
+        if batch[first] != 2:
+            return None
+    for column in (*range(first, value), end):
+        if batch[column::entry_bytes] != batch[column : column + 1] * count:
+            return None
+    if (source[:, value:end] == 2).any():
+        return None
+    return [batch[row + value : row + end] for row in range(0, len(batch), entry_bytes)]
 
 
 @lru_cache(maxsize=LAYOUTS_KEPT)

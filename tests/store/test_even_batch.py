@@ -8,6 +8,7 @@ from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.record import decode_all
 from aerobee.store import even_batch, writing
 from aerobee.store.consume_queue import ConsumeQueue
+from aerobee.store.index import index_keys
 from aerobee.store.settings import StoreSettings
 
 from .conftest import BORN_HOST, HOST, OpenStore
@@ -81,7 +82,22 @@ def no_properties(number: int) -> Entry:
     return Entry(0, b"%03d" % number, b"")
 
 
-EVEN = [plain, tags_first, no_tags, no_end, flags]
+def keys_of_two_lengths(number: int) -> Entry:
+    """The key of the first ends where in others a pair without a value does."""
+    return Entry(0, b"x", b"UNIQ_KEY\x01ab%b\x02X\x01y\x02" % (b"\x02c" if number % 2 else b"cd"))
+
+
+def two_keys(number: int) -> Entry:
+    return Entry(0, b"x", pair("UNIQ_KEY", f"{number:08X}") + pair("KEYS", f"{number:03}"))
+
+
+def no_unique_key(number: int) -> Entry:
+    return Entry(0, b"x", pair("MY_UNIQ_KEY", f"{number:08X}"))
+
+
+EVEN = [
+    plain, tags_first, no_tags, no_end, flags, keys_of_two_lengths, two_keys, no_unique_key,
+]  # fmt: skip
 UNEVEN = [
     by_tags, tags_in_bodies, other_tags, twice, empty_tags, sizes, shifted, some_ends,
     no_properties,
@@ -95,7 +111,9 @@ def stored(open_store: OpenStore, folder: Path, make: Make, shared: bytes) -> li
     for _ in range(2):
         batch = encode_batch(make(number) for number in range(COUNT))
         found.append(store.put_batch("T", 3, 1, 77, BORN_HOST, batch, shared, 2))
-        found.append(list(store._index.pending))
+        found.append([item[:4] for item in store._index.pending])
+        for _, raw, _, _, only in store._index.pending:
+            assert only is None or index_keys(raw) == [only]
     store.write_staged()
     entries = store.entries("T", 3, 0, 100)
     found.append(entries)
@@ -131,6 +149,12 @@ def made(batch: bytes) -> even_batch.Made | None:
 @pytest.mark.parametrize("make", EVEN)
 def test_even_batches_are_taken_at_once(make: Make) -> None:
     assert made(encode_batch(make(number) for number in range(COUNT))) is not None
+
+
+def test_unique_keys_that_stand_alone_are_known(open_store: OpenStore) -> None:
+    store = open_store()
+    store.put_batch("T", 0, 0, 1, BORN_HOST, encode_batch(map(plain, range(COUNT))), SHARED)
+    assert [item[4] for item in store._index.pending] == [b"%08X" % n for n in range(COUNT)]
 
 
 @pytest.mark.parametrize("make", UNEVEN)
