@@ -5,6 +5,7 @@ of them, and then a column of bodies, one of properties, and the numbers. What i
 unusual in another way, is left to `Writing`, which takes message by message and comes to the same.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import repeat
 from struct import Struct
@@ -59,9 +60,9 @@ def even_records(
     if rest or count < MESSAGES_MIN or own == 0:
         return None
     # The lengths of all, byte for byte; and each ends its properties as the first does.
-    for at in (*range(LENGTH_AT, LENGTH_AT + 4), length_at, length_at + 1):
-        if batch[at::entry_bytes] != batch[at : at + 1] * count:
-            return None
+    lengths = (*range(LENGTH_AT, LENGTH_AT + 4), length_at, length_at + 1)
+    if not _is_even(batch, lengths, entry_bytes, count):
+        return None
     ends = batch[entry_bytes - 1 :: entry_bytes].count(2)
     if ends not in (0, count):
         return None
@@ -120,41 +121,51 @@ def _tags_code(batch: bytes, start: int, entry_bytes: int, count: int) -> int | 
     number = batch.count(TAGS)
     if number == 0:
         return 0
-    at = batch.find(TAGS, start, entry_bytes)
-    end = batch.find(b"\x02", at, entry_bytes)
-    if number != count or at < 0 or end <= at + len(TAGS):
+    pair = _pair(batch, TAGS, start, entry_bytes)
+    if number != count or pair is None:
         return None
-    first = at
-    if at > start:  # it begins a pair
-        first -= 1
-        if batch[first] != 2:
-            return None
-    for column in range(first, end + 1):
-        if batch[column::entry_bytes] != batch[column : column + 1] * count:
-            return None
-    return TAG_HASHES[batch[at + len(TAGS) : end]]
+    first, value, end = pair
+    if not _is_even(batch, range(first, end + 1), entry_bytes, count):
+        return None
+    return TAG_HASHES[batch[value:end]]
 
 
 def _unique_keys(batch: bytes, source: npt.NDArray[np.uint8], start: int) -> list[bytes] | None:
     """The unique key of each message where it is its only one and stands at the same place in all;
     None where it takes a closer look. The properties begin at `start` of each row of `source`."""
     count, entry_bytes = source.shape
-    at = batch.find(UNIQUE, start, entry_bytes)
-    value = at + len(UNIQUE)
-    end = batch.find(b"\x02", value, entry_bytes)
-    if at < 0 or end <= value or batch.count(b"KEY") != count:
+    pair = _pair(batch, UNIQUE, start, entry_bytes)
+    if pair is None or batch.count(b"KEY") != count:
         return None
-    first = at
-    if at > start:  # it begins a pair
-        first -= 1
-        if batch[first] != 2:
-            return None
-    for column in (*range(first, value), end):
-        if batch[column::entry_bytes] != batch[column : column + 1] * count:
-            return None
+    first, value, end = pair
+    if not _is_even(batch, (*range(first, value), end), entry_bytes, count):
+        return None
     if (source[:, value:end] == 2).any():
         return None
     return [batch[row + value : row + end] for row in range(0, len(batch), entry_bytes)]
+
+
+def _pair(batch: bytes, name: bytes, start: int, entry_bytes: int) -> tuple[int, int, int] | None:
+    """Where in the first message this property begins, its value, and the separator behind it; None
+    when it isn't there as a pair of its own with a value. The separator before it counts as its."""
+    at = batch.find(name, start, entry_bytes)
+    value = at + len(name)
+    end = batch.find(b"\x02", value, entry_bytes)
+    if at < 0 or end <= value:
+        return None
+    if at > start:  # it begins a pair
+        at -= 1
+        if batch[at] != 2:
+            return None
+    return at, value, end
+
+
+def _is_even(batch: bytes, columns: Iterable[int], entry_bytes: int, count: int) -> bool:
+    """Whether all messages have the same bytes in these columns."""
+    for at in columns:
+        if batch[at::entry_bytes] != batch[at : at + 1] * count:
+            return False
+    return True
 
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
