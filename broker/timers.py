@@ -359,7 +359,8 @@ class Timers:
         first = number = state.delivered
         size = 0
         copies: list[Copy] = []
-        units: list[tuple[int, str, int]] = []  # of each: its number, real topic, magic
+        copied: list[int] = []  # the numbers of their units
+        units: list[tuple[int, str, int]] = []  # number, real topic, magic
         wrong: StoreError | None = None
         try:
             while number < min(first + most, len(due)) and size < BYTES_PER_STEP:
@@ -373,18 +374,18 @@ class Timers:
                             record, topic, queue_id, now_ms, written_ms,
                             rolled=bool(magic & IS_ROLLED),
                         )  # fmt: skip
-                        if copy is None:
-                            self._count(topic, -_number_of(magic))
-                        else:
+                        units.append((number, topic, magic))
+                        if copy is not None:
                             copies.append(copy)
-                            units.append((number, topic, magic))
+                            copied.append(number)
                 number += 1
         finally:
             done, wrong = self._delivery.put_all(copies)
             if wrong is not None:
-                number = units[done][0]
-            for _, topic, magic in units[:done]:
-                self._count(topic, -_number_of(magic))
+                number = copied[done]
+            for unit, topic, magic in units:
+                if unit < number:  # the others come once more
+                    self._count(topic, -_number_of(magic))
             self.dequeued += done
             state.delivered = number
             self._touched = self._touched or number > first
