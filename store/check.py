@@ -59,7 +59,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
     is_open = disk.current.exists(root / "abort")
     noted = checkpoints.load(root / "checkpoint")
     # What others point to the log with is read first: the log itself only grows meanwhile.
-    offsets = check_config(root, report)
+    offsets = check_config(root, report, is_open=is_open)
     queue_sizes = (
         given.queue_file_bytes or noted.queue_file_bytes,
         given.batch_queue_file_bytes or noted.batch_queue_file_bytes,

@@ -21,8 +21,12 @@ OFFSETS = "consumerOffset.json"
 DELAYS = "delayOffset.json"
 
 
-def check_config(root: Path, report: Report) -> "Offsets":
-    """Look whether each file can be read; the offsets that they hold, for later."""
+def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
+    """Look whether each file can be read; the offsets that they hold, for later.
+
+    Java writes them in place: where a broker runs or fell, one of the two may be cut off, and an
+    empty one counts as none.
+    """
     part = report.part(CONFIG, "offsets")
     folder = root / CONFIG
     names = {entry.name for entry in entries_of(folder) if not entry.is_folder}
@@ -32,19 +36,23 @@ def check_config(root: Path, report: Report) -> "Offsets":
             continue  # a save that did not come to its end
         part.files += 1
         reasons = {}
+        is_some = False
         for candidate in (name, name + ".bak"):
             if candidate not in names:
                 continue
             try:
                 data = (folder / candidate).read_bytes()
-                texts.setdefault(name, parse(data, FILE_BYTES_MAX, FILE_BYTES_MAX))
                 if not data.strip():
                     reasons[candidate] = "is empty"
+                    continue
+                is_some = True
+                texts.setdefault(name, parse(data, FILE_BYTES_MAX, FILE_BYTES_MAX))
             except (OSError, ValueError) as wrong:
                 reasons[candidate] = f"can't be read: {wrong}"
+        tell = report.note if is_open and (name in texts or not is_some) else report.damage
         for candidate, reason in reasons.items():
             others = "; the .bak is taken instead" if name in texts and candidate == name else ""
-            report.damage(CONFIG, folder / candidate, None, reason + others)
+            tell(CONFIG, folder / candidate, None, reason + others)
     return Offsets(folder, texts, report)
 
 

@@ -284,6 +284,30 @@ def test_a_config_file_that_cannot_be_read_is_found_also_when_its_bak_can(root: 
     assert "the .bak is taken instead" in "\n".join(lines(check(root, SIZES)))
 
 
+@pytest.mark.parametrize("text", ["", '{"topicConfigTable":{'])
+@pytest.mark.parametrize("name", ["topics.json", "topics.json.bak"])
+def test_a_config_file_that_is_being_written_in_place_is_a_note_beside_a_whole_one(
+    root: Path, name: str, text: str
+) -> None:
+    for each in ("topics.json", "topics.json.bak"):
+        (root / "config" / each).write_text(text if each == name else "{}")
+    assert check(root, SIZES).is_damaged
+    (root / "abort").touch()
+    report = check(root, SIZES)
+    assert not report.is_damaged
+    assert str(root / "config" / name) in "\n".join(_notes(report))
+
+
+def test_an_empty_config_file_of_an_open_store_counts_as_none(root: Path) -> None:
+    path = root / "config" / "topics.json"
+    path.touch()
+    assert lines(check(root, SIZES)) == [f"damage: {path}: is empty"]
+    (root / "abort").touch()
+    assert f"note: {path}: is empty" in _notes(check(root, SIZES))
+    path.write_text("{")
+    assert check(root, SIZES).is_damaged
+
+
 def test_a_damaged_extension_is_found(unpack: Unpack) -> None:
     root, _ = unpack("ext")
     path = first(root, "consumequeue_ext")

@@ -54,6 +54,8 @@ public final class Consume {
                     : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
+        // What was told as a message has been counted as consumed when it leaves.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         consumer.start();
         CountDownLatch left = new CountDownLatch(1);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
