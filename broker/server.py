@@ -216,7 +216,7 @@ class Broker:
             config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
             self.syncer if config.flush_disk_type == "SYNC_FLUSH" else None,
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
-            self.server.turn.wake, now_ms,
+            now_ms,
         )  # fmt: skip
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,

@@ -56,6 +56,8 @@ class BatchWriting(Parts):
                 "fewer at once"
             )
         queue, log = self._queues.make_batch(topic, queue_id), self._log
+        if len(self._index.pending) > self.index_pending_max:
+            self._relieve_index()
         base, store_ms = queue.next, self._now_ms()
         if b"INNER_" in properties:  # it was read from such a queue before
             pairs = properties.split(b"\x02")

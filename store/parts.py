@@ -15,7 +15,6 @@ from .settings import StoreSettings
 log = logging.getLogger(__name__)
 
 HOST_BYTES_V4 = 8
-INDEX_PENDING_MAX = 1_000_000  # messages whose keys wait for the index
 
 
 class Parts:
@@ -23,6 +22,7 @@ class Parts:
     `batch_topics` are those whose queues are made as batch queues."""
 
     batch_topics: AbstractSet[str] = frozenset()
+    index_pending_max = 1_000_000  # messages whose keys wait for the index
 
     def __init__(
         self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
@@ -47,6 +47,9 @@ class Parts:
         self._pending_keys = self._index.pending
         self._body_bytes_max = settings.max_message_bytes
         self._last_ms = 0  # store time of the last message
+        # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
+        # was staged is stored, and nothing more is taken until a restart.
+        self.write_staged = self._log.write_staged
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""
@@ -65,20 +68,6 @@ class Parts:
         """How far the log may be read: with SYNC_FLUSH only what is on the disk."""
         return self._log.durable if self.settings.sync_flush else self._log.end
 
-    def write_staged(self) -> None:
-        """Write what `put` has staged, in one go. StoreError when the disk fails.
-
-        Then none of what was staged is stored, and nothing more is taken until a restart.
-        """
-        if not self._log.staged:
-            return
-        self._log.write_staged()
-        if len(self._index.pending) > INDEX_PENDING_MAX:
-            try:
-                self.index_pending()
-            except StoreError as wrong:  # the messages are stored all the same
-                log.error("%s", wrong)
-
     @property
     def index_backlog(self) -> int:
         """How many messages have keys that wait for the index."""
@@ -96,11 +85,18 @@ class Parts:
         try:
             done = index.flush(self.readable_end, most)
         except StoreError as wrong:
-            if len(index.pending) > INDEX_PENDING_MAX:
+            if len(index.pending) > self.index_pending_max:
                 self._log.pause("index", f"the index can't follow: {wrong}")
             raise
         self._log.resume("index")
         return done
+
+    def _relieve_index(self) -> None:
+        """Too many messages have keys that wait for the index: add them now."""
+        try:
+            self.index_pending()
+        except StoreError as wrong:  # those messages are stored all the same
+            log.error("%s", wrong)
 
     def refuse_writes(self, reason: str) -> None:
         """Take nothing more until a restart; `reason` is what senders are told."""

@@ -112,6 +112,8 @@ class Writing(BatchWriting):
         """
         log, queues, host = self._log, self._plain_queues, self.host
         staged, pending = log.staged, self._pending_keys
+        if len(pending) > self.index_pending_max:
+            self._relieve_index()
         body_bytes_max = self._body_bytes_max
         store_ms = self._last_ms = self._now_ms()
         places: list[Placed | StoreError] = []
@@ -202,6 +204,8 @@ class Writing(BatchWriting):
         queue = self._queues.plain.get((topic, queue_id))
         if queue is None:
             queue = self._new_queue(topic, queue_id)
+        if len(self._index.pending) > self.index_pending_max:
+            self._relieve_index()
         log = self._log
         store_ms = self._now_ms()
         context = (sys_flag, born_ms, born_host, shared_properties, reconsume_times, store_ms)

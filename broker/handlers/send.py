@@ -43,9 +43,6 @@ from .batches import Batches
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
-Arrived = tuple[SendMessage | SendMessageV1, Command, Connection]
-
-
 # Whether a message is seen at once: its slot of the timer wheel in ms when it waits there and can
 # be taken back, negative when the timers have to read it themselves; or one of these.
 SEEN = 0
@@ -57,7 +54,7 @@ Asked = tuple[Command, Connection, int, bytes, Target, int, bool]
 
 
 class SendHandlers:
-    """Takes messages into the store. `wake` has `take` called at the end of the turn."""
+    """Takes messages into the store: the broker has `take` called at the end of each turn."""
 
     def __init__(
         self,
@@ -72,7 +69,6 @@ class SendHandlers:
         ids: UniqueIds,
         locks: QueueLocks,
         transactions: TransactionCounts,
-        wake: Callable[[], None],
         now_ms: Callable[[], int],
     ) -> None:
         self.config = config
@@ -87,8 +83,7 @@ class SendHandlers:
         self.locks = locks
         self.transactions = transactions
         self.now_ms = now_ms
-        self._wake = wake
-        self._arrived: list[Arrived] = []
+        self._arrived: list[tuple[SendMessage | SendMessageV1, Command, Connection]] = []
         self._placed = due.placed
         self._name = config.broker_name
         self._host_hex = store.host_hex
@@ -105,25 +100,18 @@ class SendHandlers:
         self._batches = Batches(config, store, topics, due, holds, self._suffix.encode())
 
     def rows(self) -> list[Row]:
+        inbox = self._arrived
         return [
-            Row(codes.SEND_MESSAGE, SendMessageV1, self.on_send, "PUB"),
-            Row(codes.SEND_MESSAGE_V2, SendMessage, self.on_send, "PUB", hot=True),
-            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.on_send, "PUB", hot=True),
+            Row(codes.SEND_MESSAGE, SendMessageV1, self.take, "PUB", inbox=inbox),
+            Row(codes.SEND_MESSAGE_V2, SendMessage, self.take, "PUB", hot=True, inbox=inbox),
+            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.take, "PUB", hot=True, inbox=inbox),
         ]
-
-    def on_send(
-        self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
-    ) -> None:
-        """`take` answers it at the end of this turn."""
-        if not self._arrived:
-            self._wake()
-        self._arrived.append((header, command, connection))
 
     def take(self) -> None:
         """Store what came in, in its order, and answer it or have it answered after the sync."""
-        if not self._arrived:
+        arrived = self._arrived
+        if not arrived:
             return
-        arrived, self._arrived = self._arrived, []
         targets, suffix, syncer = self.topics.targets, self._suffix, self.syncer
         messages: list[Message] = []
         asked: list[Asked] = []
@@ -221,6 +209,7 @@ class SendHandlers:
                 connection.answer(command, reply)
             except Exception:
                 connection.answer(command, our_fault(command))
+        arrived.clear()
         self._put(messages, asked)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -232,8 +221,6 @@ class SendHandlers:
         told: list[int] = []
         told_topics: list[str] = []
         end = 0
-        last: Connection | None = None
-        frames: list[bytes] = []
         handle, words, words_for = b"", b"", (0, "")
         try:
             places = self.store.put_all(messages)
@@ -297,14 +284,8 @@ class SendHandlers:
                 held.append((connection, command, reply))
             elif command.flag & FLAG_ONEWAY or type(reply) is not bytes:
                 connection.answer(command, reply)
-            else:
-                if connection is not last:
-                    if last is not None:
-                        last.answer_all(frames)
-                    last, frames = connection, []
-                frames.append(reply)
-        if last is not None:
-            last.answer_all(frames)
+            else:  # the connection goes out at the end of this turn as it is
+                connection.out.append(reply)
         if told:
             self.due.came_in(told, told_topics)
         if held and syncer is not None:

@@ -42,6 +42,7 @@ RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRE
 Answer = Reply | bytes | None
 Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
 Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
+Inbox = list[tuple[Any, Command, "Connection"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,17 @@ class Row:
     """One line of a request table: code, kind of header (None when it has none), handler, access.
 
     `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
-    with every message: its header is read in one pass.
+    with every message: its header is read in one pass. With an `inbox` its requests are put there,
+    and the handler is for all of them: the owner of the server has it called before the turn's
+    answers go out (`Turn.before_write`).
     """
 
     code: int
     header: type[Header] | None
-    handler: Handler
+    handler: Handler | Callable[[], None]
     access: str = "ADMIN"
     hot: bool = False
+    inbox: Inbox | None = None
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -109,7 +113,6 @@ class Connection(asyncio.Protocol):
         "_lost",
         "_next_opaque",
         "_on_lost",
-        "_out",
         "_queued",
         "_sign",
         "_tasks",
@@ -126,6 +129,7 @@ class Connection(asyncio.Protocol):
         "host",
         "idle_rounds",
         "local_address",
+        "out",
         "owed",
         "peer_version",
         "rows",
@@ -150,6 +154,8 @@ class Connection(asyncio.Protocol):
         self.host = b"\0" * 8
         self.idle_rounds = 0
         self.peer_version = 0
+        # Whole frames that go out when the turn ends: who takes an inbox adds his answers.
+        self.out: list[bytes] = []
         self.owed = 0  # bytes of answers since it last had read all
         self.backlog = turn.backlog
         self._counted = 0  # of what is owed, in the backlog
@@ -165,7 +171,6 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Event | None = None
         self._decoder = FrameDecoder(expected)
         self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
         self._queued = False
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
@@ -206,8 +211,9 @@ class Connection(asyncio.Protocol):
             if len(found) > COMMANDS_SHARED:
                 found = self._this_turn(found, b"")
         rows = self.rows
-        out = self._out
+        out = self.out
         owed_max = self.backlog.owed_max
+        is_put = False
         commands = iter(found)
         for command in commands:
             if self.owed > owed_max:
@@ -227,7 +233,11 @@ class Connection(asyncio.Protocol):
                     header: Any = command.ext
                     if type(header) is not kind:
                         header = None if kind is None else command.header(kind)
-                    reply = row.handler(header, command, self)
+                    if row.inbox is not None:
+                        row.inbox.append((header, command, self))
+                        is_put = True
+                        continue
+                    reply = row.handler(header, command, self)  # type: ignore[call-arg]
             except Refusal as refusal:
                 reply = Reply(refusal.code, refusal.fields, refusal.remark)
             except Exception:
@@ -242,7 +252,7 @@ class Connection(asyncio.Protocol):
                     self._append(command, reply)
             else:
                 self._later(command, reply)
-        if out and not self._queued:
+        if (out or is_put) and not self._queued:
             self._queued = True
             self._turn.add(self)
         if decoder.rest or self._held:
@@ -311,18 +321,9 @@ class Connection(asyncio.Protocol):
         if command.flag & FLAG_ONEWAY or self._lost is not None:
             return
         if type(reply) is bytes:
-            self._out.append(reply)
+            self.out.append(reply)
         else:
             self._append(command, reply)  # type: ignore[arg-type]
-        if not self._queued:
-            self._queued = True
-            self._turn.add(self)
-
-    def answer_all(self, answers: list[bytes]) -> None:
-        """Give these answers, whole frames, to requests that are not oneway."""
-        if self._lost is not None:
-            return
-        self._out += answers
         if not self._queued:
             self._queued = True
             self._turn.add(self)
@@ -371,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._waiting[opaque] = waiter
         header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
         size = len(header)
-        self._out.append(HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body)
+        self.out.append(HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body)
         if not self._queued:
             self._queued = True
             self._turn.add(self)
@@ -407,9 +408,10 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Hand what is to be written to the transport, in one write."""
         self._queued = False
-        out, self._out = self._out, []
+        out, self.out = self.out, []
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if out:  # what waits for the disk is answered later
+                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
             if self.owed:
                 self._settle()
             if self._closing:
@@ -423,7 +425,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once; what is not written yet is dropped."""
-        self._out = []
+        self.out = []
         self._queued = False
         if self._transport is not None:
             self._transport.abort()
@@ -519,7 +521,7 @@ class Connection(asyncio.Protocol):
 
     def _append(self, command: Command, reply: Reply) -> None:
         pieces = encode_answer(command, reply)
-        self._out += pieces
+        self.out += pieces
         if reply.body:
             self.owed += sum(map(len, pieces))
 
@@ -538,7 +540,7 @@ class Connection(asyncio.Protocol):
         return opaque
 
     def _write(self, data: bytes) -> None:
-        self._out.append(data)
+        self.out.append(data)
         if not self._queued:
             self._queued = True
             self._turn.add(self)

@@ -408,7 +408,7 @@ def test_a_failed_write_takes_back_what_was_given_out(
 def test_an_index_without_room_stops_the_senders_once_too_much_waits(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.store.parts.INDEX_PENDING_MAX", 10)
+    monkeypatch.setattr("aerobee.store.parts.Parts.index_pending_max", 10)
     store = open_store()
     put(store)
     with monkeypatch.context() as patched:
@@ -418,7 +418,6 @@ def test_an_index_without_room_stops_the_senders_once_too_much_waits(
         with pytest.raises(DiskFull):
             store.index_pending()
         put(store, properties=b"KEYS\x01k\x02")
-        store.write_staged()
         with pytest.raises(WritesRefused, match="the index can't follow"):
             put(store)
         assert store.max_offset("T", 0) == len(records(store)) == 11
