@@ -11,6 +11,7 @@ read nor served (see `backlog`).
 
 import asyncio
 import logging
+import os
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -108,6 +109,7 @@ class Connection(asyncio.Protocol):
         "_counted",
         "_decoder",
         "_drained",
+        "_fd",
         "_held",
         "_is_reading",
         "_lost",
@@ -171,6 +173,8 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Event | None = None
         self._decoder = FrameDecoder(expected)
         self._transport: asyncio.Transport | None = None
+        # Where the transport's own way is long: what can be written at once goes to the socket.
+        self._fd = -1
         self._queued = False
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
@@ -191,10 +195,13 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if os.name == "posix" and transport.get_extra_info("sslcontext") is None:
+                self._fd = sock.fileno()
 
     def speak_through(self, transport: asyncio.Transport) -> None:
         """From now on its bytes go through this, which hands on what comes in."""
         self._transport = transport
+        self._fd = -1
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
@@ -267,6 +274,7 @@ class Connection(asyncio.Protocol):
             self.data_received(b"")
         self.backlog.add(-self._counted - self._held)
         self._counted = self._held = 0
+        self._fd = -1
         self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():
@@ -409,13 +417,24 @@ class Connection(asyncio.Protocol):
         """Hand what is to be written to the transport, in one write."""
         self._queued = False
         out, self.out = self.out, []
-        if self._transport is not None and not self._transport.is_closing():
-            if out:  # what waits for the disk is answered later
-                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-            if self.owed:
-                self._settle()
-            if self._closing:
-                self._transport.close()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if out:  # what waits for the disk is answered later
+            data = out[0] if len(out) == 1 else b"".join(out)
+            if self._fd < 0 or transport.get_write_buffer_size():
+                transport.write(data)
+            else:
+                try:
+                    written = os.write(self._fd, data)
+                except OSError:
+                    written = 0  # the transport finds out what is wrong
+                if written < len(data):
+                    transport.write(memoryview(data)[written:])
+        if self.owed:
+            self._settle()
+        if self._closing:
+            transport.close()
 
     def close(self) -> None:
         """Close once what is written has gone out."""
