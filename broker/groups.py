@@ -40,13 +40,19 @@ class Groups:
         return self._groups.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made now if it may be; None when it may not. Refusal for an illegal name."""
+        """The group, made now if it may be; None when it may not.
+
+        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) when its name forbids it.
+        """
         found = self._groups.get(name)
         if found is not None:
             return found
         if not self.auto_create and not is_system_group(name):
             return None
-        check_group(name)
+        try:
+            check_group(name)
+        except Refusal as wrong:
+            raise Refusal(codes.SUBSCRIPTION_GROUP_NOT_EXIST, wrong.remark) from None
         found = SubscriptionGroupConfig(group_name=name)
         self.put(found)
         return found

@@ -22,7 +22,7 @@ from ..protocol.bodies.topic import (
     TopicConfigAndMappingSerializeWrapper,
 )
 from ..protocol.errors import Refusal
-from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from ..protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from ..store import json_file
 from .attributes import BATCH_QUEUES, QUEUE_TYPE
 from .config import BrokerConfig
@@ -136,14 +136,18 @@ class Topics:
     def create_for_send(
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
-        """The topic that a send to an unknown name makes; Refusal when it may not."""
-        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            return self.dead_letters(name)
+        """The topic that a send to an unknown name makes; Refusal when it may not.
+
+        As in RocketMQ a retry topic is made like any other, and with one queue where others are
+        not made.
+        """
         model = self._topics.get(default_topic)
         perm = 0 if model is None else model.perm
         if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
             perm = READ_WRITE
         if model is None or not perm & PERM_INHERIT:
+            if name.startswith(RETRY_PREFIX):
+                return self.retries(name, 1, unit=unit)
             raise Refusal(
                 codes.TOPIC_NOT_EXIST,
                 f"topic[{name}] not exist, apply first please! Create it, or switch on "
@@ -151,7 +155,9 @@ class Topics:
             )
         count = max(1, min(queues, model.write_queue_nums))
         config = TopicConfig(name, count, count, perm & ~PERM_INHERIT, model.topic_filter_type)
-        config.topic_sys_flag = SYS_FLAG_UNIT if unit else 0
+        if unit:
+            is_retry = name.startswith(RETRY_PREFIX)
+            config.topic_sys_flag = SYS_FLAG_UNIT_SUB if is_retry else SYS_FLAG_UNIT
         self.put(config)
         return self.targets[name]
 

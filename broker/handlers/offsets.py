@@ -66,7 +66,9 @@ class OffsetHandlers:
     def on_update(
         self, header: UpdateConsumerOffset, command: Command, connection: Connection
     ) -> Reply:
-        if self.groups.find(header.group) is None:
+        # A progress alone makes no group, not even with autoCreateSubscriptionGroup: a consumer's
+        # heartbeat or its first pull did.
+        if self.groups.get(header.group) is None:
             raise Refusal(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} not exist! Create it"
             )

@@ -182,7 +182,11 @@ async def test_the_queues_of_other_brokers_count_too_while_a_name_server_answers
         ({"topic": "%RETRY%cg"}, codes.NO_PERMISSION, "retry topic is not allowed"),
         ({"topic": "Nowhere"}, codes.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
         ({"mode": "PUSH"}, codes.INVALID_PARAMETER, "must be PULL or POP"),
-        ({"consumer_group": "no/group"}, codes.INVALID_PARAMETER, "illegal characters"),
+        (
+            {"consumer_group": "no/group"},
+            codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+            "illegal characters",
+        ),
     ],
 )
 async def test_a_mode_that_can_not_be_is_refused_with_the_reason(

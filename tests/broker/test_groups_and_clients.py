@@ -149,6 +149,7 @@ async def offset(caller: Caller, code: int, **fields: object) -> int:
 
 async def test_offsets_are_kept_as_reported(broker: Broker, caller: Caller) -> None:
     await caller.send("T")
+    await caller.heartbeat(topics={"T": "*"})
     for value in (7, 3):
         fields = {"topic": "T", "consumerGroup": "cg", "queueId": "0", "commitOffset": str(value)}
         assert (await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)).code == 0
@@ -176,8 +177,15 @@ async def test_an_unknown_offset_in_a_queue_without_messages_is_not_found(caller
         assert answer.code == codes.QUERY_NOT_FOUND
 
 
-async def test_offsets_of_nothing_known_are_refused(caller: Caller) -> None:
+async def test_offsets_of_nothing_known_are_refused(broker: Broker, caller: Caller) -> None:
     fields = {"topic": "no", "consumerGroup": "cg", "queueId": "0", "commitOffset": "1"}
+    answer = await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)
+    assert (answer.code, answer.remark) == (
+        codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+        "Group cg not exist! Create it",
+    )
+    assert broker.groups.get("cg") is None, "an offset alone makes no group"
+    await caller.heartbeat(topics={"no": "*"})
     answer = await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)
     assert (answer.code, answer.remark) == (codes.TOPIC_NOT_EXIST, "Topic no not exist! Create it")
 

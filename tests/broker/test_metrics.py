@@ -51,6 +51,7 @@ async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, calle
 async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:
     for queue_id in (0, 0, 0, 1):
         await caller.send("T", queue_id=queue_id)
+    broker.groups.find("cg")
     for queue_id, offset in ((0, 1), (1, 1)):
         header = UpdateConsumerOffset("cg", "T", queue_id, offset)
         await caller.ask(codes.UPDATE_CONSUMER_OFFSET, header)

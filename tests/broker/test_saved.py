@@ -14,6 +14,7 @@ from .conftest import Caller, Config, records
 
 
 async def commit(caller: Caller, topic: str, offset: int) -> None:
+    await caller.heartbeat(topics={topic: "*"})
     fields = {"topic": topic, "consumerGroup": "cg", "queueId": "0", "commitOffset": str(offset)}
     assert (await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)).code == 0
 

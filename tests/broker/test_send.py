@@ -237,6 +237,28 @@ async def test_a_message_tried_too_often_goes_to_the_dead_letters(
     assert [r.body for r in records(await caller.pull("%DLQ%cg"))] == [b"dead"]
 
 
+async def test_a_retry_topic_is_made_by_a_send_as_any_other(broker: Broker, caller: Caller) -> None:
+    for name in ("%RETRY%new", "%DLQ%new"):
+        assert (await caller.send(name, queue_id=3)).code == 0
+    header = SendMessage("pg", "%RETRY%unit", "TBW102", 4, 3, 0, 1, 0, "", 0, unit_mode=True)
+    assert (await caller.ask(codes.SEND_MESSAGE_V2, header, b"body")).code == 0
+    unit = broker.topics.get("%RETRY%unit")
+    assert unit is not None
+    assert (unit.write_queue_nums, unit.topic_sys_flag) == (4, 2)
+
+
+async def test_without_auto_creation_a_send_makes_a_retry_topic_with_one_queue(  # type: ignore[no-untyped-def]
+    start, config: Config
+) -> None:
+    broker = await start(config(auto_create_topic_enable=False))
+    caller = Caller(broker)
+    refused = await caller.send("%RETRY%new", queue_id=3)
+    assert (refused.code, "has 1 queues" in (refused.remark or "")) == (29, True)
+    assert (await caller.send("%RETRY%new")).code == 0
+    assert (await caller.send("%DLQ%new")).code == codes.TOPIC_NOT_EXIST
+    await caller.peers.close()
+
+
 async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
     caller: Caller,
 ) -> None:
