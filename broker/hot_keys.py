@@ -55,6 +55,7 @@ HOT = STORE_LIMITS | {
     "clientMemoryBytesMax",
     "defaultQueryMaxNum",
     "enableMixedMessageType",
+    "enablePopBufferMerge",
     "enableSingleTopicRegister",
     "litePullMessageEnable",
     "longPollingEnable",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.pop_checkpoints import CheckPoint, from_body
+from aerobee.protocol import codes
 from aerobee.protocol.bodies.pop import PopCheckPoint
 from aerobee.store.errors import DiskFull
 
@@ -31,6 +32,27 @@ async def test_one_that_is_visible_soon_again_is_written_at_once(
     clock.ms += 1
     p.broker.pop.sweep()
     assert (p.broker.pop.buffer.count, in_the_timer(p)) == (0, 2)
+
+
+async def test_a_running_broker_can_be_told_to_write_each_note_and_to_keep_them_again(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    await p.send(b"a", b"b", b"c")
+    handles: dict[bytes, str] = {}
+    seen = []
+    for merge in ("true", "false", "true"):
+        wanted = f"enablePopBufferMerge={merge}".encode()
+        assert (await p.caller.ask(codes.UPDATE_BROKER_CONFIG, None, wanted)).code == 0
+        clock.ms += 1
+        handles |= await p.pop(max_messages=1)
+        seen.append((p.broker.pop.buffer.count, in_the_timer(p)))
+    assert seen == [(1, 0), (1, 1), (2, 1)]
+    for body in (b"b", b"c", b"a"):
+        assert (await p.ack(handles[body])).code == 0
+    await p.synced()
+    p.broker.pop.sweep()
+    assert p.offset() == 3  # nothing is forgotten, wherever its note was
 
 
 async def test_memory_has_a_limit_beyond_which_all_is_written(
