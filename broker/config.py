@@ -142,6 +142,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_error_rate_of_bloom_filter: Annotated[int, Meta(ge=1, le=99)] = 20
     max_filter_message_size: Annotated[int, Meta(ge=20, le=1 << 30)] = 16_000
     use_server_side_reset_offset: bool = True
+    estimate_accumulation: bool = True
     store_reply_message_enable: bool = True
     default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
 

@@ -57,6 +57,7 @@ HOT = STORE_LIMITS | {
     "enableMixedMessageType",
     "enablePopBufferMerge",
     "enableSingleTopicRegister",
+    "estimateAccumulation",
     "litePullMessageEnable",
     "longPollingEnable",
     "notifyConsumerIdsChangedEnable",

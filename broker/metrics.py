@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
 from ..protocol.record import store_ms_of
+from .matching import is_by_tags, tags_of
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -45,15 +46,31 @@ def families(broker: "Broker") -> Iterator[Family]:
 
 def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
     """Topic, group and how many messages the group has not consumed, for each pair that has
-    reported progress. A queue without a reported offset counts as consumed, as in RocketMQ."""
+    reported progress. A queue without a reported offset counts as consumed, as in RocketMQ; of a
+    group that wants some tags only those messages count (estimateAccumulation)."""
     for key in sorted(broker.offsets.to_body().offset_table):
         topic, _, group = key.partition("@")
         if broker.topics.get(topic) is None:
             continue
+        tags = _tags_wanted(broker, topic, group)
         behind = 0
         for queue_id, offset in broker.offsets.queues(topic, group).items():
-            behind += max(0, broker.store.max_offset(topic, queue_id) - offset)
+            end = broker.store.max_offset(topic, queue_id)
+            if tags is None:
+                behind += max(0, end - offset)
+            elif offset < end:
+                behind += broker.store.count_tagged(topic, queue_id, offset, end, tags)
         yield topic, group, behind
+
+
+def _tags_wanted(broker: "Broker", topic: str, group: str) -> frozenset[int] | None:
+    """The hashes of the tags that a group's members want; None: count everything."""
+    members = broker.clients.consumer_group(group)
+    wanted = members and members.subscriptions.get(topic)
+    if not wanted or not broker.config.estimate_accumulation:
+        return None
+    # Without bits in the queues (enableCalcFilterBitMap) Java counts all for an expression, too.
+    return tags_of(wanted) if is_by_tags(wanted.expression_type) else None
 
 
 def _broker(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:

@@ -37,7 +37,7 @@ _TABLE = (
     isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
     skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
-    useStaticSubscription=false  metricsInDelta=false  estimateAccumulation=true
+    useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
     enableSplitRegistration=false  enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false

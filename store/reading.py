@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 PULL_BYTES_MIN = 100
 NEAR_SCAN = 8  # entries first looked at for each message that a pull may take
 DAMAGED_MAX = 1_000  # places of which damage is told
+SAMPLE_MAX = 20_000  # entries looked at to say how many messages have a tag (maxConsumeQueueScan)
 LMQ_PREFIX = "%LMQ%"
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
 QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
@@ -397,6 +398,27 @@ class Reading(Parts):
             units = queue.units(offset, count, self.readable_end)
             return [(unit.log_offset, unit.size, unit.tags_code) for unit in units]
         return queue.entries(offset, count, self.max_offset(topic, queue_id))
+
+    def count_tagged(
+        self, topic: str, queue_id: int, start: int, end: int, tags_codes: frozenset[int]
+    ) -> int:
+        """How many messages of `start` to `end` have such tags: of many, what a sample says.
+
+        Those that are gone from the head of the queue don't count. In a batch queue all count: an
+        entry is a batch there.
+        """
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return max(0, end - start)
+        start, end = max(start, queue.min_offset), min(end, queue.next)
+        wanted = min(end - start, SAMPLE_MAX)
+        looked = count = 0
+        while looked < wanted:
+            segment, at, room = queue.locate(start + looked)
+            entries = read_array(segment, at, min(room, wanted - looked))
+            count += len(self._tagged(queue, start + looked, entries, tags_codes))
+            looked += len(entries)
+        return count if wanted < SAMPLE_MAX else count * (end - start) // wanted
 
     # ---- messages by place or key
 

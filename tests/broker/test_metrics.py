@@ -59,6 +59,24 @@ async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Call
     assert lag == {("T", "cg", "false", "false"): 2}
 
 
+async def test_the_lag_of_a_group_that_wants_some_tags_counts_only_those(
+    broker: Broker, caller: Caller
+) -> None:
+    for tag in ("a", "b", "b", "c", "b"):
+        await caller.send("T", TAGS=tag)
+    broker.groups.find("cg")
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "T", 0, 1))
+
+    def lag() -> float:
+        return values(broker, "rocketmq_consumer_lag_messages")["T", "cg", "false", "false"]
+
+    assert lag() == 4  # nobody is there to say what the group wants
+    await caller.heartbeat(topics={"T": "a || b"})
+    assert lag() == 3
+    await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"estimateAccumulation=false")
+    assert lag() == 4
+
+
 async def test_connections_are_counted_by_language_and_version(
     broker: Broker, caller: Caller
 ) -> None:

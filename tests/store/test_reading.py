@@ -156,9 +156,9 @@ def test_a_view_stays_good_when_the_store_is_closed(open_store: OpenStore) -> No
 # ---- tags
 
 
-def tagged(open_store: OpenStore, count: int) -> MessageStore:
+def tagged(open_store: OpenStore, count: int, settings: StoreSettings = LARGE) -> MessageStore:
     """Every fifth message has the tag red, the others blue."""
-    store = open_store(settings=LARGE)
+    store = open_store(settings=settings)
     for number in range(count):
         code = string_hash("red" if number % 5 == 4 else "blue")
         put(store, body=b"%d" % number, tags_code=code)
@@ -201,6 +201,28 @@ def test_a_tagged_pull_looks_at_800_entries_at_most(open_store: OpenStore) -> No
 
 
 # ---- what is gone
+
+
+def test_messages_with_a_tag_are_counted_also_over_file_ends(open_store: OpenStore) -> None:
+    store = tagged(open_store, 50, SMALL)  # sixteen entries a queue file; 4, 9, 14 … are red
+
+    def count(start: int, end: int, tags: frozenset[int] = RED) -> int:
+        return store.count_tagged("T", 0, start, end, tags)
+
+    assert (count(0, 50), count(0, 50, BLUE), count(0, 50, RED | BLUE)) == (10, 40, 50)
+    assert (count(5, 45), count(44, 45), count(45, 49)) == (8, 1, 0)
+    assert (count(40, 1_000), count(-5, 5), count(50, 50), count(60, 50)) == (2, 1, 0, 0)
+    assert store.count_tagged("Nowhere", 0, 3, 5, RED) == 2
+
+
+def test_very_many_messages_are_counted_by_a_sample(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.store.reading.SAMPLE_MAX", 20)
+    store = tagged(open_store, 40, SMALL)
+    assert store.count_tagged("T", 0, 0, 40, RED) == 8
+    assert store.count_tagged("T", 0, 0, 19, RED) == 3
+    assert store.count_tagged("T", 0, 5, 40, RED) == 4 * 35 // 20
 
 
 def test_entries_that_lead_nowhere_are_passed_over(open_store: OpenStore) -> None:
