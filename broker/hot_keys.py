@@ -147,8 +147,10 @@ class HotKeys:
             text = text_of(values[KEYS.fields[key].name])
             if text != before[key]:
                 changed.append(key)
-                old = changes.get(key)
-                changes[key] = Change(text, before[key] if old is None else old.instead_of)
+                old = changes.pop(key, None)
+                configured = before[key] if old is None else old.instead_of
+                if text != configured:
+                    changes[key] = Change(text, configured)
         if not changed:
             return []
         version = self.version.following(self._now_ms())
@@ -156,7 +158,8 @@ class HotKeys:
         self._changes, self.version = changes, version
         self._set(values)
         for key in changed:
-            log.info("%s is %s now, it was %s", key, changes[key].text, before[key])
+            now = text_of(getattr(self._config, KEYS.fields[key].name))
+            log.info("%s is %s now, it was %s", key, now, before[key])
         for effect in dict.fromkeys(self._effects[key] for key in changed if key in self._effects):
             effect()
         return changed

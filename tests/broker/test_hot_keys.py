@@ -166,6 +166,24 @@ async def test_a_change_outlives_a_restart(start: Callable, config: Config) -> N
     await caller.peers.close()
 
 
+async def test_a_change_that_is_taken_back_leaves_nothing_behind(
+    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    broker = await start(config())
+    caller = Caller(broker)
+    for text in ("true", "false"):
+        await update(caller, f"rejectTransactionMessage={text}\n")
+        assert await shown(caller, "rejectTransactionMessage") == text
+    assert "rejectTransactionMessage is false now, it was true" in caplog.text
+    await caller.peers.close()
+    await broker.stop()
+    caller = Caller(await start(config()))
+    assert await version(caller) == 2
+    assert "set over the network" not in caplog.text
+    await caller.peers.close()
+
+
 async def test_a_change_gives_way_to_a_configuration_that_has_changed_since(
     start: Callable, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
