@@ -64,7 +64,7 @@ class Command(msgspec.Struct, gc=False):
         return self.flag & FLAG_ONEWAY != 0
 
     def header(self, kind: type[Kind]) -> Kind:
-        """The custom header as a `kind`; Refusal (INVALID_PARAMETER) naming a wrong field."""
+        """The custom header as a `kind`; Refusal (`kind.refused_with`) naming a wrong field."""
         ext: Any = self.ext
         if type(ext) is kind:
             return ext  # the codec knew what to expect
@@ -93,7 +93,7 @@ class Command(msgspec.Struct, gc=False):
             return read_fields(kind, self.fields())
         except (msgspec.ValidationError, msgspec.DecodeError) as wrong:
             raise Refusal(
-                codes.INVALID_PARAMETER,
+                kind.refused_with,
                 f"header of request {name} ({self.code}) can't be read: {wrong}; send every "
                 "required field with a value of its type",
             ) from None

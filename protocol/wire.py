@@ -13,20 +13,35 @@ On the wire every value is text: numbers in decimal, booleans `true` and `false`
 left out, unknown ones are ignored.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import field
 
+from . import codes
+
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+NUMBER_CHARS_MAX = 64  # of a number's text; longer ones are out of every range
 
 __all__ = ["Header", "Int32", "Int64", "field", "read_fields"]
 
 
-class Header(msgspec.Struct, gc=False):
-    """A custom header. Subclasses declare fields; reading and writing come from here."""
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
+
+class Header(msgspec.Struct, gc=False):
+    """A custom header. Subclasses declare fields; reading and writing come from here.
+
+    What is not there or can't be read is refused with `refused_with`: RocketMQ's handlers mostly
+    fail at the null. `may_miss` has the texts of required fields that they do without.
+    """
+
+    refused_with: ClassVar[int] = codes.SYSTEM_ERROR
+    may_miss: ClassVar[Mapping[str, str]] = {}
     json_decoder: ClassVar[msgspec.json.Decoder[Any]]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -63,10 +78,11 @@ Kind = TypeVar("Kind", bound=Header)
 def read_fields(kind: type[Kind], fields: dict[str, str]) -> Kind:
     """A header from wire names to texts, as loosely as Java reads them.
 
-    A boolean is true only when its text is "true" in any case; an empty text means that an optional
-    field is absent. Raises msgspec.ValidationError naming the field otherwise.
+    A boolean is true only when its text is "true" in any case; a number may have a plus, zeros in
+    front, and digits of any script; an empty text means that an optional field is absent. Raises
+    msgspec.ValidationError naming the field otherwise.
     """
-    values: dict[str, Any] = dict(fields)
+    values: dict[str, Any] = {**kind.may_miss, **fields}
     for info in msgspec.structs.fields(kind):
         text = values.get(info.encode_name)
         if text is None:
@@ -75,4 +91,6 @@ def read_fields(kind: type[Kind], fields: dict[str, str]) -> Kind:
             values[info.encode_name] = text.lower() == "true"
         elif text == "" and not info.required and info.type not in (str, str | None):
             del values[info.encode_name]
+        elif info.type not in (str, str | None) and _WHOLE_NUMBER.fullmatch(text):
+            values[info.encode_name] = int(text) if len(text) <= NUMBER_CHARS_MAX else text
     return msgspec.convert(values, kind, strict=False)

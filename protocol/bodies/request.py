@@ -11,8 +11,8 @@ Kind = TypeVar("Kind", bound=Body)
 
 
 def body_of(command: Command, kind: type[Kind]) -> Kind:
-    """The request's body as a `kind`; Refusal (INVALID_PARAMETER) saying what is wrong with it."""
+    """The request's body as a `kind`; Refusal (SYSTEM_ERROR) saying what is wrong with it."""
     try:
         return kind.decode(command.body)
     except ValueError as wrong:
-        raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
+        raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None

@@ -1,5 +1,7 @@
 """Headers of administrative requests about offsets and clients that ask or tell consumers."""
 
+from typing import ClassVar
+
 from ..wire import Header, Int32, Int64, field
 
 
@@ -8,6 +10,8 @@ class ResetOffset(Header):
 
     A `timestamp_ms` of -1 means the end of the queue. Without `force` no queue goes forward.
     """
+
+    may_miss: ClassVar = {"group": "", "timestamp": "0", "isForce": "false"}
 
     group: str
     topic: str

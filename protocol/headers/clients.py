@@ -1,10 +1,14 @@
 """Headers about clients: groups, members, connections."""
 
+from typing import ClassVar
+
 from ..wire import Header, Int32, field
 
 
 class UnregisterClient(Header):
     """UNREGISTER_CLIENT (35)."""
+
+    may_miss: ClassVar = {"clientID": ""}
 
     client_id: str = field(name="clientID")
     producer_group: str | None = field(name="producerGroup", default=None)

@@ -1,5 +1,8 @@
 """Headers about offsets: a group's progress, a queue's bounds, a time's place in a queue."""
 
+from typing import ClassVar
+
+from .. import codes
 from ..wire import Header, Int32, Int64, field
 
 
@@ -14,6 +17,9 @@ class QueryConsumerOffset(Header):
 
 class UpdateConsumerOffset(Header):
     """UPDATE_CONSUMER_OFFSET (15)."""
+
+    refused_with: ClassVar = codes.INVALID_PARAMETER
+    may_miss: ClassVar = {"consumerGroup": ""}
 
     group: str = field(name="consumerGroup")
     topic: str

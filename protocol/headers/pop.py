@@ -3,6 +3,8 @@
 Times in ms; `born_ms` is when the client asked, on its clock. `queue_id` -1 means all queues.
 """
 
+from typing import ClassVar
+
 from .. import codes
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
 from ..frame import HEAD, LENGTH_BYTES
@@ -11,6 +13,8 @@ from ..wire import Header, Int32, Int64, field
 
 class PopMessage(Header):
     """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
+
+    may_miss: ClassVar = {"queueId": "0", "maxMsgNums": "0", "pollTime": "0", "initMode": "0"}
 
     group: str = field(name="consumerGroup")
     topic: str
@@ -70,6 +74,8 @@ class ChangeInvisibleTimeAnswer(Header):
 class Notification(Header):
     """NOTIFICATION (200054): is there a message to pop?"""
 
+    may_miss: ClassVar = {"queueId": "0", "pollTime": "0"}
+
     group: str = field(name="consumerGroup")
     topic: str
     queue_id: Int32 = field(name="queueId")
@@ -88,6 +94,8 @@ class NotificationAnswer(Header):
 
 class PollingInfo(Header):
     """POLLING_INFO (200055): how many pops wait?"""
+
+    may_miss: ClassVar = {"queueId": "0"}
 
     group: str = field(name="consumerGroup")
     topic: str

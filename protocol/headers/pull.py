@@ -1,5 +1,7 @@
 """Headers of pulling: PULL_MESSAGE (11), LITE_PULL_MESSAGE (361) and their answer."""
 
+from typing import ClassVar
+
 from .. import codes
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
 from ..frame import HEAD, LENGTH_BYTES
@@ -19,6 +21,8 @@ OFFSET, COMMIT, FLAGS = "queueOffset", "commitOffset", "sysFlag"
 
 class PullMessage(Header):
     """PULL_MESSAGE and LITE_PULL_MESSAGE."""
+
+    may_miss: ClassVar = {COMMIT: "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
 
     group: str = field(name="consumerGroup")
     topic: str

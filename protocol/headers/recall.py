@@ -1,10 +1,14 @@
 """Headers of RECALL_MESSAGE (370): a producer takes a timer message back."""
 
+from typing import ClassVar
+
 from ..wire import Header, field
 
 
 class RecallMessage(Header):
     """RECALL_MESSAGE. The handle is that of the send's answer."""
+
+    may_miss: ClassVar = {"topic": "", "recallHandle": ""}
 
     topic: str
     recall_handle: str = field(name="recallHandle")

@@ -3,6 +3,8 @@
 A send and a success answer to it are written from templates, because they go out once a message.
 """
 
+from typing import ClassVar
+
 import msgspec
 
 from .. import codes
@@ -13,6 +15,8 @@ from ..wire import Header, Int32, Int64, field
 
 class SendMessage(Header):
     """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): one letter a field."""
+
+    may_miss: ClassVar = {"a": "", "c": "", "d": "0"}
 
     producer_group: str = field(name="a")
     topic: str = field(name="b")
@@ -32,6 +36,8 @@ class SendMessage(Header):
 
 class SendMessageV1(Header):
     """SEND_MESSAGE (10): the same with the names written out."""
+
+    may_miss: ClassVar = {"producerGroup": "", "defaultTopic": "", "defaultTopicQueueNums": "0"}
 
     producer_group: str = field(name="producerGroup")
     topic: str

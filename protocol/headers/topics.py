@@ -1,5 +1,7 @@
 """Headers about topics: making, deleting and describing them."""
 
+from typing import ClassVar
+
 from ..wire import Header, Int32, Int64, field
 
 
@@ -26,6 +28,8 @@ class TopicName(Header):
 
 class QueryConsumeQueue(Header):
     """QUERY_CONSUME_QUEUE (321)."""
+
+    may_miss: ClassVar = {"queueId": "0", "index": "0", "count": "0"}
 
     topic: str
     queue_id: Int32 = field(name="queueId")

@@ -83,7 +83,7 @@ def test_more_groups_than_the_limit_are_refused_together(
 @pytest.mark.parametrize("body", [None, b"", b"{", b"7", b'{"groupName":{}}'])
 def test_a_group_that_can_not_be_read_is_refused(parts: Parts, body: bytes | None) -> None:
     refusal = refused(parts, UPDATE, body)
-    assert refusal.code == codes.INVALID_PARAMETER
+    assert refusal.code == codes.SYSTEM_ERROR
     assert "SubscriptionGroupConfig" in refusal.remark
 
 

@@ -235,7 +235,7 @@ def test_more_topics_than_the_limit_are_refused_together(
 @pytest.mark.parametrize("body", [None, b"", b"{", b"[]", b'{"topicConfigList":5}'])
 def test_a_list_that_can_not_be_read_is_refused(parts: Parts, body: bytes | None) -> None:
     refusal = refused(parts, codes.UPDATE_AND_CREATE_TOPIC_LIST, body)
-    assert refusal.code == codes.INVALID_PARAMETER
+    assert refusal.code == codes.SYSTEM_ERROR
     assert "CreateTopicListRequestBody" in refusal.remark
 
 

@@ -201,7 +201,7 @@ async def test_a_batch_of_nothing_is_refused(p: Popper, body: bytes) -> None:
 
 async def test_a_batch_that_is_no_json_is_refused(p: Popper) -> None:
     answer = await p.caller.ask(codes.BATCH_ACK_MESSAGE, None, b"{")
-    assert answer.code == codes.INVALID_PARAMETER
+    assert answer.code == codes.SYSTEM_ERROR
 
 
 # --- longer, shorter ------------------------------------------------------------------------------

@@ -10,7 +10,13 @@ from aerobee.protocol import codes
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.headers.pull import BULK, CLASS_FILTER, COMMIT_OFFSET, PullMessageAnswer
+from aerobee.protocol.headers.pull import (
+    BULK,
+    CLASS_FILTER,
+    COMMIT_OFFSET,
+    SUBSCRIPTION,
+    PullMessageAnswer,
+)
 from aerobee.protocol.tags import tag_hash
 from aerobee.store import status
 from aerobee.store.store import Found
@@ -406,3 +412,13 @@ async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config
     assert (await caller.send("T")).code == 0
     assert (await caller.pull("T")).code == codes.REQUEST_CODE_NOT_SUPPORTED
     await caller.peers.close()
+
+
+async def test_a_pull_needs_none_of_the_fields_it_does_not_use(caller: Caller) -> None:
+    await filled(caller, 1)
+    fields = {
+        "consumerGroup": "cg", "topic": "T", "queueId": "0", "queueOffset": "+0",
+        "maxMsgNums": "032", "sysFlag": str(SUBSCRIPTION),
+    }  # fmt: skip
+    answer = await caller.ask(codes.PULL_MESSAGE, fields)
+    assert [record.body for record in records(answer)] == [b"0"]

@@ -340,5 +340,14 @@ async def test_of_two_equal_properties_the_last_is_the_one(caller: Caller) -> No
 
 async def test_a_missing_field_is_named(caller: Caller) -> None:
     answer = await caller.ask(codes.SEND_MESSAGE_V2, {"a": "pg", "b": "T"}, b"x")
-    assert answer.code == codes.INVALID_PARAMETER
-    assert "`c`" in (answer.remark or "")
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "`e`" in (answer.remark or "")
+
+
+async def test_a_send_needs_no_group_and_no_default_topic(caller: Caller) -> None:
+    await caller.send("T")
+    short = {"b": "T", "e": "+1", "f": "00", "g": "1", "h": "0"}
+    assert (await caller.ask(codes.SEND_MESSAGE_V2, short, b"x")).code == 0
+    long = {"topic": "T", "queueId": "1", "sysFlag": "0", "bornTimestamp": "1", "flag": "0"}
+    assert (await caller.ask(codes.SEND_MESSAGE, long, b"y")).code == 0
+    assert [r.body for r in records(await caller.pull("T", queue_id=1))] == [b"x", b"y"]

@@ -132,7 +132,7 @@ async def test_each_kind_of_wrong_has_its_answer(
     unknown = await peers.request(where, HIDE)
     assert (unknown.code, unknown.remark) == (3, f" request type {HIDE} not supported")
     missing = await peers.request(where, ECHO)
-    assert missing.code == codes.INVALID_PARAMETER
+    assert missing.code == codes.SYSTEM_ERROR
     assert "name" in (missing.remark or "")
 
 
