@@ -221,8 +221,8 @@ class AdminOffsetHandlers:
         return target if header.force or target < consumed else consumed
 
     def _at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first offset stored at this time or later; the end for -1."""
-        if timestamp_ms == -1:
+        """The first offset stored at this time or later; the end for -1, as for all below 0."""
+        if timestamp_ms < 0:
             return max(0, self.store.max_offset(topic, queue_id))
         return max(0, self.store.offset_at(topic, queue_id, timestamp_ms, False))
 

@@ -92,8 +92,9 @@ class ClientHandlers:
         if group is None:
             return False
         name = RETRY_PREFIX + consumer.group_name
-        if name not in self.topics.targets and group.retry_queue_nums > 0:
+        if name not in self.topics.targets:
             topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
             order = any(topic is not None and topic.order for topic in topics)
-            self.topics.retries(name, group.retry_queue_nums, unit=consumer.unit_mode, order=order)
+            queues = max(0, group.retry_queue_nums)  # without any it is in the routes all the same
+            self.topics.retries(name, queues, unit=consumer.unit_mode, order=order)
         return True

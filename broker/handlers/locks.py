@@ -33,7 +33,8 @@ class LockHandlers:
         wanted = body_of(command, LockBatchRequestBody)
         queues = _queues_of(wanted)
         held = set(self.locks.lock(wanted.consumer_group, wanted.client_id, queues, self.now_ms()))
-        answer = [queue for queue in wanted.mq_set if _key(queue) in held]
+        asked = {_key(queue): queue for queue in wanted.mq_set}
+        answer = [queue for key, queue in asked.items() if key in held]
         return Reply(codes.SUCCESS, body=LockBatchResponseBody(answer).encode())
 
     def on_unlock(self, header: None, command: Command, connection: Connection) -> Reply:

@@ -38,7 +38,13 @@ LATE_MS_MAX = 500  # a request that is so much older than its client waits is an
 
 log = logging.getLogger(__name__)
 
-_NO_POP = PopMessageAnswer().to_fields()  # clients read the header before the code
+# Clients read the header before the code.
+_NO_POP = PopMessageAnswer().to_fields()
+_NONE_OF = {
+    PopMessage: _NO_POP,
+    Notification: NotificationAnswer().to_fields(),
+    PollingInfo: PollingInfoAnswer().to_fields(),
+}
 _NOTHING = "NO_MESSAGE_IN_QUEUE"
 
 
@@ -183,6 +189,13 @@ class PopHandlers:
 
     def _check(self, header: PopMessage | Notification | PollingInfo) -> TopicConfig:
         """What can forbid any of the three; gives the topic."""
+        try:
+            return self._allowed(header)
+        except Refusal as refusal:
+            refusal.fields = _NONE_OF[type(header)]
+            raise
+
+    def _allowed(self, header: PopMessage | Notification | PollingInfo) -> TopicConfig:
         if not self.config.broker_permission & PERM_READ:
             raise self._refused(
                 codes.NO_PERMISSION,

@@ -82,8 +82,8 @@ class PopAckHandlers:
         ]
 
     def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Reply:
-        handle = self._handle(header)
         self._check_place(header.topic, header.queue_id, header.offset)
+        handle = self._handle(header)
         topic, group, offset = header.topic, header.group, header.offset
         try:
             if handle.is_order:
@@ -129,8 +129,8 @@ class PopAckHandlers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _change(self, header: ChangeInvisibleTime) -> Reply:
-        handle = self._handle(header)
         self._check_place(header.topic, header.queue_id, header.offset)
+        handle = self._handle(header)
         if not 0 <= header.invisible_ms <= INVISIBLE_MS_MAX:
             raise Refusal(
                 codes.INVALID_PARAMETER,

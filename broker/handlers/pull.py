@@ -109,7 +109,7 @@ class PullHandlers:
             raise connection.backlog.busy()
         wanted, topic, group = self._check(header, command, connection)
         if self.offsets.resets:
-            moved = self._reset(header)
+            moved = self._reset(header, topic, group)
             if moved is not None:
                 return moved
         found = self._look(header, wanted)
@@ -133,7 +133,7 @@ class PullHandlers:
         except Refusal as refusal:
             return Reply(refusal.code, refusal.fields, refusal.remark)
         if self.offsets.resets:
-            moved = self._reset(header)
+            moved = self._reset(header, topic, group)
             if moved is not None:
                 return moved
         found = self._look(header, wanted)
@@ -293,14 +293,23 @@ class PullHandlers:
             entries_max,
         )
 
-    def _reset(self, header: PullMessage) -> Reply | None:
+    def _reset(
+        self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
+    ) -> Reply | None:
         """The answer that tells a reset of this queue to its reader; None when there was none."""
         offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
         if offset is None:
             return None
         least = self.store.min_offset(header.topic, header.queue_id)
         most = self.store.max_offset(header.topic, header.queue_id)
-        answer = PullMessageAnswer(0, offset, max(0, least), max(0, most))
+        answer = PullMessageAnswer(
+            0,
+            offset,
+            max(0, least),
+            max(0, most),
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
+        )
         return Reply(codes.PULL_OFFSET_MOVED, answer.to_fields(), "OFFSET_RESET")
 
     def _may_wait(self, header: PullMessage, found: Found) -> bool:

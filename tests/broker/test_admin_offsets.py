@@ -119,6 +119,9 @@ def test_a_group_that_is_offline_goes_on_where_it_was_told(consumed: Parts) -> N
     found = reset(consumed, timestamp=START_MS + 1_000)
     assert found == {queue(0): 1, queue(1): 1}
     assert consumed.offsets.queues("T", "G") == {0: 1, 1: 1}
+    assert reset(consumed, timestamp=-2) == {queue(0): 3, queue(1): 3}
+    consumed.marked.clear()
+    assert reset(consumed, timestamp=START_MS + 1_000) == {queue(0): 1, queue(1): 1}
     assert reset(consumed) == {queue(0): 3, queue(1): 3}  # -1 is the end
     assert consumed.marked == [("T", 0), ("T", 1)] * 2
 
@@ -183,6 +186,7 @@ async def test_a_waiting_reader_is_told_of_the_reset_at_once_and_its_late_report
     moved = await pull
     assert moved.code == codes.PULL_OFFSET_MOVED
     assert (moved.fields()["nextBeginOffset"], moved.remark) == ("0", "OFFSET_RESET")
+    assert (moved.fields()["topicSysFlag"], moved.fields()["groupSysFlag"]) == ("0", "0")
     await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("G", "T", 0, 2))
     assert broker.offsets.get("T", "G", 0) == 2  # it was told: what it reports counts again
 

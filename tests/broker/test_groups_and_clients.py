@@ -208,3 +208,14 @@ async def test_the_bounds_of_a_queue_and_the_place_of_a_time(
     assert before <= first.header(TimestampAnswer).timestamp_ms <= broker.now_ms()
     none = await caller.ask(codes.GET_EARLIEST_MSG_STORETIME, fields | {"queueId": "2"})
     assert none.header(TimestampAnswer).timestamp_ms == -1
+
+
+async def test_a_group_without_retry_queues_has_a_retry_topic_without_queues(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.groups.put(SubscriptionGroupConfig("none", retry_queue_nums=0))
+    await caller.heartbeat(group="none", topics={"T": "*"})
+    topic = broker.topics.get("%RETRY%none")
+    assert topic is not None
+    assert (topic.read_queue_nums, topic.write_queue_nums) == (0, 0)
+    assert (await caller.send("%RETRY%none")).code == codes.INVALID_PARAMETER

@@ -53,7 +53,7 @@ async def test_clients_lock_and_unlock(caller: Caller) -> None:
     queue = MessageQueue("T", "broker-a", 0)
 
     async def lock(client: str) -> list[MessageQueue]:
-        body = LockBatchRequestBody("g", client, False, [queue]).encode()
+        body = LockBatchRequestBody("g", client, False, [queue, queue]).encode()  # one, a set's way
         answer = await caller.ask(codes.LOCK_BATCH_MQ, None, body)
         assert answer.code == codes.SUCCESS
         return LockBatchResponseBody.decode(answer.body or b"").lock_ok_mq_set

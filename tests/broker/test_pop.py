@@ -479,9 +479,24 @@ async def test_a_pop_that_can_not_be_is_refused_with_the_reason(
     answer = await p.ask(**wanted)
     assert answer.code == code
     assert why in (answer.remark or "")
-    if wanted.get("group") != "un/known":  # the client reads these before it reads the code
-        zeros = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
-        assert answer.fields() == zeros
+    # The client reads these before it reads the code.
+    zeros = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
+    assert answer.fields() == zeros
+
+
+@pytest.mark.parametrize("wanted", [{"topic": "Nowhere"}, {"group": "un/known"}])
+async def test_who_asks_about_nothing_known_is_refused_with_the_fields_of_his_answer(
+    run: Run, config: Config, clock: Clock, wanted: dict[str, str]
+) -> None:
+    p = await popper(run, config, clock)
+    fields = {"consumerGroup": "cg", "topic": "T", "queueId": "0", "pollTime": "0"}
+    for key, value in wanted.items():
+        fields["consumerGroup" if key == "group" else key] = value
+    told = await p.caller.ask(codes.NOTIFICATION, fields)
+    assert told.fields() == {"hasMsg": "false", "pollingFull": "false"}
+    counted = await p.caller.ask(codes.POLLING_INFO, fields)
+    assert counted.fields() == {"pollingNum": "0"}
+    assert told.code == counted.code in (17, 26)
 
 
 @pytest.mark.parametrize(

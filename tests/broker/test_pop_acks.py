@@ -313,6 +313,9 @@ async def test_a_handle_that_is_not_the_messages_is_refused_with_the_reason(
             "queueId[2] is illegal, topic:[T] topicConfig.readQueueNums:[2]",
         ),
         ({"offset": 9, "extra": {"offset": 9}}, codes.NO_MESSAGE, "commit:9, store:0~2"),
+        # Where a message is asked for that is not there, the handle does not matter.
+        ({"offset": 9}, codes.NO_MESSAGE, "commit:9, store:0~2"),
+        ({"topic": "%RETRY%cg"}, codes.TOPIC_NOT_EXIST, "topic[%RETRY%cg] not exist"),
         ({"offset": 1, "extra": {"offset": 1}}, codes.MESSAGE_ILLEGAL, "messages [1] of T/0"),
         (
             {"extra_info": "what"},
