@@ -55,8 +55,11 @@ HA_PORT_DISTANCE = 1
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-INDEX_MESSAGES = 1_024  # whose keys go into it in one turn, which takes half a ms and more
-INDEX_MESSAGES_SHARED = 128  # the same beside one who asks for much and one who asks for little
+# How many messages' keys go into it in one turn: beside few requests little, which costs twice as
+# much a key, else what takes a quarter of a ms and more.
+INDEX_FEW = 128
+INDEX_MANY = 512
+INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STEP_SECONDS = 0.05  # how late a delayed message may be
@@ -311,11 +314,13 @@ class Broker:
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
-        while True:
-            most = INDEX_MESSAGES_SHARED if self.server.turn.is_shared else INDEX_MESSAGES
-            if self.store.index_pending(most) < most:
-                return
+        store = self.store
+        most = INDEX_FEW
+        while store.index_pending(most) == most:
+            left = store.index_backlog
             await asyncio.sleep(0)  # requests get their turn
+            came = 0 if self.server.turn.is_shared else store.index_backlog - left
+            most = min(max(INDEX_FEW, INDEX_TIMES * came), INDEX_MANY)
 
     async def _revive(self) -> None:
         """A round of what was popped and comes again, in parts as above."""

@@ -101,23 +101,36 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
 
 
-@pytest.mark.parametrize(("share", "parts"), [(turn.COMMANDS_ALONE, 4), (turn.COMMANDS_SHARED, 5)])
-async def test_the_index_takes_many_keys_in_parts_between_which_requests_are_served(
-    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, share: int, parts: int
+@pytest.mark.parametrize(
+    ("share", "parts"), [(turn.COMMANDS_ALONE, [2, 6, 2, 2]), (turn.COMMANDS_SHARED, [2, 2, 2, 2])]
+)
+async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, share: int, parts: list[int]
 ) -> None:
-    monkeypatch.setattr(server, "INDEX_MESSAGES", 4)
-    monkeypatch.setattr(server, "INDEX_MESSAGES_SHARED", 5)
+    monkeypatch.setattr(server, "INDEX_FEW", 2)
+    monkeypatch.setattr(server, "INDEX_MANY", 6)
+    monkeypatch.setattr(server, "INDEX_TIMES", 4)
     for task in broker._tasks:  # the periodic one would empty it in between
         task.cancel()
-    for _ in range(11):
+    for _ in range(15):
         await caller.send("T", b"x")
-    left = []
+    store = broker.store
+    taken: list[int] = []
+    indexed = store.index_pending
 
-    async def turns() -> None:
-        while broker.store.index_backlog:
-            left.append(broker.store.index_backlog)
-            await asyncio.sleep(0)
+    def index_pending(most: int | None = None) -> int:
+        done = indexed(most)
+        taken.append(done)
+        if len(taken) == 1:
+            asyncio.get_running_loop().call_soon(bring)
+        return done
 
+    def bring() -> None:
+        for number in range(3):
+            store.put("T", 0, 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
+
+    monkeypatch.setattr(store, "index_pending", index_pending)
     broker.server.turn.share = share
-    await asyncio.gather(turns(), broker._index())
-    assert left == [11, 11 - parts, 11 - 2 * parts]
+    await broker._index()
+    assert taken[:4] == parts
+    assert store.index_backlog == 0
