@@ -246,7 +246,10 @@ class Handlers:
     ) -> Reply:
         if header.namespace is None or header.key is None:
             return Reply(codes.SYSTEM_ERROR, remark="namespace or key is null")
-        self._settings.put(header.namespace, header.key, header.value or "")
+        if header.value is None:  # RocketMQ keeps a null then, which it does not find again
+            self._settings.delete(header.namespace, header.key)
+        else:
+            self._settings.put(header.namespace, header.key, header.value)
         return Reply()
 
     def on_get_kv(

@@ -38,11 +38,11 @@ class Settings:
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """The value of a key, or None."""
-        return self._table.get(namespace or "", {}).get(key or "")
+        return None if namespace is None or key is None else self._items(namespace).get(key)
 
     def namespace(self, namespace: str | None) -> dict[str, str] | None:
         """All items of a namespace; None when there never was one."""
-        found = self._table.get(namespace or "")
+        found = None if namespace is None else self._table.get(namespace)
         return None if found is None else dict(found)
 
     def put(self, namespace: str, key: str, value: str) -> None:
@@ -54,9 +54,14 @@ class Settings:
 
     def delete(self, namespace: str | None, key: str | None) -> None:
         """Remove a key, if it is there; its namespace stays. Refusal when it can't be stored."""
+        if namespace is None or key is None or key not in self._items(namespace):
+            return
         table = {name: dict(items) for name, items in self._table.items()}
-        table.get(namespace or "", {}).pop(key or "", None)
+        del table[namespace][key]
         self._take(table)
+
+    def _items(self, namespace: str) -> dict[str, str]:
+        return self._table.get(namespace, {})
 
     def _take(self, table: dict[str, dict[str, str]]) -> None:
         if self._path is not None:

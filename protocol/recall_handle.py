@@ -54,7 +54,7 @@ def decode(text: str) -> RecallHandle:
         words = raw.decode().split(" ")
     except (binascii.Error, ValueError):
         raise _invalid("it is no base64 text of a handle") from None
-    if words[0] != VERSION or len(words) < 5:
+    if words[0] != VERSION or len(words) < 5 or not any(words[4:]):
         raise _invalid(f"it is not of the form {VERSION} TOPIC BROKER TIME UNIQ_KEY")
     time = words[3]
     is_number = time.isascii() and time.isdigit() and len(time) <= 18

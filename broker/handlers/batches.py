@@ -140,7 +140,7 @@ class Batches:
             f"{self._store.host_hex.decode()}{start:016X}",
             queue_id,
             first,
-            unique,
+            unique or None,
             # What tells the producer that the batch has this id, and not its messages theirs.
             batch_uniq_id=unique or None,
             region=self._region_id,

@@ -103,8 +103,7 @@ class RetryHandlers:
         # The level wins over a time of the message's own, as at any send.
         for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
             pairs.pop(name, None)
-        if level > 0:
-            pairs[properties.DELAY] = str(level)
+        pairs[properties.DELAY] = str(level)  # 0 for a dead letter
         queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
         text = properties.encode(pairs).decode()
         name = target.name

@@ -173,9 +173,8 @@ class SendHandlers:
                     key, sys_flag = HALF_KEY, sys_flag & ~TRANSACTION_MASK
                 elif "DEL" not in text:
                     pass
-                elif target.name != header.topic:  # a dead letter waits no more
-                    if "DELAY\x01" in text:
-                        text = without(text, ["DELAY"]) + "DELAY\x01-1\x02"
+                elif target.name != header.topic:
+                    pass  # a dead letter, which waits no more
                 else:
                     now_ms = now_ms or self.now_ms()
                     key, text, slot_ms = self._placed(text, key, now_ms)
@@ -361,6 +360,8 @@ class SendHandlers:
             limit = header.max_reconsume_times
         # A group that holds locks consumes in order, and sends only what it has given up.
         if (header.reconsume_times or 0) > limit or self.locks.is_orderly(name, self.now_ms()):
+            text = without(header.properties or "", ["DELAY"])
+            header.properties = f"{text}DELAY\x01-1\x02"  # a dead letter waits no more
             return self.topics.dead_letters(DLQ_PREFIX + name), 0
         return target, queue_id
 

@@ -177,10 +177,10 @@ def send_answer(
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
-    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, the rest is plain ASCII;
-    `recall_handle` is base64.
+    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, and is left out when empty;
+    the rest is plain ASCII, `recall_handle` base64.
     """
-    if request.codec == CODEC_JSON and (transaction_id.isalnum() or not transaction_id):
+    if request.codec == CODEC_JSON and transaction_id.isalnum():
         values = (
             queue_id,
             transaction_id,
@@ -200,7 +200,7 @@ def send_answer(
         f"{host_hex.decode()}{log_offset:016X}",
         queue_id,
         queue_offset,
-        transaction_id.decode(errors="replace"),
+        transaction_id.decode(errors="replace") or None,
         recall_handle=recall_handle,
         region=region.decode(),
         trace_on=True,

@@ -133,6 +133,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     assert await send_back(caller, record, most=0) == 0
     (dead,) = records(await caller.pull("%DLQ%cg"))
     assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"hopeless", "T")
+    assert dead.properties["DELAY"] == "0"
     assert await send_back(caller, record, level=-1) == 0
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 

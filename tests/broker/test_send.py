@@ -181,6 +181,13 @@ async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
     assert [r.body for r in records(await caller.pull("T", expression="t1"))] == [b"body-1"]
 
 
+async def test_a_batch_without_a_key_of_its_own_has_no_transaction_id(caller: Caller) -> None:
+    sent = await caller.send("T", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True)
+    assert sent.code == 0
+    assert "transactionId" not in sent.fields()
+    assert sent.fields()["queueOffset"] == "0"
+
+
 async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
     broker: Broker, caller: Caller
 ) -> None:
@@ -234,7 +241,8 @@ async def test_a_message_tried_too_often_goes_to_the_dead_letters(
     answer = await caller.send("%RETRY%cg", b"dead", reconsume_times=4, max_reconsume_times=3)
     assert answer.code == 0
     assert [r.body for r in records(await caller.pull("%RETRY%cg"))] == [b"fine"]
-    assert [r.body for r in records(await caller.pull("%DLQ%cg"))] == [b"dead"]
+    (dead,) = records(await caller.pull("%DLQ%cg"))
+    assert (dead.body, dead.properties["DELAY"]) == (b"dead", "-1")
 
 
 async def test_a_retry_topic_is_made_by_a_send_as_any_other(broker: Broker, caller: Caller) -> None:

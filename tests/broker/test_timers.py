@@ -391,6 +391,7 @@ async def test_a_recall_must_be_allowed_and_be_for_a_message_that_waits_here(
     await caller.send("T")
     illegal = {
         "": "recall handle is invalid",
+        recall_handle.encode("T", "broker-a", clock.ms + 5_000, ""): "recall handle is invalid",
         "*": "it is no base64 text",
         "ÄÖÜ": "it is no base64 text",
         "djE=": "not of the form v1 TOPIC BROKER TIME UNIQ_KEY",

@@ -399,6 +399,23 @@ async def test_the_key_value_config_is_put_read_and_deleted(asker: Asker) -> Non
     assert (await asker.ask(219, item)).body == b'{"table":{}}'
 
 
+async def test_a_key_that_is_put_without_a_value_is_gone(asker: Asker) -> None:
+    item = {"namespace": "N", "key": "k"}
+    for value, found in (("", 0), ("v", 0), (None, 22)):
+        sent = item if value is None else {**item, "value": value}
+        assert (await asker.ask(codes.PUT_KV_CONFIG, sent)).code == 0
+        assert (await asker.ask(codes.GET_KV_CONFIG, item)).code == found
+
+
+async def test_no_name_is_not_an_empty_name(asker: Asker) -> None:
+    empty = {"namespace": "", "key": "", "value": "v"}
+    assert (await asker.ask(codes.PUT_KV_CONFIG, empty)).code == 0
+    assert (await asker.ask(codes.GET_KV_CONFIG, {"namespace": ""})).code == 22
+    assert (await asker.ask(codes.GET_KV_CONFIG, {"key": ""})).code == 22
+    assert (await asker.ask(219)).code == 22
+    assert (await asker.ask(codes.GET_KV_CONFIG, empty)).ext == {"value": "v"}
+
+
 async def test_the_key_value_config_without_a_key(asker: Asker) -> None:
     found = await asker.ask(codes.PUT_KV_CONFIG, {"value": "v"})
     assert found == Answer(1, "namespace or key is null", None, b"")
