@@ -177,7 +177,7 @@ def send_answer(
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
-    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, and is left out when empty;
+    front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, left out when empty;
     the rest is plain ASCII, `recall_handle` base64.
     """
     if request.codec == CODEC_JSON and transaction_id.isalnum():
