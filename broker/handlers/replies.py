@@ -73,6 +73,9 @@ class ReplyHandlers:
             queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
         answer = SendMessageAnswer(NOT_STORED, queue_id, 0)
         answer.region, answer.trace_on = self.config.region_id, True
+        pairs = properties.decode(header.properties or "")
+        pairs |= {"MSG_REGION": self.config.region_id, "TRACE_ON": "true"}
+        header.properties = properties.encode(pairs).decode()
         why_not = await self._push(header, command, connection)
         if self.config.store_reply_message_enable:
             self._store(header, command, connection, target, queue_id, answer)

@@ -82,6 +82,8 @@ async def test_a_reply_reaches_the_one_who_asked_and_is_kept(
     (kept,) = records(await caller.pull(TOPIC))
     assert kept.body == b"the answer"
     assert "PUSH_REPLY_TIME" not in kept.properties
+    for marks in (pairs, kept.properties):
+        assert (marks["MSG_REGION"], marks["TRACE_ON"]) == ("DefaultRegion", "true")
     fields = answer.fields()
     assert (fields["queueId"], fields["queueOffset"]) == ("0", "0")
     assert fields["msgId"].endswith(f"{kept.log_offset:016X}")
