@@ -112,6 +112,14 @@ class Offsets(Saved):
         queues[queue_id] = offset
         self.changed = True
 
+    def clone(self, topic: str, source: str, target: str) -> None:
+        """The target has the offsets of the source and no others, unless the source has none."""
+        offsets = self.queues(topic, source)
+        for queue_id, offset in offsets.items():
+            self.commit(topic, target, queue_id, offset)
+        if offsets:
+            self._table[topic, target] = offsets
+
     def get(self, topic: str, group: str, queue_id: int) -> int:
         """The next offset to consume, -1 when the group never reported one."""
         queues = self._table.get((topic, group))

@@ -87,10 +87,8 @@ class AdminOffsetHandlers:
         if live is not None and live.subscriptions and not header.offline:
             names = [topic for topic in names if topic in live.subscriptions]
         for topic in names:
-            if self.topics.get(topic) is None:
-                continue
-            for queue_id, offset in self.offsets.queues(topic, header.source).items():
-                self.offsets.commit(topic, header.target, queue_id, offset)
+            if self.topics.get(topic) is not None:
+                self.offsets.clone(topic, header.source, header.target)
         return OK
 
     def on_reset(self, header: ResetOffset, command: Command, connection: Connection) -> Reply:

@@ -70,6 +70,8 @@ class QueryHandlers:
         self, header: QueryConsumeQueue, command: Command, connection: Connection
     ) -> Reply:
         topic, queue_id, index = header.topic, header.queue_id, header.index
+        if queue_id not in self.store.queues(topic):
+            raise Refusal(codes.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         body = QueryConsumeQueueResponseBody()
         body.min_queue_index = self.store.min_offset(topic, queue_id)
         body.max_queue_index = self.store.max_offset(topic, queue_id)

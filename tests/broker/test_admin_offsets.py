@@ -114,6 +114,16 @@ def reset(parts: Parts, **fields: object) -> dict[MessageQueue, int]:
     return ResetOffsetBody.decode(body).offset_table
 
 
+def test_a_clone_has_no_other_offsets_than_its_source(consumed: Parts) -> None:
+    consumed.offsets.commit("T", "copy", 7, 70)
+    consumed.offsets.commit("T", "kept", 7, 70)
+    for source, target in (("G", "copy"), ("nobody", "kept")):
+        fields = {"srcGroup": source, "destGroup": target, "topic": "T"}
+        assert consumed.ask(codes.CLONE_GROUP_OFFSET, **fields).code == 0
+    assert consumed.offsets.queues("T", "copy") == consumed.offsets.queues("T", "G") == {0: 2, 1: 1}
+    assert consumed.offsets.queues("T", "kept") == {7: 70}
+
+
 def test_a_group_that_is_offline_goes_on_where_it_was_told(consumed: Parts) -> None:
     consumed.groups.find("G")
     found = reset(consumed, timestamp=START_MS + 1_000)

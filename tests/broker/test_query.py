@@ -161,9 +161,10 @@ def test_an_index_beyond_the_queue_is_only_a_remark(parts: Parts) -> None:
     assert (reply.code, reply.remark, reply.body) == (0, "Index 1 of 0@T is not exist!", None)
 
 
-def test_a_queue_that_is_not_there_is_only_a_remark(parts: Parts) -> None:
-    reply = parts.ask(codes.QUERY_CONSUME_QUEUE, topic="T", queueId=77, index=0, count=1)
-    assert (reply.code, reply.remark, reply.body) == (0, "Index 0 of 77@T is not exist!", None)
+def test_a_queue_that_is_not_there_is_refused(parts: Parts) -> None:
+    fields = {"topic": "T", "queueId": 77, "index": 0, "count": 1}
+    refusal = refused(parts, codes.QUERY_CONSUME_QUEUE, **fields)
+    assert (refusal.code, refusal.remark) == (1, "77@T is not exist!")
 
 
 def test_the_number_of_entries_has_a_limit(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
