@@ -5,20 +5,16 @@ the log: `look` takes messages from the store in chunks, as many as one pull may
 those that match. What can't be read as a record is handed out, so that nothing is lost here.
 """
 
-from collections.abc import Iterator
-from struct import Struct
-
 from ..protocol.bodies.subscription import SUB_ALL, SubscriptionData
 from ..protocol.errors import Malformed
 from ..protocol.properties import PAIR_SEPARATOR
-from ..protocol.record import RECORD_BYTES_MIN, raw_properties_of
+from ..protocol.record import properties_places, raw_properties_of
 from ..store import status
 from ..store.reading import Buffer
 from ..store.store import Found, MessageStore
 from .sql92 import Predicate
 
 LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
-TOTAL_SIZE = Struct(">i")  # what a record begins with
 
 # The hashes of the wanted tags, a question about each message's properties, or None for all.
 Wanted = frozenset[int] | Predicate | None
@@ -91,18 +87,21 @@ def look(
     size = looked_bytes = 0
     end_offset = offset + entries_max
     while found.status in _WITHIN and found.next_offset > offset:
-        records = found.records
-        if room > 1:
-            records = [record for piece in records for record in _records(piece)]
-            if 1 < len(records) != found.next_offset - offset:
-                # Some are gone, so a record's place doesn't tell its offset: one at a time.
-                room = 1
-                found = store.get(topic, queue_id, offset, room, bytes_max)
-                continue
+        pieces = list(map(bytes, found.records))
+        records = [(piece, *place) for piece in pieces for place in _places(piece, room)]
+        if room > 1 and 1 < len(records) != found.next_offset - offset:
+            # Some are gone, so a record's place doesn't tell its offset: one at a time.
+            room = 1
+            found = store.get(topic, queue_id, offset, room, bytes_max)
+            continue
         looked_bytes += found.size
         following = found.next_offset
-        for place, record in enumerate(records):
-            if not is_hit(record, matches):
+        for place, (piece, start, properties_at, end) in enumerate(records):
+            if properties_at >= 0:
+                if not matches(RawProperties(piece[properties_at:end])):
+                    continue
+                record = piece[start:end]
+            elif not is_hit(record := piece[start:end], matches):
                 continue
             size += len(record)
             if kept and (len(kept) >= messages_max or size > bytes_max):
@@ -112,6 +111,8 @@ def look(
             kept.append(record)
         offset = following
         if offset >= min(end_offset, found.max_offset) or looked_bytes >= LOOK_BYTES_MAX:
+            break
+        if len(kept) >= max(1, messages_max):
             break
         room = end_offset - offset
         found = store.get(topic, queue_id, offset, room, bytes_max)
@@ -123,16 +124,9 @@ def look(
 _WITHIN = (status.FOUND, status.MESSAGE_WAS_REMOVING, status.NO_MATCHED_MESSAGE)
 
 
-def _records(piece: Buffer) -> Iterator[Buffer]:
-    """The records that lie one after the other; in one piece what can't be told apart."""
-    at = 0
-    while at < len(piece):
-        left = len(piece) - at
-        size = TOTAL_SIZE.unpack_from(piece, at)[0] if left >= TOTAL_SIZE.size else left
-        if not RECORD_BYTES_MIN <= size <= left:
-            size = left
-        yield piece[at : at + size]
-        at += size
+def _places(piece: bytes, room: int) -> list[tuple[int, int, int]]:
+    """As `properties_places`, and one alone is not taken apart, whatever it says."""
+    return properties_places(piece) if room > 1 else [(0, -1, len(piece))]
 
 
 def is_hit(record: Buffer, matches: Predicate) -> bool:

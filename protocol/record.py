@@ -79,6 +79,7 @@ LENGTHS = Struct(
     "44xI"  # body length, at 84
 )
 assert LENGTHS.size == HEAD.size
+SIZE_AND_LENGTHS = Struct(">i3xB31xB44xI")  # the same, after the record's size
 BODY_LENGTH = Struct(">I")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">h")
@@ -291,6 +292,31 @@ def raw_properties_of(data: Data) -> bytes:
     if at > len(data):
         raise Malformed(f"a record of {len(data)} bytes says that its properties begin at {at}")
     return bytes(data[at:])
+
+
+def properties_places(data: bytes) -> list[tuple[int, int, int]]:
+    """Of records that lie one after the other: where each begins, its properties and it ends.
+
+    The properties begin at -1 where another than the common kind of record is, or what can't be
+    read: ask `raw_properties_of`. What can't be told apart from what follows is one piece with it.
+    """
+    places = []
+    at, end = 0, len(data)
+    while at < end:
+        left = end - at
+        size = properties_at = -1
+        if left >= RECORD_BYTES_MIN:
+            size, magic, flags, body_bytes = SIZE_AND_LENGTHS.unpack_from(data, at)
+            if magic == MAGIC_V1 & 0xFF and not flags & HOSTS_V6:
+                topic_at = at + HEAD_BYTES + body_bytes
+                if topic_at < end:
+                    properties_at = topic_at + 1 + data[topic_at] + PROPERTIES_LENGTH.size
+        if not RECORD_BYTES_MIN <= size <= left:
+            size = left
+        following = at + size
+        places.append((at, properties_at if properties_at <= following else -1, following))
+        at = following
+    return places
 
 
 def decode_all(data: Data) -> list[Record]:

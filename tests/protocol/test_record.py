@@ -19,6 +19,7 @@ from aerobee.protocol.record import (
     decode_record,
     encode_record,
     is_crc_property_right,
+    properties_places,
     raw_properties_of,
 )
 
@@ -78,6 +79,25 @@ def test_a_record_is_read_whole_cut_short_and_with_bytes_behind(vector: dict) ->
 def test_properties_are_found_without_reading_the_rest(vector: dict) -> None:
     data = bytes.fromhex(vector["hex"])
     assert raw_properties_of(memoryview(data)) == decode_record(data).raw_properties
+
+
+def test_properties_of_records_side_by_side_are_found_or_left_to_who_looks_at_one() -> None:
+    parts = [bytes.fromhex(vector["hex"]) for vector in WHOLE]
+    data = b"".join(parts)
+    places = properties_places(data)
+    assert [data[start:end] for start, _, end in places] == parts
+    told = {part: data[at:end] for part, (_, at, end) in zip(parts, places, strict=True) if at >= 0}
+    assert told == {part: raw_properties_of(part) for part in told}
+    common = {part for part in parts if decode_record(part).magic == MAGIC_V1 and not part[39] & 48}
+    assert set(told) == common
+    assert 0 < len(common) < len(parts)
+    broken = bytearray(parts[0])
+    broken[84:88] = (1 << 31).to_bytes(4, "big")
+    cut = parts[1][:-1]
+    ends = [len(broken), len(broken) + len(cut)]
+    assert properties_places(bytes(broken) + cut)[0] == (0, -1, ends[0])
+    assert [end for _, _, end in properties_places(bytes(broken) + cut)] == ends
+    assert properties_places(b"abc") == [(0, -1, 3)]
 
 
 def test_properties_beyond_the_end_are_malformed() -> None:
