@@ -9,8 +9,9 @@ from . import codes
 from .errors import Refusal
 
 TOPIC_CHARS_MAX = 127
-GROUP_CHARS_MAX = 120
-STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a group's name
+GROUP_CHARS_MAX = 255
+# Of retry and dead letter topics, which carry a group's name: the name of a folder takes no more.
+STORED_TOPIC_CHARS_MAX = 255
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
