@@ -166,7 +166,7 @@ class Topics:
         return self.retries(name, 1)
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
-        """A retry topic, made with this many queues when it is not there; Refusal if it can not be."""
+        """A retry topic, made with so many queues when it isn't there; Refusal when it can't be."""
         found = self.targets.get(name)
         if found is None:
             if len(name) > STORED_TOPIC_CHARS_MAX:
