@@ -76,14 +76,14 @@ class Due:
     def level(self, text: str | None) -> int:
         """The level that a DELAY property asks for: 0 for none, the last one for more.
 
-        Refusal (MESSAGE_ILLEGAL) when it is no number, as RocketMQ does.
+        Refusal (SYSTEM_ERROR) when it is no number, as RocketMQ does.
         """
         if text is None:
             return 0
         number = _integer(text, LEVEL_MAX)
         if number is None:
             raise Refusal(
-                codes.MESSAGE_ILLEGAL,
+                codes.SYSTEM_ERROR,
                 f"the delay level is {text[:100]!r}; DELAY must be a number, 1 to "
                 f"{len(self._delays.levels_ms)}",
             )

