@@ -22,7 +22,7 @@ from ..protocol.bodies.topic import (
     TopicConfigAndMappingSerializeWrapper,
 )
 from ..protocol.errors import Refusal
-from ..protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS, STORED_TOPIC_CHARS_MAX
+from ..protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from ..store import json_file
 from .attributes import BATCH_QUEUES, QUEUE_TYPE
 from .config import BrokerConfig
@@ -166,15 +166,9 @@ class Topics:
         return self.retries(name, 1)
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
-        """A retry topic, made with so many queues when it isn't there; Refusal when it can't be."""
+        """A retry topic with this many queues, made when it isn't there."""
         found = self.targets.get(name)
         if found is None:
-            if len(name) > STORED_TOPIC_CHARS_MAX:
-                raise Refusal(
-                    codes.SYSTEM_ERROR,
-                    f"topic {name[:80]}... would have {len(name)} characters, the limit is "
-                    f"{STORED_TOPIC_CHARS_MAX}; give the group a shorter name",
-                )
             config = TopicConfig(name, queues, queues, READ_WRITE, order=order)
             config.topic_sys_flag = SYS_FLAG_UNIT_SUB if unit else 0
             self.put(config)

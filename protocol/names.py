@@ -9,9 +9,8 @@ from . import codes
 from .errors import Refusal
 
 TOPIC_CHARS_MAX = 127
-GROUP_CHARS_MAX = 255
-# Of retry and dead letter topics, which carry a group's name: the name of a folder takes no more.
-STORED_TOPIC_CHARS_MAX = 255
+GROUP_CHARS_MAX = 120
+STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a group's name
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

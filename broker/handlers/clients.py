@@ -10,7 +10,7 @@ from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
-from ...protocol.names import RETRY_PREFIX, STORED_TOPIC_CHARS_MAX
+from ...protocol.names import RETRY_PREFIX
 from ..clients import GROUPS_PER_CLIENT_MAX, Clients
 from ..filters import Filters
 from ..groups import Groups
@@ -87,12 +87,12 @@ class ClientHandlers:
         return OK
 
     def _allowed(self, consumer: ConsumerData) -> bool:
-        """Whether a group may consume here; its retry topic is made when it may and can be."""
+        """Whether a group may consume here; its retry topic is made when it may."""
         group = self.groups.find_quietly(consumer.group_name)
         if group is None:
             return False
         name = RETRY_PREFIX + consumer.group_name
-        if name not in self.topics.targets and len(name) <= STORED_TOPIC_CHARS_MAX:
+        if name not in self.topics.targets:
             topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
             order = any(topic is not None and topic.order for topic in topics)
             queues = max(0, group.retry_queue_nums)  # without any it is in the routes all the same

@@ -21,7 +21,6 @@ from ...protocol.headers.pop import (
     PopMessageAnswer,
     popped_answer,
 )
-from ...protocol.names import RETRY_PREFIX, STORED_TOPIC_CHARS_MAX
 from ...store.errors import StoreError
 from ..config import BrokerConfig
 from ..filters import Filters
@@ -35,8 +34,6 @@ from ..topics import Topics
 PERM_READ = 4
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
-# Of topic and group together: both are in the name of the topic of what comes again.
-NAMES_CHARS_MAX = STORED_TOPIC_CHARS_MAX - len(RETRY_PREFIX) - 1
 LATE_MS_MAX = 500  # a request that is so much older than its client waits is answered by nobody
 
 log = logging.getLogger(__name__)
@@ -218,14 +215,6 @@ class PopHandlers:
                 codes.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]; -1 is for all queues",
-            )
-        chars = len(header.topic) + len(header.group)
-        if chars > NAMES_CHARS_MAX and not header.topic.startswith(RETRY_PREFIX):
-            raise self._refused(
-                codes.INVALID_PARAMETER,
-                f"topic and group have {chars} characters together, the limit for popping is "
-                f"{NAMES_CHARS_MAX}, because their retry topic has both in its name; give the "
-                "group a shorter one",
             )
         group = self.groups.find(header.group)
         if group is None:

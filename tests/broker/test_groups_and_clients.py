@@ -15,7 +15,7 @@ from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.offsets import OffsetAnswer, TimestampAnswer
 
-from .conftest import Caller, Config, records
+from .conftest import Caller, Config
 
 
 class Listener(Caller):
@@ -219,18 +219,3 @@ async def test_a_group_without_retry_queues_has_a_retry_topic_without_queues(
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums) == (0, 0)
     assert (await caller.send("%RETRY%none")).code == codes.INVALID_PARAMETER
-
-
-async def test_a_group_may_have_a_name_that_leaves_no_room_for_its_retry_topic(
-    broker: Broker, caller: Caller
-) -> None:
-    await caller.send("T", b"m")
-    for length, is_made in ((248, True), (249, False), (255, False)):
-        group = "g" * length
-        assert (await caller.heartbeat(group=group, topics={"T": "*"})).code == 0
-        assert (f"%RETRY%{group}" in broker.topics.targets) is is_made
-        (record,) = records(await caller.pull("T", group=group))
-        fields = {"offset": str(record.log_offset), "group": group, "delayLevel": "-1"}
-        sent_back = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, fields)
-        assert sent_back.code == (codes.SYSTEM_ERROR if length > 250 else 0)
-    assert "260 characters, the limit is 255" in (sent_back.remark or "")

@@ -461,7 +461,6 @@ async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
         ({"invisible_ms": 259_200_001}, codes.INVALID_PARAMETER, "is 259200001 ms"),
         ({"group": "off"}, codes.NO_PERMISSION, "subscription group no permission, off"),
         ({"group": "un/known"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "illegal characters"),
-        ({"group": "g" * 247}, codes.INVALID_PARAMETER, "have 248 characters together, the limit"),
         ({"born_ms": 1}, codes.POLLING_TIMEOUT, "timeout too much"),
         (
             {"expression": "n >", "expression_type": "SQL92"},

@@ -91,7 +91,7 @@ ASKED = (
     pull("T", "+1"),
     pull("T", "x"),
     pull("T", "99"),
-    pull("T", group="g" * 255),
+    pull("T", group="g" * 120),
     pull("T", group="g" * 256),
     pull("T", group="a b"),
     pull("nosuch"),
