@@ -3,10 +3,11 @@
 A pop may wait for all queues of a topic at once, and for what comes again. So the queues of a topic
 are watched as long as somebody waits there: `Holds` then tells of messages at the end of the turn
 in which they came, and the oldest waiting pops of each group run again, one after the other, until
-one finds nothing. A sweep answers those whose time is up.
+one finds nothing. Of notifications the newest is told, and no other, as in RocketMQ: who has waited
+long asks again soon anyhow. A sweep answers those whose time is up.
 """
 
-import heapq
+from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ Rerun = Callable[[Any, Command, Connection, bool], Reply | bytes | None]
 
 @dataclass(slots=True, order=True)
 class Poll:
-    """One waiting request. The one with the earliest end is served first."""
+    """One waiting request. What waits at a place is in the order of their ends."""
 
     end_ms: int
     number: int
@@ -34,7 +35,7 @@ class Poll:
 
 
 class PopPolls:
-    """The waiting requests of one kind. `once`: a message is news for one of them only."""
+    """The waiting requests of one kind. `once`: a message is news for the newest of them only."""
 
     def __init__(
         self,
@@ -87,14 +88,15 @@ class PopPolls:
                 places = self._places[key] = {}
                 self._holds.watch(key, self._on_message)
             places[place] = None
-        heapq.heappush(polls, poll)
+        insort(polls, poll)
         self.count += 1
 
     def wake(self, place: Place) -> None:
         """Run what waits at a place again."""
         polls = self._waiting.get(place)
+        first = -1 if self._once else 0
         while polls:
-            poll = heapq.heappop(polls)
+            poll = polls.pop(first)
             self.count -= 1
             if poll.connection.is_lost:
                 continue
@@ -103,7 +105,7 @@ class PopPolls:
                 continue
             reply = self._rerun(poll.header, poll.command, poll.connection, False)
             if reply is None:
-                heapq.heappush(polls, poll)
+                insort(polls, poll)
                 self.count += 1
                 return
             poll.connection.answer(poll.command, reply)
@@ -114,7 +116,7 @@ class PopPolls:
         """Answer those whose time is up."""
         for polls in self._waiting.values():
             while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
-                poll = heapq.heappop(polls)
+                poll = polls.pop(0)
                 self.count -= 1
                 if poll.connection.is_lost:
                     continue
@@ -127,7 +129,6 @@ class PopPolls:
         for place, polls in list(self._waiting.items()):
             left = [poll for poll in polls if not poll.connection.is_lost]
             self.count -= len(polls) - len(left)
-            heapq.heapify(left)
             if left:
                 self._waiting[place] = left
             else:

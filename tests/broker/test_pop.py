@@ -376,18 +376,23 @@ async def test_a_notification_says_whether_there_is_something_to_pop(
     assert (await p.caller.ask(codes.NOTIFICATION, header)).fields() == yes
 
 
-async def test_a_message_is_news_for_one_of_those_who_wait_for_news(
+async def test_a_message_is_news_for_the_newest_of_those_who_wait_for_news(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
-    header = Notification("cg", "T", -1, 10_000, clock.ms)
-    asked = [asyncio.create_task(p.caller.ask(codes.NOTIFICATION, header)) for _ in range(2)]
-    await p.waiting(2)
-    await p.send(b"a")
-    await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-    assert p.broker.pop.handlers.notifications.count == 1
-    await p.later(10_000)
-    await asyncio.gather(*asked)
+    asked = []
+    for number, wait_ms in enumerate((10_000, 11_000, 9_000)):
+        header = Notification("cg", "T", -1, wait_ms, clock.ms)
+        asked.append(asyncio.create_task(p.caller.ask(codes.NOTIFICATION, header)))
+        await p.waiting(number + 1)
+    await p.send(b"a")  # the newest is the one who would wait longest
+    assert (await asked[1]).fields()["hasMsg"] == "true"
+    assert p.broker.pop.handlers.notifications.count == 2
+    assert list(await p.pop()) == [b"a"]
+    await p.later(9_000)
+    assert (await asked[2]).fields()["hasMsg"] == "false"
+    await p.later(1_000)
+    assert (await asked[0]).fields()["hasMsg"] == "false"
 
 
 # --- crashes --------------------------------------------------------------------------------------
