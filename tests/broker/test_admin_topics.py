@@ -178,7 +178,7 @@ def test_a_bad_name_is_refused_wherever_it_comes_up(parts: Parts, name: str) -> 
         ({"perm": 8}, codes.INVALID_PARAMETER, "perm of topic T is 8; it must be from 0 to 7"),
         ({"perm": -1}, codes.INVALID_PARAMETER, "perm of topic T is -1"),
         ({"topicFilterType": "TAGS"}, codes.SYSTEM_ERROR, "it must be SINGLE_TAG or MULTI_TAG"),
-        ({"perm": "rw"}, codes.INVALID_PARAMETER, "perm"),
+        ({"perm": "rw"}, codes.SYSTEM_ERROR, "perm"),
     ],
 )
 def test_a_topic_that_makes_no_sense_is_refused(
