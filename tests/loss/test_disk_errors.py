@@ -158,6 +158,7 @@ async def test_a_small_disk_filled_to_the_end_takes_messages_again_once_there_is
     )  # fmt: skip
     broker = Broker(config)
     await broker.start()
+    broker.groups.find("g")
     peers = Peers(upgrade=False)
     address = f"127.0.0.1:{broker.port}"
 
