@@ -125,11 +125,14 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
 def merged(old: str, blocks: dict[str, str]) -> str:
     """The report: what was measured now, and from the old one what was not.
 
-    Blocks that others write (`timer_measures`) stay as they are, behind ours.
+    What is in front of the first block stays, and so do blocks that others write
+    (`timer_measures`), behind ours.
     """
+    first = _BLOCK.search(old)
+    head = old[: first.start()] if first else HEAD
     found = {one[1]: f"{one[0]}\n\n" for one in _BLOCK.finditer(old)} | blocks
     order = [*PARTS, *(part for part in found if part not in PARTS)]
-    return (HEAD + "".join(found[part] for part in order if part in found)).rstrip("\n") + "\n"
+    return (head + "".join(found[part] for part in order if part in found)).rstrip("\n") + "\n"
 
 
 def table(titles: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> list[str]:

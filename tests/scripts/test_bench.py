@@ -71,6 +71,9 @@ def test_what_was_not_measured_again_stays_in_the_report() -> None:
     newer = part("recovery", 0.2)
     assert merged(whole, {"recovery": newer}) == whole.replace(recovery.strip(), newer.strip())
     assert merged(whole, {}) == whole
+    told = whole.replace("Read the ratios", "It was a slow day. Read the ratios")
+    assert told != whole
+    assert merged(told, {"recovery": recovery}) == told
     others = whole + "\n<!-- timers: begin -->\nof others\n<!-- timers: end -->\n"
     assert merged(others, {"recovery": recovery}) == others
 
