@@ -7,9 +7,10 @@ ours: that is how the tests themselves are judged.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from aerobee.protocol.aio.peers import Peers
 from aerobee.scripts import java_side
 from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
@@ -78,3 +79,11 @@ def server(
         yield cluster
     finally:
         cluster.stop()
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[Peers]:
+    """Requests as any client of RocketMQ sends them, without our own codec."""
+    peers = Peers(upgrade=False)
+    yield peers
+    await peers.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -90,13 +90,6 @@ def clusters(
             loadgen.create_topic(one.broker, TOPIC)
             loadgen.create_topic(one.broker, "Other")
         yield started
-
-
-@pytest.fixture
-async def peers() -> AsyncIterator[Peers]:
-    peers = Peers(upgrade=False)
-    yield peers
-    await peers.close()
 
 
 async def prepare(peers: Peers, cluster: Cluster) -> None:

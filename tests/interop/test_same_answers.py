@@ -7,7 +7,7 @@ value but for ids and times; remarks are ours. What a request changed is asked f
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -150,13 +150,6 @@ def clusters(
         for one in started:
             loadgen.create_topic(one.broker, "T")
         yield started
-
-
-@pytest.fixture
-async def peers() -> AsyncIterator[Peers]:
-    peers = Peers(upgrade=False)
-    yield peers
-    await peers.close()
 
 
 def seen(answer: Command) -> tuple[int, dict[str, str], list[tuple[bytes, str, str | None]]]:
