@@ -319,8 +319,10 @@ class Broker:
         while store.index_pending(most) == most:
             left = store.index_backlog
             await asyncio.sleep(0)  # requests get their turn
-            came = 0 if self.server.turn.is_shared else store.index_backlog - left
-            most = min(max(INDEX_FEW, INDEX_TIMES * came), INDEX_MANY)
+            came = store.index_backlog - left
+            times = 0 if self.server.turn.is_shared else INDEX_TIMES
+            # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
+            most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
     async def _revive(self) -> None:
         """A round of what was popped and comes again, in parts as above."""

@@ -102,10 +102,21 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
 
 
 @pytest.mark.parametrize(
-    ("share", "parts"), [(turn.COMMANDS_ALONE, [2, 6, 2, 2]), (turn.COMMANDS_SHARED, [2, 2, 2, 2])]
+    ("share", "brought", "parts"),
+    [
+        (turn.COMMANDS_ALONE, 3, [2, 6, 2, 2]),
+        (turn.COMMANDS_ALONE, 4, [2, 8, 2, 2]),
+        (turn.COMMANDS_SHARED, 1, [2, 2, 2, 2]),
+        (turn.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
+    ],
 )
 async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
-    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, share: int, parts: list[int]
+    broker: Broker,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    share: int,
+    brought: int,
+    parts: list[int],
 ) -> None:
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_MANY", 6)
@@ -126,7 +137,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
         return done
 
     def bring() -> None:
-        for number in range(3):
+        for number in range(brought):
             store.put("T", 0, 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
 
     monkeypatch.setattr(store, "index_pending", index_pending)
