@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,7 +17,8 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
  * --namesrv A --topic T --group G --mode sync,async,oneway,batch,select,ordered (one after the
  * other, each --count N messages from number --first I; with more than one its name joins the prefix)
  * --tags a,b (in turn) --prefix P (key and body are P-number) --batch N (messages a batch)
- * --rate N (a second, 0 = as fast as it goes) --insist (sync: try each again until it is accepted)
+ * --rate N (a second, 0 = as fast as it goes) --more (the last mode goes on until a line comes in)
+ * --insist (sync: try each again until it is accepted)
  * --size N (pads the body with dots to N bytes) --hold (stay online until a line comes in)
  * --orders N (with mode ordered: message n is of order n % N, those of one go to one queue)
  * --delay N (a delay level) --trace, --traceTopic T (message traces)
@@ -27,6 +29,7 @@ public final class Produce {
     private static List<String> tags;
     private static int size;
     private static int delay;
+    private static volatile boolean told;
 
     public static void main(String[] args) throws Exception {
         Report.begin();
@@ -48,14 +51,22 @@ public final class Produce {
         if (modes.isEmpty()) {
             modes.add("sync");
         }
+        if (orders.flag("more")) {
+            Thread listener = new Thread(Produce::listen);
+            listener.setDaemon(true);
+            listener.start();
+        }
         AtomicInteger failed = new AtomicInteger();
-        for (String mode : modes) {
+        int count = 0;
+        for (int at = 0; at < modes.size(); at++) {
+            String mode = modes.get(at);
             if (modes.size() > 1) {
                 prefix = orders.text("prefix", "m") + "-" + mode;
             }
-            run(producer, mode, first, end, orders, failed);
+            boolean more = orders.flag("more") && at == modes.size() - 1;
+            count += run(producer, mode, first, end, more, orders, failed);
         }
-        Report.line("done", "count", (end - first) * modes.size(), "failed", failed.get());
+        Report.line("done", "count", count, "failed", failed.get());
         if (orders.flag("hold")) {
             Report.order();
         }
@@ -63,13 +74,24 @@ public final class Produce {
         Runtime.getRuntime().halt(failed.get() == 0 ? 0 : 1);
     }
 
-    private static void run(DefaultMQProducer producer, String mode, int first, int end,
-        Orders orders, AtomicInteger failed) throws Exception {
+    private static void listen() {
+        try {
+            Report.order();
+        } catch (IOException e) {
+            Report.line("failed", "reason", e.toString());
+        }
+        told = true;
+    }
+
+    private static int run(DefaultMQProducer producer, String mode, int first, int end,
+        boolean more, Orders orders, AtomicInteger failed) throws Exception {
         int rate = orders.number("rate", 0);
         int step = mode.equals("batch") ? orders.number("batch", 8) : 1;
         long start = System.nanoTime();
         CountDownLatch answers = new CountDownLatch(mode.equals("async") ? end - first : 0);
-        for (int at = first; at < end; at += step) {
+        int at = first;
+        for (int next; at < end || more && !told; at = next) {
+            next = at < end ? Math.min(end, at + step) : at + step;
             if (rate > 0) {
                 long due = start + (at - first) * 1_000_000_000L / rate;
                 Thread.sleep(Math.max(0, (due - System.nanoTime()) / 1_000_000));
@@ -99,7 +121,7 @@ public final class Produce {
                     break;
                 case "batch":
                     List<Message> batch = new ArrayList<>();
-                    for (int one = at; one < Math.min(end, at + step); one++) {
+                    for (int one = at; one < next; one++) {
                         batch.add(message(one));
                     }
                     SendResult result = producer.send(batch);
@@ -114,6 +136,7 @@ public final class Produce {
             }
         }
         answers.await();
+        return at - first;
     }
 
     private static Message message(int number) {
