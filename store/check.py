@@ -16,6 +16,7 @@ from . import disk
 from .check_config import check_checkpoint, check_config, deleted_topics
 from .check_index import IndexCheck
 from .check_queues import QueuesCheck
+from .check_timer import TimerFilesCheck
 from .commit_log import RECORD_START
 from .errors import StoreError, plain_errors
 from .files import Row
@@ -66,6 +67,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
     )
     index = IndexCheck(root, given.index_slots, given.index_entries, report, is_open=is_open)
     queues = QueuesCheck(root, queue_sizes, report)
+    timer = TimerFilesCheck(root, report, is_open=is_open)
     row = Row(log_folder, given.segment_bytes or noted.segment_bytes)
     trusted = max(noted.synced_end, _queued_end(row, queues))
     looked = _LogCheck(row, trusted, noted.synced_end, is_open, report, queues, index, progress)
@@ -78,6 +80,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
         root, noted, report, log_end=looked.end, last_ms=looked.last_ms, is_open=is_open
     )
     offsets.compare(queues, deleted)
+    timer.end(row, looked.end, queues)
     if is_open:
         report.note(LOG, root / "abort", None, "a broker runs here, or was not stopped cleanly")
     return report

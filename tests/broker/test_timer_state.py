@@ -23,6 +23,7 @@ from aerobee.broker.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open
 from aerobee.protocol import properties
 from aerobee.protocol.record import decode_record
 from aerobee.store import disk, timer_check
+from aerobee.store.check import check
 from aerobee.store.consume_queue import ConsumeQueue
 from aerobee.store.errors import DiskFull, StoreError
 from aerobee.store.segment import Segment
@@ -142,6 +143,7 @@ def rig(tmp_path: Path) -> Iterator[OpenRig]:
     yield opens
     for one in opened:
         one.close()
+        assert damage(one.root) == []
 
 
 @pytest.fixture
@@ -152,12 +154,18 @@ def killed(tmp_path: Path, rig: OpenRig) -> Callable[..., Rig]:
     def kill(victim: Rig, *, lose: tuple[str, ...] = (), **settings: Any) -> Rig:
         folder = tmp_path / f"killed-{next(number)}"
         copy(victim.root, folder)
+        assert damage(folder) == []
         for name in lose:
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return rig(folder, victim.now_ms, **settings)
 
     return kill
+
+
+def damage(root: Path) -> list[str]:
+    """What is wrong with a store, as `aerobee store check` says."""
+    return [found.line for found in check(root).findings if found.is_damage]
 
 
 def copy(source: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aerobee.scripts.child import Reporter
 from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.store.check import check
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 
@@ -204,6 +205,7 @@ def test_each_broker_takes_the_others_timers_over(
             program.wait_event("stopped", SECONDS)
             first.stop_broker(kill=False)
         first.stop()
+        assert [one.line for one in check(first.store).findings if one.is_damage] == []
         second = make(tmp_path / "both", real=not java_first)
         second.start()
         reader = start(java, second, topic, "TakenOver")

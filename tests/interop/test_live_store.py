@@ -11,6 +11,7 @@ from aerobee.client import Message, Producer
 from aerobee.scripts.clusters import JavaCluster
 from aerobee.store import StoreView
 from aerobee.store.check import LOG, Report, check
+from aerobee.store.check_timer import TIMER
 
 from .programs import wait_until
 
@@ -42,6 +43,8 @@ async def test_a_store_that_java_writes_is_clean_at_every_look_and_readable(
         for number in range(COUNT):
             body = b"%d " % number + bytes(number % 200)
             await producer.send(Message(TOPIC, body, tags=f"t{number % 3}", keys=f"k{number}"))
+            if number % 10 == 0:
+                await producer.send(Message("Later", body, delay=1 + number % 7))
 
     reports: list[Report] = []
     async with Producer(cluster.namesrv) as producer:
@@ -53,7 +56,7 @@ async def test_a_store_that_java_writes_is_clean_at_every_look_and_readable(
         await sending
     assert reports
     for report in reports:
-        assert [found.line for found in report.findings if found.is_damage] == []
+        assert damage(report) == []
 
     def stored() -> list[bytes]:
         view = StoreView(cluster.store)
@@ -66,4 +69,12 @@ async def test_a_store_that_java_writes_is_clean_at_every_look_and_readable(
 
     wait_until(lambda: len(stored()) == COUNT, lambda: len(stored()))
     assert sorted(map(int, stored())) == list(range(COUNT))
-    assert check(cluster.store).parts[LOG].checked >= COUNT
+    cluster.stop()
+    report = check(cluster.store)
+    assert damage(report) == []
+    assert report.parts[LOG].checked >= COUNT
+    assert report.parts[TIMER].checked > 0
+
+
+def damage(report: Report) -> list[str]:
+    return [found.line for found in report.findings if found.is_damage]
