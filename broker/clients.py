@@ -4,17 +4,27 @@ A client is its connection: when that closes, the client has left, at once. Hear
 groups and subscriptions; a subscription with a later version replaces an earlier one.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from ..protocol.bodies.subscription import SubscriptionData
+from ..protocol.errors import Refusal
+from ..protocol.names import check_client_id
 from .agreement import Agreement
 
-GROUPS_MAX = 100_000  # groups with live clients
-GROUPS_PER_CLIENT_MAX = 1_000  # in one heartbeat
+GROUPS_MAX = 100_000  # groups with live clients, of producers and of consumers each
+GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
+MEMBERS_MAX = 500_000  # group and connection pairs
+GROUP_CHARS_MAX = (
+    255  # of a producer group; a consumer group has a configuration, which has its own
+)
+SHARE_OF_MEMORY = 4  # subscriptions have one part in so many of clientMemoryBytesMax
+SUBSCRIPTION_BYTES = 1_000  # of memory for one, with its objects, before its texts
+TAG_BYTES = 200
 BROADCASTING = "BROADCASTING"
 
 
@@ -43,6 +53,7 @@ class ConsumerGroup:
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     last_ms: int = 0
+    bytes: int = 0  # of memory for the subscriptions
     agreement: Agreement = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +77,10 @@ class Clients:
         self._producer_ids: dict[str, Connection] = {}  # by client id
         # What a connection belongs to, so that a lost one needs no search: names by kind.
         self._groups_of: dict[Connection, tuple[set[str], set[str]]] = {}
+        self._members = 0  # in all groups
+        # Of memory: what each member has told last, and what holds in its groups.
+        self.bytes = 0
+        self._bytes_of: dict[tuple[Connection, str], int] = {}
         self._on_members = on_members
         self._on_subscriptions = on_subscriptions
 
@@ -121,19 +136,29 @@ class Clients:
         now_ms: int,
         allowed: Callable[[ConsumerData], bool],
     ) -> None:
-        """Take a heartbeat. Groups that are not `allowed` are left out, as in RocketMQ."""
+        """Take a heartbeat. Groups that are not `allowed` are left out, as in RocketMQ.
+
+        Refusal when it says more than is kept; what came before that in it is taken.
+        """
+        check_client_id(heartbeat.client_id)
         member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
-        produces, _ = self._groups_of.setdefault(connection, (set(), set()))
-        for producer in heartbeat.producer_data_set[:GROUPS_PER_CLIENT_MAX]:
+        produces, consumes = self._groups_of.setdefault(connection, (set(), set()))
+        for producer in heartbeat.producer_data_set:
             name = producer.group_name
-            if name in self._producers or len(self._producers) < GROUPS_MAX:
-                self._producers.setdefault(name, {})[connection] = member
-                self._producer_ids[member.client_id] = connection
+            if name not in produces:
+                self._check_room(name, self._producers, produces)
+                self._members += 1
                 produces.add(name)
-        for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
+            members = self._producers.setdefault(name, {})
+            known = members.get(connection)
+            members[connection] = member
+            if known is not None and known.client_id != member.client_id:
+                self._forget_producer(known.client_id, connection)
+            self._producer_ids[member.client_id] = connection
+        for consumer in heartbeat.consumer_data_set:
             name = consumer.group_name
-            if name not in self._consumers and len(self._consumers) >= GROUPS_MAX:
-                continue
+            if name not in consumes:
+                self._check_room(name, self._consumers, consumes)
             if allowed(consumer):
                 self._join(consumer, connection, member, heartbeat.without_sub)
 
@@ -168,10 +193,16 @@ class Clients:
     def _join(
         self, consumer: ConsumerData, connection: Connection, member: Member, without_sub: bool
     ) -> None:
-        group = self._consumers.get(consumer.group_name)
+        name = consumer.group_name
+        weight = 0 if without_sub else _weight(consumer.subscription_data_set)
+        known = self._bytes_of.get((connection, name), 0)
+        if weight > known:
+            self._check_memory(name, weight - known, connection)
+        group = self._consumers.get(name)
         if group is None:
-            group = self._consumers[consumer.group_name] = ConsumerGroup(consumer.group_name)
+            group = self._consumers[name] = ConsumerGroup(name)
         changed = connection not in group.members
+        self._members += changed
         group.members[connection] = member
         self._groups_of[connection][1].add(group.name)
         group.last_ms = member.last_ms
@@ -181,6 +212,10 @@ class Clients:
             group.consume_from_where = consumer.consume_from_where
             changed = _subscribe(group, consumer.subscription_data_set) or changed
             group.agreement.heard(connection, member.client_id, consumer)
+            holds = _weight(group.subscriptions.values())
+            self.bytes += weight - known + holds - group.bytes
+            self._bytes_of[connection, name] = weight
+            group.bytes = holds
             self._on_subscriptions(group.name, consumer.subscription_data_set)
         if changed:
             self._on_members(group)
@@ -191,26 +226,87 @@ class Clients:
             self._groups_of[connection][0].discard(name)
         if members is not None:
             member = members.pop(connection, None)
+            self._members -= member is not None
             if not members:
                 del self._producers[name]
-            if member is not None and not self._groups_of.get(connection, ((), ()))[0]:
+            if member is not None:
                 self._forget_producer(member.client_id, connection)
 
     def _forget_producer(self, client_id: str, connection: Connection) -> None:
+        """It is not in one of its groups any more under this id; perhaps it is in others."""
         # A client that came back under the same id has another connection by now.
-        if self._producer_ids.get(client_id) is connection:
+        if self._producer_ids.get(client_id) is not connection:
+            return
+        groups = self._groups_of.get(connection, ((), ()))[0]
+        members = (self._producers.get(name, {}).get(connection) for name in groups)
+        if all(member is None or member.client_id != client_id for member in members):
             del self._producer_ids[client_id]
 
     def _leave_consumers(self, name: str, connection: Connection) -> None:
         group = self._consumers.get(name)
         if group is None or group.members.pop(connection, None) is None:
             return
+        self._members -= 1
+        self.bytes -= self._bytes_of.pop((connection, name), 0)
         if connection in self._groups_of:
             self._groups_of[connection][1].discard(name)
         group.agreement.left(connection)
         if not group.members:
             del self._consumers[name]
+            self.bytes -= group.bytes
         self._on_members(group)
+
+    def _check_room(self, name: str, groups: Collection[str], joined: set[str]) -> None:
+        """Refusal when a connection may not join one more group of this name."""
+        if len(name) > GROUP_CHARS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"a group's name has {len(name)} characters, the limit is {GROUP_CHARS_MAX}; "
+                "give it a shorter one",
+            )
+        if len(joined) >= GROUPS_PER_CLIENT_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"this connection is in {len(joined)} groups, which is the limit, and can't join "
+                f"{name}; use a client of its own for other groups",
+            )
+        if name not in groups and len(groups) >= GROUPS_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]{len(groups)} groups have clients, which is the limit, so that {name} "
+                "can't come; end clients that are not needed, or use more brokers",
+            )
+        if self._members >= MEMBERS_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]all groups together have {self._members} members, which is the limit, "
+                f"so that none joins {name}; end clients that are not needed, or use more brokers",
+            )
+
+    def _check_memory(self, name: str, more: int, connection: Connection) -> None:
+        """Refusal when there is no memory for so many bytes of a group's subscriptions."""
+        limit = connection.backlog.bytes_max // SHARE_OF_MEMORY
+        if self.bytes + 2 * more > limit:  # the member's, and the group's
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]the subscriptions of all clients take {self.bytes} bytes, those of "
+                f"group {name} {2 * more} more, the limit is {limit}; subscribe to less, or raise "
+                f"clientMemoryBytesMax, of which they may have one part in {SHARE_OF_MEMORY}",
+            )
+
+
+def _weight(subscriptions: Iterable[SubscriptionData]) -> int:
+    """About how many bytes of memory they take."""
+    size = sys.getsizeof
+    return sum(
+        SUBSCRIPTION_BYTES
+        + size(data.topic)
+        + size(data.sub_string)
+        + size(data.expression_type)
+        + sum(size(tag) + TAG_BYTES for tag in data.tags_set)
+        + TAG_BYTES * len(data.code_set)
+        for data in subscriptions
+    )
 
 
 def _subscribe(group: ConsumerGroup, wanted: list[SubscriptionData]) -> bool:

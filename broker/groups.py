@@ -1,6 +1,6 @@
 """The consumer groups that this broker knows: subscriptionGroup.json."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..protocol import codes
@@ -9,6 +9,7 @@ from ..protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWr
 from ..protocol.errors import Refusal
 from ..protocol.names import SYSTEM_GROUPS, check_group, is_system_group
 from ..store import json_file
+from ..store.errors import StoreError
 
 GROUPS_MAX = 100_000
 FORBIDDEN_TOPICS_MAX = 10_000  # of one group
@@ -42,7 +43,8 @@ class Groups:
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, made now if it may be; None when it may not.
 
-        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) when its name forbids it.
+        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) when its name forbids it, or with
+        the disk's reason when it can't be written down.
         """
         found = self._groups.get(name)
         if found is not None:
@@ -54,8 +56,28 @@ class Groups:
         except Refusal as wrong:
             raise Refusal(codes.SUBSCRIPTION_GROUP_NOT_EXIST, wrong.remark) from None
         found = SubscriptionGroupConfig(group_name=name)
-        self.put(found)
+        try:
+            self.put(found)
+        except StoreError as wrong:
+            del self._groups[name]
+            raise Refusal(codes.SERVICE_NOT_AVAILABLE, str(wrong)) from None
         return found
+
+    def make(self, names: Iterable[str]) -> None:
+        """Make those of the groups that aren't there and may be, with one write of the file.
+
+        Refusal over the limit.
+        """
+        missing = {}
+        for name in names:
+            if name not in self._groups and (self.auto_create or is_system_group(name)):
+                try:
+                    check_group(name)
+                except Refusal:
+                    continue  # it will be told when it pulls
+                missing[name] = SubscriptionGroupConfig(group_name=name)
+        if missing:
+            self.put_all(list(missing.values()))
 
     def find_quietly(self, name: str) -> SubscriptionGroupConfig | None:
         """As `find`, but an illegal name is None too."""

@@ -4,10 +4,13 @@ In memory only: after a restart the members lock anew, as they do every 20 s in 
 that was not renewed for `LOCK_MS` counts as free.
 """
 
+import logging
 from collections.abc import Iterable
 
 LOCK_MS = 60_000
-LOCKS_MAX = 1_000_000  # group and queue pairs
+LOCKS_MAX = 200_000  # group and queue pairs
+
+log = logging.getLogger(__name__)
 
 Queue = tuple[str, str, int]  # topic, broker name, queue id
 
@@ -19,6 +22,7 @@ class QueueLocks:
         self._groups: dict[str, dict[Queue, tuple[str, int]]] = {}
         self._count = 0
         self._locks_max = locks_max
+        self._full_until_ms = 0  # before that none of a full table expires
 
     def lock(self, group: str, client_id: str, queues: Iterable[Queue], now_ms: int) -> list[Queue]:
         """Lock what is free, expired or the client's own; returns the queues that it holds now.
@@ -56,10 +60,24 @@ class QueueLocks:
     def _has_room(self, now_ms: int) -> bool:
         if self._count < self._locks_max:
             return True
+        if now_ms < self._full_until_ms:
+            return False  # looking through a million for each queue would hold everybody up
+        oldest_ms = now_ms
         for group, locks in list(self._groups.items()):
             for queue in [q for q, (_, at) in locks.items() if now_ms - at > LOCK_MS]:
                 del locks[queue]
                 self._count -= 1
-            if not locks:
+            if locks:
+                oldest_ms = min(oldest_ms, min(at for _, at in locks.values()))
+            else:
                 del self._groups[group]
-        return self._count < self._locks_max
+        self._full_until_ms = oldest_ms + LOCK_MS + 1
+        if self._count < self._locks_max:
+            return True
+        log.warning(
+            "%d queues are locked, which is the limit: no other is given for %d ms; end consumers "
+            "in order that are not needed, or spread them over more brokers",
+            self._count,
+            self._full_until_ms - now_ms,
+        )
+        return False

@@ -24,6 +24,7 @@ from ..protocol.bodies.topic import (
 from ..protocol.errors import Refusal
 from ..protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from ..store import json_file
+from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, QUEUE_TYPE
 from .config import BrokerConfig
 from .stats import Counter, Stats
@@ -66,6 +67,7 @@ class Topics:
         self.targets: dict[str, Target] = {}
         self.with_batch_queues: set[str] = set()
         self.version = DataVersion()
+        self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.told: Callable[[], Coroutine[Any, Any, None]] | None = None
 
@@ -104,6 +106,30 @@ class Topics:
 
     def put_all(self, configs: list[TopicConfig]) -> None:
         """The same for several, all or none, with one write of the file."""
+        self._take(configs)
+        self._save()
+        for config in configs:
+            self.on_change(config)
+
+    def save_made(self) -> None:
+        """Write the file with the topics that sends have made, and tell the name servers.
+
+        When it can't be written they are not there any more, and StoreError says why.
+        """
+        made, self.made = self.made, []
+        try:
+            self._save()
+        except StoreError:
+            for config in made:
+                name = config.topic_name or ""
+                self.targets.pop(name, None)
+                self._topics.pop(name, None)
+            raise
+        for config in made:
+            self.on_change(config)
+
+    def _take(self, configs: list[TopicConfig]) -> None:
+        """Add or replace topics in memory, all or none; Refusal over a limit."""
         wanted = {config.topic_name or "": config for config in configs}
         if len(self._topics.keys() | wanted.keys()) > TOPICS_MAX:
             raise Refusal(
@@ -120,9 +146,6 @@ class Topics:
         self._topics |= wanted
         for config in wanted.values():
             self._aim(config)
-        self._save()
-        for config in wanted.values():
-            self.on_change(config)
 
     def delete(self, name: str) -> bool:
         """Remove a topic and write the file; False when it wasn't there."""
@@ -137,6 +160,9 @@ class Topics:
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
         """The topic that a send to an unknown name makes; Refusal when it may not.
+
+        It is in no file before `save_made`, which is to come before the send is answered: for all
+        topics of a turn at once, as writing the file takes longer than many turns.
 
         As in RocketMQ a retry topic is made like any other, and with one queue where others are
         not made.
@@ -158,7 +184,8 @@ class Topics:
         if unit:
             is_retry = name.startswith(RETRY_PREFIX)
             config.topic_sys_flag = SYS_FLAG_UNIT_SUB if is_retry else SYS_FLAG_UNIT
-        self.put(config)
+        self._take([config])
+        self.made.append(config)
         return self.targets[name]
 
     def dead_letters(self, name: str) -> Target:
@@ -167,13 +194,9 @@ class Topics:
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
         """A retry topic with this many queues, made when it isn't there."""
-        found = self.targets.get(name)
-        if found is None:
-            config = TopicConfig(name, queues, queues, READ_WRITE, order=order)
-            config.topic_sys_flag = SYS_FLAG_UNIT_SUB if unit else 0
-            self.put(config)
-            found = self.targets[name]
-        return found
+        if name not in self.targets:
+            self.put(retry_config(name, queues, unit=unit, order=order))
+        return self.targets[name]
 
     def to_body(self) -> TopicConfigAndMappingSerializeWrapper:
         """The table as topics.json, request 21 and a registration have it."""
@@ -216,3 +239,10 @@ class Topics:
         if config.trace_topic_enable:
             table.append((config.msg_trace_topic_name, 1, READ_WRITE))
         return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
+
+
+def retry_config(name: str, queues: int, *, unit: bool = False, order: bool = False) -> TopicConfig:
+    """A retry topic with this many queues."""
+    config = TopicConfig(name, queues, queues, READ_WRITE, order=order)
+    config.topic_sys_flag = SYS_FLAG_UNIT_SUB if unit else 0
+    return config

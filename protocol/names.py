@@ -10,6 +10,7 @@ from .errors import Refusal
 
 TOPIC_CHARS_MAX = 127
 GROUP_CHARS_MAX = 120
+CLIENT_ID_CHARS_MAX = 512
 STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a group's name
 
 RETRY_PREFIX = "%RETRY%"
@@ -67,6 +68,16 @@ def check_topic(name: str) -> None:
 def check_group(name: str) -> None:
     """Refusal (INVALID_PARAMETER) when this can't be the name of a group."""
     _check("group", name, GROUP_CHARS_MAX)
+
+
+def check_client_id(name: str) -> None:
+    """Refusal (SYSTEM_ERROR) when the id of a client is too long to be kept."""
+    if len(name) > CLIENT_ID_CHARS_MAX:
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            f"the client's id has {len(name)} characters, the limit is {CLIENT_ID_CHARS_MAX}; give "
+            "it a shorter instance name or unit name",
+        )
 
 
 def is_system_topic(name: str) -> bool:

@@ -14,7 +14,7 @@ from ...protocol.names import RETRY_PREFIX
 from ..clients import GROUPS_PER_CLIENT_MAX, Clients
 from ..filters import Filters
 from ..groups import Groups
-from ..topics import Topics
+from ..topics import Topics, retry_config
 
 # What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
@@ -49,6 +49,17 @@ class ClientHandlers:
         heartbeat = body_of(command, HeartbeatData)
         if not heartbeat.client_id:
             raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
+        for kind, count in (
+            ("producer", len(heartbeat.producer_data_set)),
+            ("consumer", len(heartbeat.consumer_data_set)),
+        ):
+            if count > GROUPS_PER_CLIENT_MAX:
+                raise Refusal(
+                    codes.SYSTEM_ERROR,
+                    f"the heartbeat names {count} {kind} groups, the limit is "
+                    f"{GROUPS_PER_CLIENT_MAX}; use several clients",
+                )
+        self._make_ready(heartbeat.consumer_data_set)
         self.clients.register(
             heartbeat,
             connection,
@@ -60,7 +71,7 @@ class ClientHandlers:
         if self.filters.enabled:
             # Now that everything else is taken over: a faulty expression is told at once, while in
             # RocketMQ only the pull says that something is wrong.
-            for consumer in heartbeat.consumer_data_set[:GROUPS_PER_CLIENT_MAX]:
+            for consumer in heartbeat.consumer_data_set:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
         return Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
@@ -86,15 +97,21 @@ class ClientHandlers:
             self.filters.check(wanted)
         return OK
 
+    def _make_ready(self, consumers: list[ConsumerData]) -> None:
+        """Make the groups that are new, and the retry topics, each with one write of their file."""
+        self.groups.make([consumer.group_name for consumer in consumers])
+        missing = {}
+        for consumer in consumers:
+            group = self.groups.get(consumer.group_name)
+            name = RETRY_PREFIX + consumer.group_name
+            if group is not None and name not in self.topics.targets:
+                topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
+                order = any(topic is not None and topic.order for topic in topics)
+                queues = max(0, group.retry_queue_nums)  # without any it is in the routes, too
+                missing[name] = retry_config(name, queues, unit=consumer.unit_mode, order=order)
+        if missing:
+            self.topics.put_all(list(missing.values()))
+
     def _allowed(self, consumer: ConsumerData) -> bool:
-        """Whether a group may consume here; its retry topic is made when it may."""
-        group = self.groups.find_quietly(consumer.group_name)
-        if group is None:
-            return False
-        name = RETRY_PREFIX + consumer.group_name
-        if name not in self.topics.targets:
-            topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
-            order = any(topic is not None and topic.order for topic in topics)
-            queues = max(0, group.retry_queue_nums)  # without any it is in the routes all the same
-            self.topics.retries(name, queues, unit=consumer.unit_mode, order=order)
-        return True
+        """Whether a group may consume here."""
+        return self.groups.get(consumer.group_name) is not None

@@ -13,6 +13,7 @@ from ...protocol.bodies.queues import (
 from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
+from ...protocol.names import STORED_TOPIC_CHARS_MAX, check_client_id
 from ..locks import Queue, QueueLocks
 
 
@@ -49,6 +50,17 @@ def _queues_of(wanted: LockBatchRequestBody | UnlockBatchRequestBody) -> list[Qu
             codes.SYSTEM_ERROR,
             f"a lock is of a group and a client, but consumerGroup is {wanted.consumer_group!r} "
             f"and clientId is {wanted.client_id!r}; send both",
+        )
+    check_client_id(wanted.client_id)
+    names = {wanted.consumer_group}
+    for queue in wanted.mq_set:
+        names |= {queue.topic, queue.broker_name}
+    longest = max(map(len, names))
+    if longest > STORED_TOPIC_CHARS_MAX:
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            f"a name of {longest} characters can't be locked, the limit for a group, a topic and a "
+            f"broker is {STORED_TOPIC_CHARS_MAX}; lock queues that are there",
         )
     return [_key(queue) for queue in wanted.mq_set]
 

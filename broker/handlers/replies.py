@@ -32,6 +32,7 @@ from ..topics import Target, Topics
 log = logging.getLogger(__name__)
 
 PUSH_SECONDS = 10.0  # RocketMQ's Broker2Client.callClient
+PUSHED_BYTES_MAX = 16 << 20  # of replies on their way to one client
 NOT_STORED = "0"  # msgId of a reply that is not kept: Java's client wants one
 
 
@@ -57,6 +58,7 @@ class ReplyHandlers:
         self.mark = mark
         self.address = address
         self.now_ms = now_ms
+        self._pushed: dict[Connection, int] = {}  # bytes on their way
 
     def rows(self) -> list[Row]:
         return [
@@ -98,6 +100,7 @@ class ReplyHandlers:
                 unit=bool(header.unit_mode),
                 peer=connection.address,
             )
+            self.topics.save_made()
         if header.queue_id >= target.queues:
             raise Refusal(
                 codes.INVALID_PARAMETER,
@@ -138,11 +141,25 @@ class ReplyHandlers:
             header.reconsume_times,
             header.unit_mode,
         )
+        body = command.body or b""
+        waiting = self._pushed.get(producer, 0)
+        if waiting and waiting + len(body) > PUSHED_BYTES_MAX:
+            return (
+                f"push reply message to {asker} fail. [OVERLOAD]{waiting} bytes of replies are on "
+                f"their way to it, with this one's {len(body)} they would be over the limit of "
+                f"{PUSHED_BYTES_MAX}; reply again later"
+            )
+        self._pushed[producer] = waiting + len(body)
         code = codes.PUSH_REPLY_MESSAGE_TO_CLIENT
         try:
-            taken = await producer.ask(code, pushed.to_fields(), command.body or b"", PUSH_SECONDS)
+            taken = await producer.ask(code, pushed.to_fields(), body, PUSH_SECONDS)
         except (ConnectionError, TimeoutError) as wrong:
-            return f"push reply message to {asker} fail. {wrong}"
+            why = str(wrong) or f"it did not read what it is sent for {PUSH_SECONDS:g} s"
+            return f"push reply message to {asker} fail. {why}"
+        finally:
+            self._pushed[producer] -= len(body)
+            if not self._pushed[producer]:
+                del self._pushed[producer]
         if taken.code != codes.SUCCESS:
             return f"push reply message to {asker} fail. It answered {taken.code} {taken.remark}"
         return None

@@ -129,6 +129,11 @@ class SendHandlers:
                 waits = syncer is not None and "WAIT\x01false" not in text
                 if header.batch:
                     self._put(messages, asked)  # what came before it lies before it
+                    if header.topic not in targets:
+                        raise StoreError(
+                            f"topic {header.topic} can't be kept: topics.json can't be written; "
+                            "look at the broker's disk"
+                        )
                     reply, end = self._batches.take(
                         header, command, connection.host, target, queue_id, text
                     )
@@ -221,6 +226,8 @@ class SendHandlers:
         told_topics: list[str] = []
         end = 0
         handle, words, words_for = b"", b"", (0, "")
+        if self.topics.made:
+            self._save_topics(messages, asked)
         try:
             places = self.store.put_all(messages)
         except Exception:
@@ -291,6 +298,24 @@ class SendHandlers:
             syncer.after_all(end, held)
         messages.clear()
         asked.clear()
+
+    def _save_topics(self, messages: list[Message], asked: list[Asked]) -> None:
+        """Write down the topics that were made for these; if it fails, they are not stored."""
+        made = {config.topic_name for config in self.topics.made}
+        try:
+            self.topics.save_made()
+        except StoreError as wrong:
+            kept = []
+            for message, each in zip(messages, asked, strict=True):
+                command, connection, _, _, target, seen, _ = each
+                if target.name not in made:
+                    kept.append((message, each))
+                    continue
+                if seen == HALF:
+                    self.transactions.not_begun(target.name)
+                connection.answer(command, self._declined(wrong))
+            messages[:] = [message for message, _ in kept]
+            asked[:] = [each for _, each in kept]
 
     def _is_half(self, text: str, header: SendMessage | SendMessageV1) -> bool:
         """Whether the message begins a transaction; Refusal when it may not."""

@@ -26,6 +26,7 @@ from aerobee.broker.runtime_info import RuntimeInfo
 from aerobee.broker.stats import Stats
 from aerobee.broker.topics import Topics
 from aerobee.protocol import properties
+from aerobee.protocol.aio.backlog import Backlog
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
@@ -47,6 +48,7 @@ class Wire:
     told: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
     asked: list[tuple[int, dict[str, str], bytes, float]] = field(default_factory=list)
     answer: Command | Exception = field(default_factory=Command)
+    backlog: Backlog = field(default_factory=Backlog)
 
     def oneway(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
         self.told.append((code, fields, body))

@@ -1,5 +1,6 @@
 """Queues that one consumer of a group holds alone."""
 
+import pytest
 from aerobee.broker.locks import LOCK_MS, QueueLocks
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
@@ -47,6 +48,48 @@ def test_a_full_table_gives_no_new_locks_until_some_expire() -> None:
     assert locks.lock("g", "c1", [Q0, Q1], 0) == [Q0]
     assert locks.lock("g", "c1", [Q0], 1) == [Q0]
     assert locks.lock("h", "c2", [Q1], 2 + LOCK_MS) == [Q1]
+
+
+def test_a_full_table_is_not_looked_through_before_something_can_expire(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = []
+
+    class Groups(dict):  # type: ignore[type-arg]
+        def items(self):  # type: ignore[no-untyped-def]
+            looks.append(len(self))
+            return super().items()
+
+    locks = QueueLocks(2)
+    monkeypatch.setattr(locks, "_groups", Groups())
+    assert locks.lock("g", "c1", [Q0, Q1], 1_000) == [Q0, Q1]
+    for now_ms in range(2_000, 2_100):
+        assert locks.lock("h", "c2", [Q0, Q1], now_ms) == []
+    assert len(looks) == 1
+    assert "2 queues are locked, which is the limit" in caplog.text
+    locks.unlock("g", "c1", [Q0])
+    assert locks.lock("h", "c2", [Q0, Q1], 3_000) == [Q0]
+    assert locks.lock("h", "c2", [Q1], 1_001 + LOCK_MS) == [Q1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"group": "g" * 256}, "a name of 256 characters can't be locked"),
+        ({"topic": "t" * 300}, "a name of 300 characters can't be locked"),
+        ({"client": "c" * 513}, "the client's id has 513 characters, the limit is 512"),
+    ],
+)
+async def test_names_that_nobody_has_are_not_kept(
+    broker: Broker, caller: Caller, wanted: dict[str, str], reason: str
+) -> None:
+    names = {"group": "g", "client": "c", "topic": "T"} | wanted
+    queue = MessageQueue(names["topic"], "broker-a", 0)
+    body = LockBatchRequestBody(names["group"], names["client"], False, [queue]).encode()
+    answer = await caller.ask(codes.LOCK_BATCH_MQ, None, body)
+    assert (answer.code, answer.remark) != (codes.SUCCESS, None)
+    assert reason in (answer.remark or "")
+    assert not broker.locks.is_orderly(names["group"], broker.now_ms())
 
 
 async def test_clients_lock_and_unlock(caller: Caller) -> None:
