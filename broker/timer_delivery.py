@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..protocol import properties
 from ..protocol.errors import Refusal
-from ..protocol.names import check_topic
+from ..protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ..protocol.record import Record
 from ..store.errors import MessageTooLarge, StoreError
 from ..store.store import MessageStore
@@ -21,6 +21,9 @@ from .topics import QUEUES_MAX, TOPICS_MAX
 log = logging.getLogger(__name__)
 
 NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it could be put there
+# What no client may send to, no timer may either; and in its own topic a message would go around
+# for ever.
+CLOSED_TOPICS = SEND_FORBIDDEN_TOPICS | {WHEEL_TOPIC}
 MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
 DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
@@ -99,6 +102,8 @@ class TimerDelivery:
     def _is_place(self, topic: str, queue_id: int) -> bool:
         """Whether a message may go there: anybody can write properties into the wheel's topic."""
         if topic not in self._legal_topics:
+            if topic in CLOSED_TOPICS:
+                return False
             try:
                 check_topic(topic)
             except Refusal:

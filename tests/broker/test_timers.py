@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 
 import pytest
+from aerobee.broker.delays import SCHEDULE_TOPIC
 from aerobee.broker.server import Broker
+from aerobee.broker.transactions import HALF_TOPIC, OP_TOPIC
 from aerobee.protocol import codes, properties, recall_handle
 from aerobee.protocol.headers.recall import RecallMessage
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
@@ -309,6 +311,22 @@ async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
     assert await bodies(caller) == [b"good"]
     assert not list(broker.root.parent.glob("evil*"))
     assert broker.store.queues("T") == [0]
+
+
+@pytest.mark.parametrize("topic", [WHEEL_TOPIC, OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC])
+@pytest.mark.parametrize("wait_ms", [0, 1_000])
+async def test_a_timer_leads_to_no_topic_that_clients_may_not_send_to(
+    run: Callable, config: Config, clock: Clock, topic: str, wait_ms: int
+) -> None:
+    broker, caller = await run(config())
+    place = {"REAL_TOPIC": topic, "REAL_QID": "0", "TIMER_OUT_MS": str(clock.ms + wait_ms)}
+    assert (await caller.send(WHEEL_TOPIC, b"0,1,2", **place)).code == 0
+    assert broker.timers is not None
+    for _ in range(20):  # in the wheel's own topic it would come again at each of these
+        clock.ms += 200
+        broker.timers.step(clock.ms)
+    assert broker.store.max_offset(WHEEL_TOPIC, 0) == 1
+    assert topic == WHEEL_TOPIC or not broker.store.queues(topic)
 
 
 # ---- taking back
