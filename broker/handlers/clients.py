@@ -1,6 +1,7 @@
 """Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -11,13 +12,15 @@ from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
 from ...protocol.names import RETRY_PREFIX
-from ..clients import GROUPS_PER_CLIENT_MAX, Clients
+from ..clients import Clients
 from ..filters import Filters
 from ..groups import Groups
 from ..topics import Topics, retry_config
 
 # What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+HEARD = Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 
 class ClientHandlers:
@@ -45,28 +48,19 @@ class ClientHandlers:
             Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, "SUB"),
         ]
 
-    def on_heartbeat(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_heartbeat(
+        self, header: None, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         heartbeat = body_of(command, HeartbeatData)
         if not heartbeat.client_id:
             raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
-        for kind, count in (
-            ("producer", len(heartbeat.producer_data_set)),
-            ("consumer", len(heartbeat.consumer_data_set)),
-        ):
-            if count > GROUPS_PER_CLIENT_MAX:
-                raise Refusal(
-                    codes.SYSTEM_ERROR,
-                    f"the heartbeat names {count} {kind} groups, the limit is "
-                    f"{GROUPS_PER_CLIENT_MAX}; use several clients",
-                )
-        self._make_ready(heartbeat.consumer_data_set)
         self.clients.register(
             heartbeat,
             connection,
             str(command.language),
             command.version,
             self.now_ms(),
-            self._allowed,
+            self._admit,
         )
         if self.filters.enabled:
             # Now that everything else is taken over: a faulty expression is told at once, while in
@@ -74,7 +68,8 @@ class ClientHandlers:
             for consumer in heartbeat.consumer_data_set:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
-        return Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+        told = self.topics.told
+        return HEARD if told is None or not is_news else _after(told())
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
@@ -97,8 +92,11 @@ class ClientHandlers:
             self.filters.check(wanted)
         return OK
 
-    def _make_ready(self, consumers: list[ConsumerData]) -> None:
-        """Make the groups that are new, and the retry topics, each with one write of their file."""
+    def _make_ready(self, consumers: list[ConsumerData]) -> bool:
+        """Make the groups that are new, and the retry topics, each with one write of their file.
+
+        Whether a topic was made.
+        """
         self.groups.make([consumer.group_name for consumer in consumers])
         missing = {}
         for consumer in consumers:
@@ -111,7 +109,5 @@ class ClientHandlers:
                 missing[name] = retry_config(name, queues, unit=consumer.unit_mode, order=order)
         if missing:
             self.topics.put_all(list(missing.values()))
-
-    def _allowed(self, consumer: ConsumerData) -> bool:
-        """Whether a group may consume here."""
-        return self.groups.get(consumer.group_name) is not None
+        return bool(missing)
+        return [each for each in consumers if self.groups.get(each.group_name) is not None]

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.broker.handlers import clients as handlers
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes, self_signed
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.topics import UpdateTopic
 
@@ -68,6 +70,54 @@ async def test_making_a_topic_is_answered_once_the_name_server_has_it(
     gate.set()
     await making
     assert await brokers_of(namesrv, "T") == ["broker-a"]
+    await caller.peers.close()
+
+
+async def test_a_new_groups_heartbeat_is_answered_once_its_retry_topic_is_in_the_routes(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await start(config(namesrv_addr=namesrv.address))
+    caller, gate = Caller(broker), asyncio.Event()
+    tell = broker.registration._peers.request
+
+    async def tell_later(*words: Any, **more: Any) -> Any:
+        await gate.wait()
+        return await tell(*words, **more)
+
+    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
+    beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
+    joining = asyncio.create_task(caller.ask(codes.HEART_BEAT, body=beat))
+    while broker.topics.get("%RETRY%g") is None:
+        await caller.send("other", queue_id=0)
+    await caller.send("other")
+    assert not joining.done()
+    gate.set()
+    assert (await joining).code == codes.SUCCESS
+    assert await brokers_of(namesrv, "%RETRY%g") == ["broker-a"]
+    gate.clear()
+    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # no news
+    await caller.peers.close()
+
+
+async def test_a_heartbeat_does_not_wait_for_name_servers_that_are_silent(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = await start(config(namesrv_addr=namesrv.address))
+    caller = Caller(broker)
+    monkeypatch.setattr(handlers, "TOLD_S_MAX", 0.01)
+
+    async def silent(*words: Any, **more: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(broker.registration._peers, "request", silent)
+    beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
+    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS
     await caller.peers.close()
 
 
