@@ -134,19 +134,19 @@ class Clients:
         language: str,
         version: int,
         now_ms: int,
-        allowed: Callable[[ConsumerData], bool],
+        admit: Callable[[list[ConsumerData]], list[ConsumerData]],
     ) -> None:
-        """Take a heartbeat. Groups that are not `allowed` are left out, as in RocketMQ.
+        """Take a heartbeat. `admit` gives those of its consumer groups that may come: the others
+        are left out, as in RocketMQ.
 
-        Refusal when it says more than is kept; what came before that in it is taken.
+        Refusal when it says more than is kept; then nothing of it is taken.
         """
-        check_client_id(heartbeat.client_id)
+        self._check(heartbeat, connection)
         member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
-        produces, consumes = self._groups_of.setdefault(connection, (set(), set()))
+        produces, _ = self._groups_of.setdefault(connection, (set(), set()))
         for producer in heartbeat.producer_data_set:
             name = producer.group_name
             if name not in produces:
-                self._check_room(name, self._producers, produces)
                 self._members += 1
                 produces.add(name)
             members = self._producers.setdefault(name, {})
@@ -155,12 +155,8 @@ class Clients:
             if known is not None and known.client_id != member.client_id:
                 self._forget_producer(known.client_id, connection)
             self._producer_ids[member.client_id] = connection
-        for consumer in heartbeat.consumer_data_set:
-            name = consumer.group_name
-            if name not in consumes:
-                self._check_room(name, self._consumers, consumes)
-            if allowed(consumer):
-                self._join(consumer, connection, member, heartbeat.without_sub)
+        for consumer in admit(heartbeat.consumer_data_set):
+            self._join(consumer, connection, member, heartbeat.without_sub)
 
     def unregister(
         self, connection: Connection, producer_group: str | None, consumer_group: str | None
@@ -196,8 +192,6 @@ class Clients:
         name = consumer.group_name
         weight = 0 if without_sub else _weight(consumer.subscription_data_set)
         known = self._bytes_of.get((connection, name), 0)
-        if weight > known:
-            self._check_memory(name, weight - known, connection)
         group = self._consumers.get(name)
         if group is None:
             group = self._consumers[name] = ConsumerGroup(name)
@@ -256,43 +250,63 @@ class Clients:
             self.bytes -= group.bytes
         self._on_members(group)
 
-    def _check_room(self, name: str, groups: Collection[str], joined: set[str]) -> None:
-        """Refusal when a connection may not join one more group of this name."""
-        if len(name) > GROUP_CHARS_MAX:
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                f"a group's name has {len(name)} characters, the limit is {GROUP_CHARS_MAX}; "
-                "give it a shorter one",
-            )
-        if len(joined) >= GROUPS_PER_CLIENT_MAX:
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                f"this connection is in {len(joined)} groups, which is the limit, and can't join "
-                f"{name}; use a client of its own for other groups",
-            )
-        if name not in groups and len(groups) >= GROUPS_MAX:
+    def _check(self, heartbeat: HeartbeatData, connection: Connection) -> None:
+        """Refusal when a heartbeat says more than is kept."""
+        check_client_id(heartbeat.client_id)
+        produces, consumes = self._groups_of.get(connection, (set(), set()))
+        names = {producer.group_name for producer in heartbeat.producer_data_set}
+        come = self._check_groups("producer", names, produces, self._producers)
+        names = {consumer.group_name for consumer in heartbeat.consumer_data_set}
+        come += self._check_groups("consumer", names, consumes, self._consumers)
+        if come and self._members + come > MEMBERS_MAX:
             raise Refusal(
                 codes.SYSTEM_BUSY,
-                f"[OVERLOAD]{len(groups)} groups have clients, which is the limit, so that {name} "
-                "can't come; end clients that are not needed, or use more brokers",
+                f"[OVERLOAD]all groups together have {self._members} members, {come} more would "
+                f"be over the limit of {MEMBERS_MAX}; end clients that are not needed, or use "
+                "more brokers",
             )
-        if self._members >= MEMBERS_MAX:
-            raise Refusal(
-                codes.SYSTEM_BUSY,
-                f"[OVERLOAD]all groups together have {self._members} members, which is the limit, "
-                f"so that none joins {name}; end clients that are not needed, or use more brokers",
-            )
-
-    def _check_memory(self, name: str, more: int, connection: Connection) -> None:
-        """Refusal when there is no memory for so many bytes of a group's subscriptions."""
+        if heartbeat.without_sub:
+            return
+        more = 0
+        for consumer in heartbeat.consumer_data_set:
+            known = self._bytes_of.get((connection, consumer.group_name), 0)
+            more += max(0, _weight(consumer.subscription_data_set) - known)
         limit = connection.backlog.bytes_max // SHARE_OF_MEMORY
-        if self.bytes + 2 * more > limit:  # the member's, and the group's
+        if more and self.bytes + 2 * more > limit:  # the member's, and its group's
             raise Refusal(
                 codes.SYSTEM_BUSY,
                 f"[OVERLOAD]the subscriptions of all clients take {self.bytes} bytes, those of "
-                f"group {name} {2 * more} more, the limit is {limit}; subscribe to less, or raise "
-                f"clientMemoryBytesMax, of which they may have one part in {SHARE_OF_MEMORY}",
+                f"{heartbeat.client_id} {2 * more} more, the limit is {limit}; subscribe to less, "
+                "or raise clientMemoryBytesMax, of which they may have one part in "
+                f"{SHARE_OF_MEMORY}",
             )
+
+    def _check_groups(
+        self, kind: str, names: set[str], joined: set[str], groups: Collection[str]
+    ) -> int:
+        """How many groups a connection joins with these; Refusal when they may not come."""
+        longest = max(map(len, names), default=0)
+        if longest > GROUP_CHARS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"a {kind} group's name has {longest} characters, the limit is "
+                f"{GROUP_CHARS_MAX}; give it a shorter one",
+            )
+        new = names - joined
+        if new and len(joined) + len(new) > GROUPS_PER_CLIENT_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"this connection would be in {len(joined) + len(new)} {kind} groups, the limit "
+                f"is {GROUPS_PER_CLIENT_MAX}; use several clients",
+            )
+        come = sum(name not in groups for name in new)
+        if come and len(groups) + come > GROUPS_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]{len(groups)} {kind} groups have clients, {come} more would be over "
+                f"the limit of {GROUPS_MAX}; end clients that are not needed, or use more brokers",
+            )
+        return len(new)
 
 
 def _weight(subscriptions: Iterable[SubscriptionData]) -> int:

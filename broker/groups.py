@@ -10,6 +10,7 @@ from ..protocol.errors import Refusal
 from ..protocol.names import SYSTEM_GROUPS, check_group, is_system_group
 from ..store import json_file
 from ..store.errors import StoreError
+from .entry_texts import EntryTexts
 
 GROUPS_MAX = 100_000
 FORBIDDEN_TOPICS_MAX = 10_000  # of one group
@@ -26,6 +27,7 @@ class Groups:
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
+        self._texts = EntryTexts()
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
@@ -136,4 +138,6 @@ class Groups:
 
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())
-        json_file.save(self._path, self.to_body().encode(standard=True))
+        body = SubscriptionGroupWrapper({}, self.forbidden, self.version)
+        text = self._texts.put_into(body, "subscriptionGroupTable", self._groups)
+        json_file.save(self._path, text)

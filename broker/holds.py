@@ -24,12 +24,13 @@ Watcher = Callable[[Key], None]
 
 @dataclass(slots=True)
 class Hold:
-    """One parked pull."""
+    """One parked pull. `bytes` are those of an unusually long one, for the limit of memory."""
 
     header: PullMessage
     command: Command
     connection: Connection
     deadline_ms: int
+    bytes: int = 0
 
 
 class Holds:
@@ -46,6 +47,8 @@ class Holds:
         """Keep the pull waiting; False when the limits say no and it must be answered now."""
         holds = self.parked.get(key)
         if self.count >= HOLDS_MAX or (holds is not None and len(holds) >= HOLDS_PER_QUEUE_MAX):
+            return False
+        if hold.bytes and not hold.connection.backlog.may_wait(hold.bytes):
             return False
         if holds is None:
             self.parked[key] = [hold]
@@ -124,13 +127,16 @@ class Holds:
         self.marked = dict.fromkeys(self.parked)
 
     def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
-        if hold.connection.is_lost:
-            return
-        if hold.connection.is_behind:
-            hold.connection.postpone(hold.command)
-            return
-        reply = self._rerun(hold.header, hold.command, hold.connection, final)
-        if reply is not None:
-            hold.connection.answer(hold.command, reply)
-        elif not self.park(key, hold):
-            raise AssertionError("a pull that was parked must find its place again")
+        connection = hold.connection
+        if not connection.is_lost:
+            if connection.is_behind:
+                connection.postpone(hold.command)
+            else:
+                reply = self._rerun(hold.header, hold.command, connection, final)
+                if reply is None:
+                    self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
+                    self.count += 1
+                    return
+                connection.answer(hold.command, reply)
+        if hold.bytes:
+            connection.backlog.waiting -= hold.bytes

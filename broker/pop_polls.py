@@ -32,6 +32,7 @@ class Poll:
     header: Any = field(compare=False)
     command: Command = field(compare=False)
     connection: Connection = field(compare=False)
+    bytes: int = field(compare=False)  # of an unusually long one, for the limit of memory
 
 
 class PopPolls:
@@ -75,10 +76,13 @@ class PopPolls:
         header: Any,
         command: Command,
         connection: Connection,
-    ) -> None:
-        """Keep a request waiting for messages in these queues."""
+    ) -> bool:
+        """Keep a request waiting for messages in these queues; False without memory for it."""
+        weight = command.weight()
+        if weight and not connection.backlog.may_wait(weight):
+            return False
         self._number += 1
-        poll = Poll(end_ms - END_EARLY_MS, self._number, header, command, connection)
+        poll = Poll(end_ms - END_EARLY_MS, self._number, header, command, connection, weight)
         polls = self._waiting.get(place)
         if polls is None:
             polls = self._waiting[place] = []
@@ -90,6 +94,7 @@ class PopPolls:
             places[place] = None
         insort(polls, poll)
         self.count += 1
+        return True
 
     def wake(self, place: Place) -> None:
         """Run what waits at a place again."""
@@ -99,8 +104,10 @@ class PopPolls:
             poll = polls.pop(first)
             self.count -= 1
             if poll.connection.is_lost:
+                _let_go(poll)
                 continue
             if poll.connection.is_behind:  # what it popped, nobody else would see meanwhile
+                _let_go(poll)
                 poll.connection.postpone(poll.command)
                 continue
             reply = self._rerun(poll.header, poll.command, poll.connection, False)
@@ -108,6 +115,7 @@ class PopPolls:
                 insort(polls, poll)
                 self.count += 1
                 return
+            _let_go(poll)
             poll.connection.answer(poll.command, reply)
             if self._once:
                 return
@@ -118,6 +126,7 @@ class PopPolls:
             while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
                 poll = polls.pop(0)
                 self.count -= 1
+                _let_go(poll)
                 if poll.connection.is_lost:
                     continue
                 reply = self._rerun(poll.header, poll.command, poll.connection, True)
@@ -128,6 +137,9 @@ class PopPolls:
         """Forget clients that left, and stop watching queues that nobody waits for."""
         for place, polls in list(self._waiting.items()):
             left = [poll for poll in polls if not poll.connection.is_lost]
+            for poll in polls:
+                if poll.connection.is_lost:
+                    _let_go(poll)
             self.count -= len(polls) - len(left)
             if left:
                 self._waiting[place] = left
@@ -143,3 +155,9 @@ class PopPolls:
     def _on_message(self, key: Key) -> None:
         for place in list(self._places.get(key, ())):
             self.wake(place)
+
+
+def _let_go(poll: Poll) -> None:
+    """It waits no more: its memory is free."""
+    if poll.bytes:
+        poll.connection.backlog.waiting -= poll.bytes

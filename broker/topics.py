@@ -27,6 +27,7 @@ from ..store import json_file
 from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, QUEUE_TYPE
 from .config import BrokerConfig
+from .entry_texts import EntryTexts
 from .stats import Counter, Stats
 
 TOPICS_MAX = 100_000
@@ -67,6 +68,7 @@ class Topics:
         self.targets: dict[str, Target] = {}
         self.with_batch_queues: set[str] = set()
         self.version = DataVersion()
+        self._texts = EntryTexts()
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.told: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -213,7 +215,9 @@ class Topics:
 
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())
-        json_file.save(self._path, self.to_body().encode(standard=True))
+        body = TopicConfigAndMappingSerializeWrapper({}, self.version)
+        text = self._texts.put_into(body, "topicConfigTable", self._topics)
+        json_file.save(self._path, text)
 
     def _system_topics(self) -> list[TopicConfig]:
         """The topics that every RocketMQ broker makes at start."""

@@ -24,6 +24,8 @@ CODEC_MSGPACK = 2  # aerobee's own client to aerobee's own servers only
 VERSION = 479  # MQVersion ordinal of 5.3.3, whose protocol we speak
 LANGUAGE = "PYTHON"  # Java servers always say JAVA, so this also tells our client who answered
 
+USUAL_BYTES = 1_024  # of a request without a message in it
+
 Kind = TypeVar("Kind", bound=Header)
 NO_EXT = msgspec.Raw(b"null")
 
@@ -72,7 +74,7 @@ class Command(msgspec.Struct, gc=False):
             if type(ext) is msgspec.Raw:
                 return kind.json_decoder.decode(ext)  # type: ignore[no-any-return]
             return msgspec.convert(ext or {}, kind, strict=False)
-        except (msgspec.ValidationError, msgspec.DecodeError):
+        except ValueError:  # of msgspec, or bytes that are no UTF-8
             return self._lenient_header(kind)
 
     def fields(self) -> dict[str, str]:
@@ -86,12 +88,25 @@ class Command(msgspec.Struct, gc=False):
             return {}
         return {str(name): _text(value) for name, value in ext.items() if value is not None}
 
+    def weight(self) -> int:
+        """About how many bytes of memory its texts and its body take; 0 when that is usual."""
+        ext: Any = self.ext
+        if type(ext) is msgspec.Raw:
+            found = memoryview(ext).nbytes
+        elif isinstance(ext, dict):
+            found = sum(len(str(name)) + len(str(value)) for name, value in ext.items())
+        else:
+            texts = msgspec.structs.astuple(ext)
+            found = sum(len(text) for text in texts if isinstance(text, str))
+        found += len(self.body or b"") + len(self.remark or "") + len(str(self.language))
+        return found if found > USUAL_BYTES else 0
+
     def _lenient_header(self, kind: type[Kind]) -> Kind:
         """The same, reading as loosely as Java does: numbers as text, odd booleans, empty texts."""
         name = codes.REQUEST_NAMES.get(self.code, str(self.code))
         try:
             return read_fields(kind, self.fields())
-        except (msgspec.ValidationError, msgspec.DecodeError) as wrong:
+        except ValueError as wrong:
             raise Refusal(
                 kind.refused_with,
                 f"header of request {name} ({self.code}) can't be read: {wrong}; send every "

@@ -1,5 +1,7 @@
 """Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -54,13 +56,20 @@ class ClientHandlers:
         heartbeat = body_of(command, HeartbeatData)
         if not heartbeat.client_id:
             raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
+        is_news = False
+
+        def admit(consumers: list[ConsumerData]) -> list[ConsumerData]:
+            nonlocal is_news
+            is_news = self._make_ready(consumers)
+            return [each for each in consumers if self.groups.get(each.group_name) is not None]
+
         self.clients.register(
             heartbeat,
             connection,
             str(command.language),
             command.version,
             self.now_ms(),
-            self._admit,
+            admit,
         )
         if self.filters.enabled:
             # Now that everything else is taken over: a faulty expression is told at once, while in
@@ -110,4 +119,10 @@ class ClientHandlers:
         if missing:
             self.topics.put_all(list(missing.values()))
         return bool(missing)
-        return [each for each in consumers if self.groups.get(each.group_name) is not None]
+
+
+async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+    """The answer, once the name servers know of the new topics or had their time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(told, TOLD_S_MAX)
+    return HEARD

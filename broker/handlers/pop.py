@@ -101,9 +101,10 @@ class PopHandlers:
         end_ms = min(header.born_ms, now_ms) + min(header.poll_ms, POLL_MS_MAX)
         code = codes.POLLING_TIMEOUT
         if header.poll_ms > 0 and end_ms > now_ms:
-            if not self.polls.is_full(place):
-                queues = self._queues(header.topic, header.group, header.queue_id)
-                self.polls.park(place, queues, end_ms, header, command, connection)
+            queues = self._queues(header.topic, header.group, header.queue_id)
+            if not self.polls.is_full(place) and self.polls.park(
+                place, queues, end_ms, header, command, connection
+            ):
                 self._look_again(found)
                 return None
             code = codes.POLLING_FULL
@@ -120,11 +121,12 @@ class PopHandlers:
         if header.poll_ms <= 0 or end_ms <= now_ms:
             return _notified()
         place = (header.topic, header.group, header.queue_id)
-        if self.notifications.is_full(place):
-            return _notified(polling_full=True)
         queues = self._queues(header.topic, header.group, header.queue_id)
-        self.notifications.park(place, queues, end_ms, header, command, connection)
-        return None
+        if not self.notifications.is_full(place) and self.notifications.park(
+            place, queues, end_ms, header, command, connection
+        ):
+            return None
+        return _notified(polling_full=True)
 
     def on_polling_info(
         self, header: PollingInfo, command: Command, connection: Connection

@@ -7,6 +7,7 @@ which later calls `rerun`: the same look-up, so that a woken pull and a fresh on
 from collections.abc import Callable
 
 from ...protocol import codes
+from ...protocol.aio.backlog import WAITING_SHARE
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.subscription import TAG
@@ -39,6 +40,7 @@ from ..stats import Stats
 from ..topics import Topics
 
 PERM_READ = 4
+SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
 BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
@@ -119,9 +121,11 @@ class PullHandlers:
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             deadline_ms = self.now_ms() + self._suspend_ms(header)
             hold = Hold(header, command, connection, deadline_ms)
+            if not _is_short(header, command):
+                hold.bytes = command.weight()
             if self.holds.park((header.topic, header.queue_id), hold):
                 return None
-            raise self._too_many(header)
+            raise self._too_many(header, hold, connection)
         return self._answer(header, command, found, topic, group, connection)
 
     def rerun(
@@ -384,8 +388,17 @@ class PullHandlers:
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
-    def _too_many(self, header: PullMessage) -> Refusal:
+    def _too_many(self, header: PullMessage, hold: Hold, connection: Connection) -> Refusal:
         """An answer at once would be asked for again at once: this one makes clients wait."""
+        if hold.bytes:
+            backlog = connection.backlog
+            return Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {backlog.waiting} "
+                f"bytes that wait for messages here, the limit is one part in {WAITING_SHARE} of "
+                f"{backlog.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
+                "subscribe by heartbeats",
+            )
         return Refusal(
             codes.SYSTEM_BUSY,
             f"[OVERLOAD]{self.holds.count} pulls wait for messages here, and those of queue "
@@ -404,3 +417,15 @@ class PullHandlers:
     @staticmethod
     def _forbidden(kind: int, text: str) -> Refusal:
         return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
+
+
+def _is_short(header: PullMessage, command: Command) -> bool:
+    """Whether a pull is as clients send them, at a glance: nothing in it needs to be counted."""
+    return (
+        type(command.ext) is PullMessage
+        and command.body is None
+        and command.remark is None
+        and len(header.subscription or "") <= SHORT_CHARS
+        and header.proxy_forward_client_id is None
+        and len(str(command.language)) <= SHORT_CHARS
+    )

@@ -12,18 +12,21 @@ from ..errors import Refusal
 BYTES_MAX = 512 << 20
 OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
 HELD_BYTES_MIN = 64 << 10  # of an unfinished request: for a smaller one nobody is cut off
+WAITING_SHARE = 4  # requests that wait for messages may have one part in so many of the limit
 
 
 class Backlog:
     """The sum over all connections. `owed_max` is how much one peer may be owed now, `is_full` says
-    that nothing large may be added, `refused` counts what was turned away for that."""
+    that nothing large may be added, `refused` counts what was turned away for that. `waiting` is
+    the bytes of long requests that wait for messages, which have a limit of their own."""
 
-    __slots__ = ("bytes", "bytes_max", "is_full", "owed_max", "refused")
+    __slots__ = ("bytes", "bytes_max", "is_full", "owed_max", "refused", "waiting")
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.bytes = 0
         self.bytes_max = bytes_max
         self.refused = 0
+        self.waiting = 0
         self.add(0)
 
     def add(self, count: int) -> None:
@@ -31,6 +34,14 @@ class Backlog:
         self.bytes += count
         self.owed_max = OWED_BYTES_MAX if self.bytes < self.bytes_max else 0
         self.is_full = self.bytes >= 2 * self.bytes_max
+
+    def may_wait(self, count: int) -> bool:
+        """Whether a long request of so many bytes may wait; then they are counted."""
+        if self.waiting + count > self.bytes_max // WAITING_SHARE:
+            self.refused += 1
+            return False
+        self.waiting += count
+        return True
 
     def busy(self) -> Refusal:
         """Why there is no memory for one more large answer: others must read theirs first."""

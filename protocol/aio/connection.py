@@ -591,11 +591,23 @@ class Connection(asyncio.Protocol):
             reply.close()
             self.answer(command, _overload(len(self._tasks)))
             return
+        size = len(command.body or b"")
+        if size > HELD_BYTES_MIN and self.backlog.is_full:
+            reply.close()
+            busy = self.backlog.busy()
+            self.answer(command, Reply(busy.code, busy.fields, busy.remark))
+            return
+        self.backlog.add(size)
         task = asyncio.get_running_loop().create_task(
             self._finish(command, reply), name=f"request-{command.code}-{self.address}"
         )
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self.backlog.add(-size)
+
+        task.add_done_callback(done)
 
     async def _finish(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
         try:

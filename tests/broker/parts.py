@@ -4,7 +4,7 @@
 handlers under test and gives back the reply, or raises its Refusal.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -189,8 +189,7 @@ class Parts:
             consumers if group is not None else [],
         )
         connection = cast(Connection, wire)
-        allowed: Callable[[ConsumerData], bool] = lambda _: True  # noqa: E731
-        self.clients.register(heartbeat, connection, language, version, self.now_ms, allowed)
+        self.clients.register(heartbeat, connection, language, version, self.now_ms, list)
         return wire
 
     def _call(self, code: int, body: bytes | None, fields: dict[str, object]) -> object:

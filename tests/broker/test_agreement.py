@@ -152,7 +152,7 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(parts: Parts) -> None
     parts.join("g", {"T": "a"}, client_id="c1")
     wire = parts.join("g", {"T": "b"}, client_id="c2")
     bare = HeartbeatData("c2", [], [ConsumerData("g")], without_sub=True)
-    parts.clients.register(bare, wire, "JAVA", 479, 0, lambda _: True)  # type: ignore[arg-type]
+    parts.clients.register(bare, wire, "JAVA", 479, 0, list)  # type: ignore[arg-type]
     assert parts.clients.differing() == {"g": "topic T: c1: tags a / c2: tags b"}
 
 

@@ -53,7 +53,7 @@ async def test_a_long_id_or_name_of_a_client_is_refused(broker: Broker, caller: 
 
 async def test_a_heartbeat_of_too_many_groups_makes_none(broker: Broker, caller: Caller) -> None:
     answer = await tell(caller, consumers={f"g{n}": [] for n in range(1_001)})
-    assert refused(answer, codes.SYSTEM_ERROR, "1001 consumer groups, the limit is 1000")
+    assert refused(answer, codes.SYSTEM_ERROR, "in 1001 consumer groups, the limit is 1000")
     assert broker.groups.get("g0") is None
 
 
@@ -66,7 +66,7 @@ async def test_a_connection_is_in_so_many_groups(
         assert (await tell(caller, consumers={group: []})).code == 0
     for more in ({"producers": ["three"]}, {"consumers": {"three": []}}):
         answer = await tell(caller, **more)  # type: ignore[arg-type]
-        assert refused(answer, codes.SYSTEM_ERROR, "is in 2 groups, which is the limit", "three")
+        assert refused(answer, codes.SYSTEM_ERROR, "would be in 3", "the limit is 2")
     assert (await tell(caller, producers=["one"], consumers={"two": []})).code == 0
     assert sorted(broker.clients.producers()) == ["one", "two"]
     await caller.ask(codes.UNREGISTER_CLIENT, {"clientID": "c1", "producerGroup": "one"})
@@ -75,7 +75,7 @@ async def test_a_connection_is_in_so_many_groups(
 
 @pytest.mark.parametrize(
     ("limit", "reason"),
-    [("GROUPS_MAX", "2 groups have clients"), ("MEMBERS_MAX", "have 2 members")],
+    [("GROUPS_MAX", "2 consumer groups have clients"), ("MEMBERS_MAX", "have 2 members")],
 )
 async def test_all_together_have_so_many_groups_and_members(
     caller: Caller, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
@@ -83,7 +83,7 @@ async def test_all_together_have_so_many_groups_and_members(
     monkeypatch.setattr(f"aerobee.broker.clients.{limit}", 2)
     assert (await tell(caller, consumers={"one": [], "two": []})).code == 0
     answer = await tell(caller, consumers={"three": []})
-    assert refused(answer, codes.SYSTEM_BUSY, "[OVERLOAD]", reason, "three", "more brokers")
+    assert refused(answer, codes.SYSTEM_BUSY, "[OVERLOAD]", reason, "limit of 2", "more brokers")
     await caller.ask(codes.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "one"})
     assert (await tell(caller, consumers={"three": []})).code == 0
 

@@ -6,14 +6,15 @@ from collections.abc import Callable
 import pytest
 from aerobee.broker import server
 from aerobee.broker.server import Broker
-from aerobee.protocol import codes
+from aerobee.protocol import codes, properties
 from aerobee.protocol.aio import turn
 from aerobee.protocol.aio.backlog import OWED_BYTES_MAX
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
+from aerobee.protocol.headers.send import SendMessage
 
-from .conftest import Caller, Config, parked
+from .conftest import BORN_MS, Caller, Config, parked
 
 BODY_BYTES = 200 << 10
 
@@ -99,6 +100,101 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     assert (refused.remark or "").startswith("[OVERLOAD]2 pulls wait for messages here")
     await caller.send("T")
     assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
+
+
+LONG = "t" * 1_000_000
+
+
+def pop_fields(**more: str) -> dict[str, str]:
+    """A pop that waits; NOTIFICATION has the same fields."""
+    return {
+        "consumerGroup": "cg",
+        "topic": "T",
+        "queueId": "0",
+        "maxMsgNums": "32",
+        "invisibleTime": "30000",
+        "pollTime": "15000",
+        "bornTime": "0",
+        "initMode": "0",
+    } | more
+
+
+async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_back(
+    start: Callable, config: Config
+) -> None:
+    broker = await start(config(client_memory_bytes_max=16 << 20))  # a quarter: four of them
+    caller, backlog = Caller(broker), broker.server.turn.backlog
+    await caller.send("T", queue_id=1)
+
+    def ask(number: int) -> asyncio.Future[Command]:
+        header = PullMessage("cg", "T", 0, 0, 1, SUBSCRIPTION | SUSPEND, 0, 15_000, 0, "*")
+        fields = header.to_fields()
+        wanted = {
+            0: (codes.PULL_MESSAGE, fields, LONG.encode()),
+            1: (codes.PULL_MESSAGE, fields | {"subscription": "a||" + "t" * 9_000}, b""),
+            3: (codes.POP_MESSAGE, pop_fields(other=LONG), b""),
+            4: (codes.NOTIFICATION, pop_fields(other=LONG), b""),
+        }[number]
+        return asyncio.ensure_future(caller.ask(*wanted))  # type: ignore[arg-type]
+
+    first = [ask(number) for number in (0, 0, 0, 1)]
+    await parked(broker, 4)
+    assert 3_009_000 < backlog.waiting < 3_010_000
+    fourth = ask(3)
+    await until(lambda: backlog.waiting > 4_000_000)
+    refused = await ask(0)
+    assert refused.code == codes.SYSTEM_BUSY
+    for reason in ("[OVERLOAD]this pull has 1000", "of 16777216 (clientMemoryBytesMax)", "shorter"):
+        assert reason in (refused.remark or "")
+    assert (await ask(3)).code == codes.POLLING_FULL
+    assert (await ask(4)).fields()["pollingFull"] == "true"
+    assert backlog.refused == 3
+    await caller.send("T", TAGS="a")
+    assert {(await answer).code for answer in (*first, fourth)} == {codes.SUCCESS}
+    assert backlog.waiting == 0
+    waits = [
+        asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000)),
+        ask(4),
+    ]  # and what waits when its client leaves
+    await until(lambda: broker.pop.handlers.notifications.count == 1)
+    for task in waits:
+        task.cancel()
+    await caller.peers.close()
+    await until(lambda: not broker.server.connections)
+    broker.holds.sweep(broker.now_ms())
+    broker.pop.handlers.tidy()
+    assert backlog.waiting == 0
+
+
+async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.broker.handlers.replies.PUSH_SECONDS", 1.0)
+    monkeypatch.setattr("aerobee.broker.handlers.replies.PUSHED_BYTES_MAX", 3_500_000)
+    _, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1 << 10)
+    beat = b'{"clientID":"slow","producerDataSet":[{"groupName":"pg"}]}'
+    writer.write(encode_request(codes.HEART_BEAT, 1, {}, beat))
+    await until(lambda: broker.clients.find_producer("slow") is not None)
+    text = properties.encode({"REPLY_TO_CLIENT": "slow"}).decode()
+    header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, text)
+    answers = await asyncio.gather(
+        *(caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * 1_000_000) for _ in range(6))
+    )
+    remarks = sorted(answer.remark or "" for answer in answers)
+    assert sum("[OVERLOAD]3000000 bytes of replies are on their way" in r for r in remarks) == 3
+    assert sum("no answer from" in r or "did not read" in r for r in remarks) == 3
+    assert broker.server.turn.backlog.bytes < 2 << 20  # what is written, and not read
+    writer.close()
+    await until(lambda: broker.server.turn.backlog.bytes == 0)
+
+
+async def test_requests_at_work_count_as_memory(broker: Broker, caller: Caller) -> None:
+    backlog = broker.server.turn.backlog
+    backlog.add(2 * backlog.bytes_max)  # as if readers that don't read had filled it
+    header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, "")
+    answer = await caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * 60_000)
+    assert answer.code == codes.SYSTEM_ERROR  # it is looked at: nobody has asked
+    backlog.add(-2 * backlog.bytes_max)
 
 
 @pytest.mark.parametrize(

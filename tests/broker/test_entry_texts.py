@@ -1,0 +1,51 @@
+"""Texts of a table's entries: what the whole body's own writer writes, and made once."""
+
+import pytest
+from aerobee.broker.entry_texts import SPARE_MAX, EntryTexts
+from aerobee.protocol import fastjson
+from aerobee.protocol.bodies.data_version import DataVersion
+from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
+
+NAME = "topicConfigTable"
+
+
+def table(*names: str) -> dict[str, TopicConfig]:
+    return {name: TopicConfig(name, attributes={"+message.type": "FIFO"}) for name in names}
+
+
+@pytest.mark.parametrize("names", [(), ("a",), ("b", "a", 'ünüsual "name"', "%RETRY%g")])
+def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...]) -> None:
+    texts, topics, version = EntryTexts(), table(*names), DataVersion(1, 2)
+    for _ in range(2):
+        whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=True)
+        empty = TopicConfigAndMappingSerializeWrapper({}, version)
+        assert texts.put_into(empty, NAME, topics) == whole
+    topics.update(table("new", "a"))
+    topics["a"].perm = 2
+    whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=True)
+    assert texts.put_into(empty, NAME, topics) == whole
+
+
+def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, topics = EntryTexts(), table("a", "b")
+    empty = TopicConfigAndMappingSerializeWrapper({})
+    texts.put_into(empty, NAME, topics)
+    written: list[object] = []
+    dump = fastjson.dump
+
+    def note(value: object, **options: bool) -> bytes:
+        written.append(value)
+        return dump(value, **options)
+
+    monkeypatch.setattr(fastjson, "dump", note)
+    topics |= table("c")
+    texts.put_into(empty, NAME, topics)
+    assert [value for value in written if isinstance(value, dict)] == [{"c": topics["c"]}]
+
+
+def test_texts_of_what_is_gone_are_forgotten() -> None:
+    texts = EntryTexts()
+    empty = TopicConfigAndMappingSerializeWrapper({})
+    for number in range(3 * SPARE_MAX):
+        texts.put_into(empty, NAME, table(f"T{number}"))
+    assert len(texts._known) <= SPARE_MAX + 2
