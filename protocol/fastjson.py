@@ -189,6 +189,9 @@ def _single_quoted(text: str, at: int) -> tuple[str, int]:
 def _text(text: str, at: int) -> tuple[str, int]:
     """The text whose opening quote stands before `at`, and the place after its closing quote."""
     value, at = _scanstring(text, at, False)
+    if not value.isascii():
+        # Half a character ("\\ud800") has no UTF-8, so no answer could repeat it; Java writes "?".
+        value = value.encode("utf-8", "replace").decode()
     return value, at
 
 

@@ -121,7 +121,18 @@ class FrameDecoder:
         if at < size:
             self.rest += data[at:]
             self._need = need
+            if size - at < HEAD_BYTES:
+                self._look_at_length(size - at)
         return commands
+
+    def _look_at_length(self, here: int) -> None:
+        """Of a head that is not whole: a length that no frame has is a fault, whatever follows."""
+        if here < LENGTH_BYTES:
+            self._need = LENGTH_BYTES
+            return
+        length = int.from_bytes(self.rest[:LENGTH_BYTES], "big", signed=True)
+        if not LENGTH_BYTES <= length <= FRAME_BYTES_MAX - LENGTH_BYTES:
+            self.fault = Malformed(_explain(length, 0))
 
 
 def encode_request(

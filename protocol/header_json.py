@@ -30,7 +30,7 @@ def decode(header: bytes, body: bytes | None) -> Command:
     """A command from its header text and body; Malformed when the text is not a header."""
     try:
         found = _decode(header)
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except ValueError:  # also for bytes that are no UTF-8
         return _decode_lenient(header, body)
     except RecursionError:
         raise Malformed("the header nests objects too deeply") from None
@@ -109,5 +109,5 @@ def _number(found: dict[str, Any], name: str) -> int:
         return 0
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Malformed(f"header field {name} is {value!r}, not a number") from None

@@ -21,6 +21,7 @@ from aerobee.protocol.fastjson import ObjectKey, dump, parse, quote_integer_keys
         ('{"a":1,,"b":[1,,2,],}', {"a": 1, "b": [1, 2]}),
         (' { "a" : [ 1 , { b : 2 } ] } ', {"a": [1, {"b": 2}]}),
         ('{"line":"a\nb"}', {"line": "a\nb"}),
+        (r'["\ud800","x\udc00y",{k:"\ud83d\udc1d"}]', ["?", "x?y", {"k": "🐝"}]),
         ("[]", []),
         ("{}", {}),
     ],

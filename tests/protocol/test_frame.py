@@ -117,6 +117,11 @@ def test_what_is_written_is_what_java_writes() -> None:
         (HEAD.pack(6, 9 << 24 | 2) + b"{}", "codec 9"),
         (HEAD.pack(6, 2) + b"[]", "not an object"),
         (HEAD.pack(7, 3) + b"\xff\xfe\xfd", "not JSON"),
+        (HEAD.pack(18, 14) + b'{"remark":"\xff"}', "not JSON"),
+        (HEAD.pack(20, 16) + b'{"opaque":1e400}', "opaque is inf, not a number"),
+        (HEAD.pack(0, 0)[:4], "a frame of 0 bytes"),
+        (HEAD.pack(-1, 0)[:5], "a frame of -1 bytes"),
+        (b"SSH-", "over the limit"),
         (HEAD.pack(6, 1 << 24 | 2) + b"xx", "binary header"),
         (HEAD.pack(6, 2 << 24 | 2) + b"\x91\x01", "array of 7"),
         (HEAD.pack(4 + 8000, 8000) + b'{"extFields":' + b"[" * 7987, ""),
@@ -220,6 +225,14 @@ def test_headers_are_read_as_loosely_as_java_reads_them() -> None:
 def test_a_missing_or_ill_typed_field_is_refused_by_its_name(ext: str, word: str) -> None:
     with pytest.raises(Refusal, match=word) as caught:
         read(QueryConsumerOffset, ext)
+    assert caught.value.code == codes.SYSTEM_ERROR
+
+
+def test_fields_that_are_no_utf_8_are_refused_with_the_name_of_the_request() -> None:
+    header = b'{"code":14,"extFields":{"consumerGroup":"\xff","topic":"T","queueId":"0"}}'
+    (command,) = FrameDecoder().feed(HEAD.pack(4 + len(header), len(header)) + header)
+    with pytest.raises(Refusal, match="QUERY_CONSUMER_OFFSET .* can't be read") as caught:
+        command.header(QueryConsumerOffset)
     assert caught.value.code == codes.SYSTEM_ERROR
 
 
