@@ -37,6 +37,17 @@ Percent = Annotated[int, Meta(ge=1, le=100)]
 PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
+# Keys without effect here on which somebody who sets them relies.
+NO_ACCESS_CONTROL = "there is no access control, whoever can connect may do everything"
+NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
+RELIED_ON = {
+    "aclEnable": NO_ACCESS_CONTROL,
+    "authenticationEnabled": NO_ACCESS_CONTROL,
+    "authorizationEnabled": NO_ACCESS_CONTROL,
+    "enableDLegerCommitLog": NO_REPLICAS,
+    "enableControllerMode": NO_REPLICAS,
+}
+
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
@@ -325,7 +336,11 @@ def load_broker(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[BrokerConfig, list[str]]:
     """The settings from all sources, and warnings. ConfigError with one sentence."""
-    return load(KEYS, file=file, options=options, environ=environ)
+    config, warnings = load(KEYS, file=file, options=options, environ=environ)
+    for key, instead in RELIED_ON.items():
+        if config.others.get(key, "").lower() == "true":
+            warnings.append(f"{key}=true has no effect: {instead}")
+    return config, warnings
 
 
 def to_text(config: BrokerConfig) -> str:

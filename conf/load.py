@@ -23,6 +23,7 @@ ACCEPTED = "accepted without effect"
 UNKNOWN = "unknown"
 
 NAMESRV_ADDR = "NAMESRV_ADDR"  # RocketMQ's own variable; weaker than the file, as there
+KEY_SHOWN_MAX = 80  # characters of an unknown key in a warning
 OTHERS = "others"  # the field that takes given keys without a field of their own
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -85,7 +86,8 @@ class Keys(Generic[Kind]):
     def _warning(self, setting: Setting) -> str:
         near = self.nearest(setting.key)
         hint = f"; did you mean {near}?" if near else ""
-        return f"unknown key {setting.key} ({setting.source}) has no effect{hint}"
+        key = setting.key if setting.key.isprintable() else ascii(setting.key)
+        return f"unknown key {key[:KEY_SHOWN_MAX]} ({setting.source}) has no effect{hint}"
 
 
 def load(

@@ -76,6 +76,8 @@ def _text_of(path: Path) -> str:
         raise ConfigError(
             f"the config file {path} is larger than {FILE_BYTES_MAX} bytes; is it the right file?"
         )
+    if b"\0" in data:
+        raise ConfigError(f"the config file {path} is no text; is it the right file?")
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -291,7 +291,8 @@ class Handlers:
         except ValueError as wrong:
             raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
         for key, near in unknown_keys(texts).items():
-            log.warning("setting %s is unknown; the nearest known one is %s", key, near)
+            hint = f"; did you mean {near}?" if near else ""
+            log.warning("unknown setting %s has no effect%s", ascii(key), hint)
         if changed.config_store_path:
             store(Path(changed.config_store_path), changed.to_properties().encode())
         self.config = changed

@@ -154,6 +154,35 @@ def test_an_unknown_key_warns_and_names_the_nearest(key: str, near: str) -> None
     assert config.others == {key: "5"}
 
 
+def test_an_unknown_key_of_any_bytes_is_shown_harmlessly() -> None:
+    _, warnings = load_broker(options=["\x1b[2J" + "x" * 500 + "=5"])
+    assert warnings == ["unknown key '\\x1b[2J" + "x" * 72 + " (--set) has no effect"]
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"\x7fELF\0\0\0\0")
+    with pytest.raises(ConfigError, match="is no text; is it the right file"):
+        load_broker(file=path)
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("aclEnable", "no access control"),
+        ("authenticationEnabled", "no access control"),
+        ("authorizationEnabled", "no access control"),
+        ("enableDLegerCommitLog", "no replicas"),
+        ("enableControllerMode", "no replicas"),
+    ],
+)
+def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str) -> None:
+    _, warnings = load_broker(options=[f"{key}=true"])
+    assert [warning.startswith(f"{key}=true has no effect: ") for warning in warnings] == [True]
+    assert instead in warnings[0]
+    assert load_broker(options=[f"{key}=false"])[1] == []
+
+
 def test_an_unknown_variable_warns() -> None:
     _, warnings = load_broker(environ={"AEROBEE_XYZZY": "1"})
     assert warnings == ["unknown key xyzzy (environment variable AEROBEE_XYZZY) has no effect"]
