@@ -107,7 +107,7 @@ def of_topic(
     elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
         yield Finding(
             where,
-            f"it has {stored:,} messages, and no group has ever read it",
+            f"it has {stored:,} message{'' if stored == 1 else 's'}, and no group has ever read it",
             "start a consumer before they are deleted, unless they are for broadcasting",
         )
 

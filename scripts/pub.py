@@ -6,7 +6,6 @@ messages spread over the topic's queues, and a line that is typed is sent at onc
 
 import argparse
 import base64
-import binascii
 import json
 import os
 import stat
@@ -94,24 +93,40 @@ def _json_message(line: Line, options: argparse.Namespace, properties: dict[str,
     try:
         found = json.loads(text)
         body = _body(found)
-    except (ValueError, TypeError, KeyError, binascii.Error) as wrong:
+        tags, keys, more = found.get("tags"), found.get("keys"), found.get("properties")
+        _check("tags", tags, isinstance(tags, str), "a text")
+        keys = [keys] if isinstance(keys, str) else keys or []
+        listed = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+        _check("keys", keys, listed, "a list of texts")
+        _check("properties", more, isinstance(more, dict), "an object")
+    except ValueError as wrong:
         raise Failed(
-            f"line {number} is not a JSON object with a body ({wrong!r}); it and those after it "
+            f"line {number} is not a JSON object with a body ({wrong}); it and those after it "
             "were not sent"
-        ) from wrong
-    more = {str(name): str(value) for name, value in (found.get("properties") or {}).items()}
+        ) from None
     return Message(
         options.topic,
         body,
-        tags=found.get("tags") or options.tags,
-        keys=found.get("keys") or options.keys,
-        properties={**properties, **more},
+        tags=tags or options.tags,
+        keys=keys or options.keys,
+        properties={**properties, **{name: str(value) for name, value in (more or {}).items()}},
     )
 
 
-def _body(found: dict[str, Any]) -> bytes:
+def _check(name: str, value: object, holds: bool, wanted: str) -> None:
+    if value and not holds:
+        raise ValueError(f"{name} must be {wanted}")
+
+
+def _body(found: object) -> bytes:
+    if not isinstance(found, dict):
+        raise ValueError("it is JSON of another kind")
     if "bodyBase64" in found:
-        return base64.b64decode(found["bodyBase64"], validate=True)
+        packed = found["bodyBase64"]
+        _check("bodyBase64", packed, isinstance(packed, str), "a text")
+        return base64.b64decode(packed or "", validate=True)
+    if "body" not in found:
+        raise ValueError("it has neither body nor bodyBase64")
     body = found["body"]
     return body.encode() if isinstance(body, str) else json.dumps(body).encode()
 

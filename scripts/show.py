@@ -20,6 +20,7 @@ from .failed import Failed
 from .table import Columns, Row, table_lines
 
 ASKED_AT_ONCE = 16
+NEW_TOPIC_QUEUES = 4  # per broker, as many as a client gives a topic that makes itself
 
 One = TypeVar("One")
 Answer = TypeVar("Answer")
@@ -31,7 +32,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     if command == "topics":
         add("action", nargs="?", choices=["list", "create", "delete"], default="list")
         add("name", nargs="?", metavar="TOPIC", help="to create or delete")
-        add("--queues", type=int, default=4, metavar="N", help="of a new topic, per broker (4)")
+        add("--queues", type=int, metavar="N", help="of the topic, per broker (4)")
         add("--all", action="store_true", help="also those of the system, retries, dead letters")
     if command == "groups":
         add("action", nargs="?", choices=["list", "delete"], default="list")
@@ -49,12 +50,14 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
     """All topics with their queues and messages; or makes one, or deletes one."""
     if options.action != "list":
         name = _named(options, "topic")
+        exists = name in await admin.topics()
         if options.action == "create":
-            await admin.create_topic(name, options.queues)
-            print(f"created topic {name} with {options.queues} queues on each broker")
-        else:
+            await _create(admin, name, options.queues, exists=exists)
+        elif exists:
             await admin.delete_topic(name)
             print(f"deleted topic {name} and its messages")
+        else:
+            raise Failed(f"there is no topic {name}; `aerobee topics --all` lists those there are")
         return 0
     names = await admin.topics()
     if not options.all:
@@ -74,10 +77,26 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
     )
 
 
+async def _create(admin: Admin, name: str, queues: int | None, *, exists: bool) -> None:
+    """Makes a topic, or gives one as many queues as are asked for, and says which it was."""
+    if exists and queues is None:
+        print(f"topic {name} exists already; --queues N gives it another number of queues")
+        return
+    queues = NEW_TOPIC_QUEUES if queues is None else queues
+    await admin.create_topic(name, queues)
+    if exists:
+        print(f"topic {name} has {queues} queues on each broker now")
+    else:
+        print(f"created topic {name} with {queues} queues on each broker")
+
+
 async def groups(admin: Admin, options: argparse.Namespace) -> int:
     """All consumer groups with their members; or deletes one."""
     if options.action != "list":
         name = _named(options, "group")
+        known = await _group_names(admin, everything=True)
+        if name not in known and not await _progress(admin, name):
+            raise Failed(f"there is no group {name}; `aerobee groups --all` lists those there are")
         await admin.delete_group(name, clean_offsets=True)
         print(f"deleted group {name} and its progress")
         return 0

@@ -124,6 +124,7 @@ class _Watch:
         self._topic = topic
         self._start = start
         self._queues: set[MessageQueue] = set()
+        self._away: set[str] = set()  # brokers that don't answer, told once each time
         self._tasks: list[asyncio.Task[None]] = []
         self._found: asyncio.Queue[list[Record] | Exception] = asyncio.Queue(WAITING_MAX)
 
@@ -188,9 +189,12 @@ class _Watch:
             except AerobeeError as wrong:
                 if not wrong.retriable:
                     raise
-                log.warning("%s; trying again", wrong)
+                if queue.broker_name not in self._away:
+                    log.warning("%s; trying again until it answers", wrong)
+                self._away.add(queue.broker_name)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            self._away.discard(queue.broker_name)
             offset = pulled.next_offset
             if pulled.body:
                 await self._found.put(decode_all(pulled.body))

@@ -79,6 +79,25 @@ def test_a_line_that_is_no_json_object_is_named(daemon: Daemon) -> None:
     assert "line 2 is not a JSON object with a body" in said
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("[1]", "it is JSON of another kind"),
+        ('{"tags": "x"}', "it has neither body nor bodyBase64"),
+        ('{"bodyBase64": "!!"}', "Only base64 data is allowed"),
+        ('{"bodyBase64": 5}', "bodyBase64 must be a text"),
+        ('{"body": "x", "tags": 5}', "tags must be a text"),
+        ('{"body": "x", "keys": [5]}', "keys must be a list of texts"),
+        ('{"body": "x", "properties": [1]}', "properties must be an object"),
+    ],
+)
+def test_a_line_with_something_of_the_wrong_kind_says_what(
+    daemon: Daemon, line: str, reason: str
+) -> None:
+    said = refused("pub", "bad", "--json", "-n", daemon.namesrv, data=line)
+    assert f"line 1 is not a JSON object with a body ({reason})" in said
+
+
 def test_a_thousand_lines_are_spread_over_the_queues(daemon: Daemon) -> None:
     output("pub", "many", "-n", daemon.namesrv, data="".join(f"line {n}\n" for n in range(1000)))
     text = output(
@@ -155,8 +174,13 @@ def test_topics_groups_and_lag_tell_what_was_done(daemon: Daemon) -> None:
 def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
     where = ["-n", daemon.namesrv]
     assert "created topic made" in output("topics", "create", "made", "--queues", "3", *where)
-    assert "made" in output("topics", *where)
+    assert "made exists already" in output("topics", "create", "made", *where)
+    assert "has 5 queues" in output("topics", "create", "made", "--queues", "5", *where)
+    [made] = [line.split() for line in output("topics", *where).splitlines() if "made" in line]
+    assert made[2] == "5"
     assert "deleted topic made" in output("topics", "delete", "made", *where)
+    assert "there is no topic made" in refused("topics", "delete", "made", *where)
+    assert "there is no group nobody" in refused("groups", "delete", "nobody", *where)
     assert not any(line.startswith("made ") for line in output("topics", *where).splitlines())
 
 
