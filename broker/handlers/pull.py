@@ -5,6 +5,7 @@ which later calls `rerun`: the same look-up, so that a woken pull and a fresh on
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.backlog import WAITING_SHARE
@@ -421,8 +422,9 @@ class PullHandlers:
 
 def _is_short(header: PullMessage, command: Command) -> bool:
     """Whether a pull is as clients send them, at a glance: nothing in it needs to be counted."""
+    ext: Any = command.ext
     return (
-        type(command.ext) is PullMessage
+        type(ext) is PullMessage
         and command.body is None
         and command.remark is None
         and len(header.subscription or "") <= SHORT_CHARS
