@@ -6,6 +6,7 @@ registers this broker with the name servers.
 """
 
 from collections.abc import Callable, Coroutine
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Target:
     """A topic as a send sees it.
 
     `queues` is how many queue ids are taken, `special` says that more must be looked at first
-    (retry topics, forbidden ones), `keys` are the (topic, queue id) pairs of `Holds`.
+    (retry topics, forbidden and closed ones), `keys` are the (topic, queue id) pairs of `Holds`.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Topics:
         """Tell the name servers every topic anew: what may be done with them has changed."""
         self._save()
         for config in self._topics.values():
+            self.targets[config.topic_name or ""].special = self._is_special(config)
             self.on_change(config)
 
     def get(self, name: str) -> TopicConfig | None:
@@ -195,10 +197,28 @@ class Topics:
         return self.retries(name, 1)
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
-        """A retry topic with this many queues, made when it isn't there."""
-        if name not in self.targets:
+        """A retry topic with at least this many queues, made or grown when it hasn't."""
+        found = self.targets.get(name)
+        if found is None:
             self.put(retry_config(name, queues, unit=unit, order=order))
+        elif found.config.write_queue_nums < (most := min(queues, QUEUES_MAX)):
+            # RocketMQ leaves it as it is, and puts messages into queues that nobody reads.
+            grown = copy(found.config)
+            grown.write_queue_nums = most
+            grown.read_queue_nums = max(most, grown.read_queue_nums)
+            self.put(grown)
         return self.targets[name]
+
+    def check_open(self, target: Target) -> None:
+        """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ only
+        those topics are closed by it, and for others clients learn it from their routes."""
+        if self._is_closed(target.config):
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its "
+                f"brokerPermission is {self._config.broker_permission}, and topic {target.name} "
+                "is in order",
+            )
 
     def to_body(self) -> TopicConfigAndMappingSerializeWrapper:
         """The table as topics.json, request 21 and a registration have it."""
@@ -209,9 +229,17 @@ class Topics:
         if config.attributes and config.attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
             self.with_batch_queues.add(name)
         queues = max(config.read_queue_nums, config.write_queue_nums)
-        special = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
+        special = self._is_special(config)
         keys = [(name, queue_id) for queue_id in range(queues)]
         self.targets[name] = Target(name, config, queues, special, self._stats.puts(name), keys)
+
+    def _is_special(self, config: TopicConfig) -> bool:
+        name = config.topic_name or ""
+        is_named = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
+        return is_named or self._is_closed(config)
+
+    def _is_closed(self, config: TopicConfig) -> bool:
+        return config.order and not self._config.broker_permission & PERM_WRITE
 
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())

@@ -69,14 +69,19 @@ class ReplyHandlers:
     async def on_reply(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> Reply:
-        target = self._target(header, connection)
+        region = {"MSG_REGION": self.config.region_id, "TRACE_ON": "true"}
+        try:
+            target = self._target(header, connection)
+        except Refusal as refusal:
+            refusal.fields = region
+            raise
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
         answer = SendMessageAnswer(NOT_STORED, queue_id, 0)
         answer.region, answer.trace_on = self.config.region_id, True
         pairs = properties.decode(header.properties or "")
-        pairs |= {"MSG_REGION": self.config.region_id, "TRACE_ON": "true"}
+        pairs |= region
         header.properties = properties.encode(pairs).decode()
         why_not = await self._push(header, command, connection)
         if self.config.store_reply_message_enable:
@@ -101,6 +106,7 @@ class ReplyHandlers:
                 peer=connection.address,
             )
             self.topics.save_made()
+        self.topics.check_open(target)
         if header.queue_id >= target.queues:
             raise Refusal(
                 codes.INVALID_PARAMETER,

@@ -77,6 +77,7 @@ class RetryHandlers:
             limit = header.max_reconsume_times
         level = header.delay_level
         dead = message.reconsume_times >= limit or level < 0
+        queues = 1
         if dead:
             target = self.topics.dead_letters(DLQ_PREFIX + header.group)
             level = 0
@@ -84,6 +85,7 @@ class RetryHandlers:
             target = self.topics.retries(
                 RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
             )
+            queues = min(group.retry_queue_nums, target.config.write_queue_nums)
             level = min(
                 level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
             )
@@ -104,7 +106,7 @@ class RetryHandlers:
         for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
             pairs.pop(name, None)
         pairs[properties.DELAY] = str(level)  # 0 for a dead letter
-        queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
+        queue_id = random.randrange(max(1, queues))  # noqa: S311
         text = properties.encode(pairs).decode()
         name = target.name
         if level > 0:
@@ -125,5 +127,6 @@ class RetryHandlers:
             )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
-        self.stats.send_backs(message.topic, header.group).messages += 1
+        # A message that comes back again is still one of its first topic.
+        self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
         return OK

@@ -145,6 +145,8 @@ class SendHandlers:
                         codes.SYSTEM_ERROR,
                         "the message body is empty; send at least one byte",
                     )
+                if "INNER_NUM\x01" in text and _value(text, "INNER_NUM"):
+                    raise _no_batch()
                 # POP_CK would let a client pass a message off as one that it popped.
                 if "POP_CK\x01" in text:
                     text = without(text, ["POP_CK"])
@@ -351,6 +353,7 @@ class SendHandlers:
                 unit=bool(header.unit_mode),
                 peer=connection.address,
             )
+        self.topics.check_open(target)
         queue_id = header.queue_id
         if queue_id >= target.queues:
             raise Refusal(
@@ -410,6 +413,14 @@ class SendHandlers:
 def _value(text: str, name: str) -> str:
     """The value of a property in a properties text, empty when it isn't there."""
     return properties.decode(text).get(name, "")
+
+
+def _no_batch() -> Refusal:
+    return Refusal(
+        codes.MESSAGE_ILLEGAL,
+        "the message has the property INNER_NUM, which only batches in batch queues have; send it "
+        "as a batch, or leave the property out",
+    )
 
 
 def _busy() -> Refusal:

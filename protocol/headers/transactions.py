@@ -10,7 +10,7 @@ class EndTransaction(Header):
     queue_offset: Int64 = field(name="tranStateTableOffset")
     log_offset: Int64 = field(name="commitLogOffset")
     outcome: Int32 = field(name="commitOrRollback")
-    msg_id: str = field(name="msgId")
+    msg_id: str | None = field(name="msgId", default=None)
     topic: str | None = None
     from_check: bool = field(name="fromTransactionCheck", default=False)
     transaction_id: str | None = field(name="transactionId", default=None)

@@ -1,12 +1,15 @@
 """Messages that come later: delay levels, send-backs, dead letters, over a restart."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from struct import pack, unpack
 
 import pytest
 from aerobee.broker.delays import parse_levels
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.record import Record
 
@@ -136,6 +139,81 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     assert dead.properties["DELAY"] == "0"
     assert await send_back(caller, record, level=-1) == 0
     assert len(await bodies(caller, "%DLQ%cg")) == 2
+
+
+async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(
+    run: Callable, config: Config
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"m")
+    (record,) = records(await caller.pull("T"))
+    fields = {"offset": str(record.log_offset), "delayLevel": "0", "originTopic": "T"}
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    # The group's limit, the client's, its version, and whether this was one try too many.
+    for most, clients, version, is_dead in (
+        (0, None, 479, True),
+        (1, None, 479, False),
+        (0, 1, 121, False),
+        (1, 0, 121, True),
+        (0, 1, 120, True),
+        (1, 0, 120, False),
+    ):
+        name = f"g{most}{clients}{version}"
+        broker.groups.put(SubscriptionGroupConfig(name, retry_max_times=most))
+        ext = fields | {"group": name}
+        if clients is not None:
+            ext["maxReconsumeTimes"] = str(clients)
+        header = json.dumps(
+            {"code": 36, "language": "JAVA", "version": version, "opaque": 1, "flag": 0,
+             "extFields": ext}
+        ).encode()  # fmt: skip
+        writer.write(pack(">ii", 4 + len(header), len(header)) + header)
+        answer = await reader.readexactly(*unpack(">i", await reader.readexactly(4)))
+        assert json.loads(answer[4:])["code"] == codes.SUCCESS
+        assert (broker.topics.get(f"%DLQ%{name}") is not None) is is_dead
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_retry_topic_follows_its_groups_number_of_queues(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"m")
+    (record,) = records(await caller.pull("T"))
+
+    async def used(queues: int) -> set[int]:
+        """The retry queues that get messages now."""
+        broker.groups.put(SubscriptionGroupConfig("cg", retry_queue_nums=queues))
+        ends = [broker.store.max_offset("%RETRY%cg", n) for n in range(3)]
+        for _ in range(40):
+            assert await send_back(caller, record, level=1) == 0
+        clock.ms += 1_000
+        while broker.delays.deliver(clock.ms):
+            pass
+        return {n for n in range(3) if broker.store.max_offset("%RETRY%cg", n) > max(0, ends[n])}
+
+    for queues in (1, 3, 2):
+        assert await used(queues) == set(range(queues))
+    topic = broker.topics.get("%RETRY%cg")
+    assert topic is not None
+    # What waits in the third is read on.
+    assert (topic.read_queue_nums, topic.write_queue_nums) == (3, 3)
+
+
+async def test_a_message_that_comes_back_twice_counts_for_its_first_topic(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"m")
+    (record,) = records(await caller.pull("T"))
+    for _ in range(2):
+        assert await send_back(caller, record, level=1) == 0
+        clock.ms += 1_000
+        deliver(broker)
+        record = records(await caller.pull("%RETRY%cg"))[-1]
+    assert broker.stats.send_backs("T", "cg").messages == 2
+    assert broker.stats.send_backs("%RETRY%cg", "cg").messages == 0
 
 
 async def test_a_message_that_is_not_there_can_not_come_back(run: Callable, config: Config) -> None:

@@ -9,6 +9,7 @@ from aerobee.protocol import codes, properties
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.headers.send import ReplyMessage, SendMessage, SendMessageV1
 
@@ -192,7 +193,19 @@ async def test_a_reply_that_has_no_place_is_not_pushed(
     caller: Caller, asker: Asker, wanted: dict[str, object], code: int
 ) -> None:
     await asker.come()
-    assert (await reply(caller, **wanted)).code == code  # type: ignore[arg-type]
+    answer = await reply(caller, **wanted)  # type: ignore[arg-type]
+    assert answer.code == code
+    assert answer.fields() == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    assert asker.pushed == []
+
+
+async def test_a_reply_for_a_topic_in_order_is_refused_where_the_broker_takes_no_writes(
+    broker: Broker, caller: Caller, asker: Asker
+) -> None:
+    await asker.come()
+    broker.topics.put(TopicConfig("Ordered", 1, 1, order=True))
+    await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
+    assert (await reply(caller, topic="Ordered")).code == codes.NO_PERMISSION
     assert asker.pushed == []
 
 

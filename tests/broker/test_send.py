@@ -142,6 +142,41 @@ async def test_a_system_flag_that_only_batches_of_batch_queues_have_is_illegal(
     assert "system flag -1" in (answer.remark or "")
 
 
+async def test_a_property_that_only_batches_of_batch_queues_have_is_illegal(caller: Caller) -> None:
+    for more in ({}, {"TRAN_MSG": "true", "PGROUP": "pg"}):
+        answer = await caller.send("T", INNER_NUM="2", **more)
+        assert answer.code == codes.MESSAGE_ILLEGAL
+        assert "INNER_NUM" in (answer.remark or "")
+    assert (await caller.send("T", MY_INNER_NUM="2")).code == codes.SUCCESS
+    assert len(records(await caller.pull("T"))) == 1
+
+
+async def test_a_topic_in_order_is_closed_where_the_broker_takes_no_writes(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.topics.put(TopicConfig("Ordered", 1, 1, order=True))
+    assert (await caller.send("Ordered")).code == codes.SUCCESS
+    for permission, code in ((4, codes.NO_PERMISSION), (6, codes.SUCCESS)):
+        change = f"brokerPermission={permission}".encode()
+        assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, change)).code == codes.SUCCESS
+        answer = await caller.send("Ordered")
+        assert answer.code == code
+        assert code == codes.SUCCESS or "is in order" in (answer.remark or "")
+        assert (await caller.send("T")).code == codes.SUCCESS
+    assert len(records(await caller.pull("Ordered"))) == 2
+
+
+async def test_a_broker_that_starts_without_writes_has_its_topics_in_order_closed(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(broker_permission=4))
+    broker.topics.put(TopicConfig("Ordered", 1, 1, order=True))
+    caller = Caller(broker)
+    assert (await caller.send("Ordered")).code == codes.NO_PERMISSION
+    assert (await caller.send("T")).code == codes.SUCCESS
+    await caller.peers.close()
+
+
 async def test_bodies_over_the_limit_and_empty_ones_are_refused(caller: Caller) -> None:
     most = 4 << 20
     assert (await caller.send("T", b"x" * most)).code == 0

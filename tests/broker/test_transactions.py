@@ -146,6 +146,13 @@ async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, confi
     assert "Find prepared transaction message failed" in (answer.remark or "")
 
 
+async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller)
+    assert (await end(caller, waiting, msg_id=None)).code == codes.SUCCESS
+    assert len(await stored(caller, "T", 2)) == 1
+
+
 async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
     run: Callable, config: Config, clock: Clock
 ) -> None:
