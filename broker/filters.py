@@ -30,6 +30,7 @@ from .sql92 import Predicate, Properties, SqlError, compiled
 FILTERS_MAX = 100_000  # topic and group pairs
 STATED_MAX = 10_000  # tag expressions of requests, ready to be used
 STATED_CHARS_MAX = 1_024  # of one that is kept so
+TAGS_CHARS_MAX = 16_384  # of a request's tag expression: hashing them holds everybody up
 LOADED_DEAD_MS = 30_000  # how long a filter from the file counts as dead
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,13 @@ class Filters(Saved):
             try:
                 return self._stated[key]
             except KeyError:
+                if len(expression or "") > TAGS_CHARS_MAX:
+                    raise Refusal(
+                        codes.SUBSCRIPTION_PARSE_FAILED,
+                        f"the tag expression for topic {topic} has {len(expression or '')} "
+                        f"characters, the limit is {TAGS_CHARS_MAX}; name fewer tags, or subscribe "
+                        "to all and choose at the client",
+                    ) from None
                 tags = tags_of(_read(topic, expression, TAG))
             if len(self._stated) >= STATED_MAX:
                 self._stated.clear()

@@ -75,6 +75,16 @@ async def test_tags_are_filtered(caller: Caller, expression: str, bodies: list[b
     assert answer.header(PullMessageAnswer).next_offset >= int(bodies[-1]) + 1
 
 
+async def test_a_tag_expression_that_takes_long_to_read_is_refused(caller: Caller) -> None:
+    await filled(caller)
+    expression = " || ".join(f"tag{number:05}" for number in range(2_000))
+    answer = await caller.pull("T", expression=expression)
+    assert answer.code == codes.SUBSCRIPTION_PARSE_FAILED
+    for reason in (f"has {len(expression)} characters", "the limit is 16384", "fewer tags"):
+        assert reason in (answer.remark or "")
+    assert (await caller.pull("T", expression=expression[:11_000])).code != answer.code
+
+
 @pytest.mark.parametrize(
     ("offset", "code", "remark", "following"),
     [
