@@ -26,7 +26,7 @@ from ..store.store import MessageStore
 from ..store.walk import Progress
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
-from .config import BrokerConfig
+from .config import KEYS, BrokerConfig
 from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
@@ -250,12 +250,11 @@ class Broker:
         self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
         self._every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
         self._every(config.revive_interval / 1000, self._revive)
-        self._every(config.transaction_op_batch_interval / 1000, self.transactions.write_ended)
-        self._every(
-            config.transaction_metric_flush_interval / 1000,
-            lambda: self._save(self.transaction_counts),
+        self._every_hot("transactionOpBatchInterval", self.transactions.write_ended)
+        self._every_hot(
+            "transactionMetricFlushInterval", lambda: self._save(self.transaction_counts)
         )
-        self._every(config.transaction_check_interval / 1000, self._check_transactions)
+        self._every_hot("transactionCheckInterval", self._check_transactions)
         self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
         await self.server.accept()
         ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
@@ -356,6 +355,19 @@ class Broker:
         self._periodic.append(work)
         self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
 
+    def _every_hot(self, key: str, work: Callable[[], object]) -> None:
+        """The same each time that so many ms, as this hot key says, have passed; a change begins
+        the time anew."""
+        name = KEYS.fields[key].name
+        changed = asyncio.Event()
+
+        def seconds() -> float:
+            return int(getattr(self.config, name)) / 1000
+
+        self._periodic.append(work)
+        self._tasks.append(asyncio.create_task(_repeat_hot(seconds, changed, work)))
+        self.hot_keys.on_change(key, changed.set)
+
     def _in_steps(self, step: Callable[[int], bool]) -> None:
         """Do the work in steps, between which requests get their turn, as long as it says so.
 
@@ -453,10 +465,27 @@ class Broker:
 async def _repeat(seconds: float, work: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(seconds)
+        await _try(work, seconds)
+
+
+async def _repeat_hot(
+    seconds: Callable[[], float], changed: asyncio.Event, work: Callable[[], object]
+) -> None:
+    while True:
         try:
-            await _once(work)
-        except Exception:
-            log.exception("a periodic task failed; it goes on in %g s", seconds)
+            async with asyncio.timeout(seconds()):
+                await changed.wait()
+        except TimeoutError:
+            await _try(work, seconds())
+        else:
+            changed.clear()
+
+
+async def _try(work: Callable[[], object], seconds: float) -> None:
+    try:
+        await _once(work)
+    except Exception:
+        log.exception("a periodic task failed; it goes on in %g s", seconds)
 
 
 async def _in_turns(parts: Iterable[object]) -> None:

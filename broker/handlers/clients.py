@@ -15,6 +15,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
 from ...protocol.names import RETRY_PREFIX
 from ..clients import Clients
+from ..config import BrokerConfig
 from ..filters import Filters
 from ..groups import Groups
 from ..topics import Topics, retry_config
@@ -22,6 +23,7 @@ from ..topics import Topics, retry_config
 # What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
 TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 
@@ -30,12 +32,14 @@ class ClientHandlers:
 
     def __init__(
         self,
+        config: BrokerConfig,
         topics: Topics,
         groups: Groups,
         clients: Clients,
         filters: Filters,
         now_ms: Callable[[], int],
     ) -> None:
+        self.config = config
         self.topics = topics
         self.groups = groups
         self.clients = clients
@@ -60,6 +64,9 @@ class ClientHandlers:
 
         def admit(consumers: list[ConsumerData]) -> list[ConsumerData]:
             nonlocal is_news
+            if self.config.reject_pull_consumer_enable:
+                # As in RocketMQ they are no members then, so that their pulls are refused.
+                consumers = [each for each in consumers if each.consume_type != ACTIVELY]
             is_news = self._make_ready(consumers)
             return [each for each in consumers if self.groups.get(each.group_name) is not None]
 
@@ -96,6 +103,8 @@ class ClientHandlers:
         return Reply(codes.SUCCESS, body=body.encode())
 
     def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
+        if not command.body:
+            return OK  # there is nothing to check
         wanted = body_of(command, CheckClientRequestBody).subscription_data
         if wanted is not None:
             self.filters.check(wanted)
@@ -111,11 +120,15 @@ class ClientHandlers:
         for consumer in consumers:
             group = self.groups.get(consumer.group_name)
             name = RETRY_PREFIX + consumer.group_name
-            if group is not None and name not in self.topics.targets:
+            if group is None:
+                continue
+            if name not in self.topics.targets:
                 topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
                 order = any(topic is not None and topic.order for topic in topics)
                 queues = max(0, group.retry_queue_nums)  # without any it is in the routes, too
                 missing[name] = retry_config(name, queues, unit=consumer.unit_mode, order=order)
+            else:
+                self.topics.retries(name, group.retry_queue_nums)
         if missing:
             self.topics.put_all(list(missing.values()))
         return bool(missing)

@@ -138,6 +138,18 @@ async def test_tags_are_a_fine_filter_and_others_are_refused(caller: Caller) -> 
     answer = await caller.ask(codes.CHECK_CLIENT_CONFIG, None, sql.encode())
     assert answer.code == codes.SYSTEM_ERROR
     assert "SQL92" in (answer.remark or "")
+    assert (await caller.ask(codes.CHECK_CLIENT_CONFIG)).code == 0  # there is nothing to check
+
+
+async def test_a_heartbeat_makes_the_retry_topic_grow_with_its_groups_number(
+    broker: Broker, caller: Caller
+) -> None:
+    for wanted, queues in ((1, 1), (4, 4), (2, 4)):
+        broker.groups.put(SubscriptionGroupConfig("cg", retry_queue_nums=wanted))
+        await caller.heartbeat(topics={"T": "*"})
+        topic = broker.topics.get("%RETRY%cg")
+        assert topic is not None
+        assert (topic.read_queue_nums, topic.write_queue_nums) == (queues, queues)
 
 
 async def offset(caller: Caller, code: int, **fields: object) -> int:

@@ -1,5 +1,6 @@
 """Settings that are changed while the broker runs: UPDATE_BROKER_CONFIG (25)."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from aerobee.broker.config import KEYS, BrokerConfig
 from aerobee.broker.hot_keys import HOT, HotKeys
 from aerobee.broker.server import Broker
+from aerobee.broker.transactions import Transactions
 from aerobee.conf.load import text_of
 from aerobee.protocol import codes, java_properties
 from aerobee.protocol.bodies.data_version import DataVersion
@@ -104,6 +106,48 @@ async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic
     await update(caller, "brokerPermission=4")
     assert set(told) == broker.topics.all().keys()
     assert broker.topics.version != before
+
+
+@pytest.mark.parametrize(
+    ("key", "work"),
+    [
+        ("transactionCheckInterval", "check"),
+        ("transactionOpBatchInterval", "write_ended"),
+    ],
+)
+async def test_a_shorter_period_of_transactions_holds_at_once(
+    start,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    work: str,  # type: ignore[no-untyped-def]
+) -> None:
+    done = asyncio.Event()
+    monkeypatch.setattr(Transactions, work, lambda *_: done.set())
+    hour = 3_600_000
+    broker = await start(
+        config(transaction_check_interval=hour, transaction_op_batch_interval=hour)
+    )
+    caller = Caller(broker)
+    assert (await update(caller, f"{key}=10")).code == codes.SUCCESS
+    async with asyncio.timeout(10):
+        await done.wait()
+        done.clear()
+        await done.wait()  # again and again
+    assert (await update(caller, f"{key}={hour}")).code == codes.SUCCESS
+    await caller.peers.close()
+
+
+async def test_a_shorter_period_of_counts_holds_at_once(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config(transaction_metric_flush_interval=3_600_000))
+    caller = Caller(broker)
+    assert (await caller.send("T", TRAN_MSG="true", PGROUP="pg")).code == codes.SUCCESS
+    assert broker.transaction_counts.changed
+    assert (await update(caller, "transactionMetricFlushInterval=10")).code == codes.SUCCESS
+    async with asyncio.timeout(10):
+        while not broker.transaction_counts.path.exists():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.01)
+    await caller.peers.close()
 
 
 async def test_members_are_not_told_of_each_other_once_that_is_switched_off(

@@ -342,13 +342,24 @@ async def test_filtering_by_class_is_refused(broker: Broker, caller: Caller) -> 
     assert "by class" in ((await caller.pull("T", expression=None)).remark or "")
 
 
+REJECT = b"rejectPullConsumerEnable=%s"
+
+
 async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(reject_pull_consumer_enable=True))
     caller, stranger = Caller(broker), Caller(broker)
     await filled(caller, 1)
     assert (await caller.pull("T")).code == codes.SUBSCRIPTION_NOT_EXIST
+    # Who pulls by itself is let in before that is switched on, not afterwards.
     await caller.heartbeat(topics={"T": "*"}, consume_type="CONSUME_ACTIVELY")
+    assert broker.clients.consumer_group("cg") is None
+    assert (await caller.pull("T")).code == codes.SUBSCRIPTION_NOT_EXIST
+    assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, REJECT % b"false")).code == 0
+    await caller.heartbeat(topics={"T": "*"}, consume_type="CONSUME_ACTIVELY")
+    await caller.heartbeat("c2", "pushed", topics={"T": "*"})
+    assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, REJECT % b"true")).code == 0
     assert (await caller.pull("T")).code == 0
+    assert (await caller.pull("T", group="pushed")).code == 0
     refused = await stranger.pull("T")
     assert refused.code == codes.SUBSCRIPTION_NOT_EXIST
     assert "rejectPullConsumerEnable" in (refused.remark or "")
