@@ -126,7 +126,7 @@ class Groups:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"group {group} has settings for {len(masks)} topics, the limit is "
-                f"{FORBIDDEN_TOPICS_MAX}",
+                f"{FORBIDDEN_TOPICS_MAX}; allow it some again",
             )
         mask = masks.get(topic, 0)
         masks[topic] = mask & ~FORBIDDEN_READ if readable else mask | FORBIDDEN_READ

@@ -39,7 +39,8 @@ class RequestModes:
         if is_new and self._count >= MODES_MAX:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"modes of {self._count} topic and group pairs are set, the limit is {MODES_MAX}",
+                f"modes of {self._count} topic and group pairs are set, the limit is {MODES_MAX}; "
+                "delete groups that are not used any more",
             )
         self._count += is_new
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode

@@ -145,7 +145,8 @@ class Topics:
             if most > QUEUES_MAX:
                 raise Refusal(
                     codes.INVALID_PARAMETER,
-                    f"topic {name} would have {most} queues, the limit is {QUEUES_MAX}",
+                    f"topic {name} would have {most} queues, the limit is {QUEUES_MAX}; ask for "
+                    "fewer, or use several topics",
                 )
         self._topics |= wanted
         for config in wanted.values():

@@ -172,7 +172,11 @@ class Handlers:
         if config.need_wait_for_service:
             wait_ms = config.wait_seconds_for_service * 1_000
             if self._now_ms() - self._started_ms < wait_ms:
-                return Reply(codes.SYSTEM_ERROR, remark="name server not ready")
+                return Reply(
+                    codes.SYSTEM_ERROR,
+                    remark="name server not ready: it waits for brokers "
+                    f"{config.wait_seconds_for_service} s (needWaitForService); ask again later",
+                )
         found = self._routes.route(header.topic, acting_master=config.support_acting_master)
         if found is None:
             topic = "null" if header.topic is None else header.topic
@@ -215,7 +219,7 @@ class Handlers:
 
     def on_all_topics(self, header: None, command: Command, connection: Connection) -> Reply:
         if not self.config.enable_all_topic_list:
-            raise Refusal(codes.SYSTEM_ERROR, "disable")
+            raise Refusal(codes.SYSTEM_ERROR, "disable: enableAllTopicList is false")
         return Reply(body=self._routes.all_topics().encode())
 
     def on_by_cluster(
@@ -245,7 +249,11 @@ class Handlers:
         self, header: headers.KVConfigItem, command: Command, connection: Connection
     ) -> Reply:
         if header.namespace is None or header.key is None:
-            return Reply(codes.SYSTEM_ERROR, remark="namespace or key is null")
+            return Reply(
+                codes.SYSTEM_ERROR,
+                remark=f"namespace or key is null: {_java(header.namespace)}, {_java(header.key)}; "
+                "send both",
+            )
         if header.value is None:  # RocketMQ keeps a null then, which it does not find again
             self._settings.delete(header.namespace, header.key)
         else:
@@ -283,9 +291,12 @@ class Handlers:
             texts = java_properties.parse(command.body.decode("utf-8", "replace"))
         except ValueError as wrong:
             log.warning("settings from %s: %s", connection.address, wrong)
-            return Reply(codes.SYSTEM_ERROR, remark="string2Properties error")
-        if not self.config.black_list.isdisjoint(texts):
-            return Reply(codes.NO_PERMISSION, remark="Can not update config in black list.")
+            return Reply(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
+        closed = sorted(self.config.black_list.intersection(texts))
+        if closed:
+            why = f"What may not be changed is {', '.join(closed)}; set it before the start"
+            remark = f"Can not update config in black list. {why}"
+            return Reply(codes.NO_PERMISSION, remark=remark)
         try:
             changed = self.config.changed(texts)
         except ValueError as wrong:
@@ -304,7 +315,7 @@ class Handlers:
 
     def _check_topic_list(self) -> None:
         if not self.config.enable_topic_list:
-            raise Refusal(codes.SYSTEM_ERROR, "disable")
+            raise Refusal(codes.SYSTEM_ERROR, "disable: enableTopicList is false")
 
 
 def _registration(header: headers.RegisterBroker, command: Command) -> Registration:

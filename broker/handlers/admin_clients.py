@@ -54,7 +54,11 @@ class AdminClientHandlers:
             raise Refusal(codes.SYSTEM_ERROR, f"{wrong}; name the message by its id") from None
         record = self.store.message_at(offset)
         if record is None:
-            raise Refusal(codes.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"can not find message by the offset, {offset}: no message begins there, or it "
+                "was deleted by now (fileReservedTime)",
+            )
         fields = {"brokerName": self.broker_name}
         topic = self.topics.get(header.topic or "")
         if topic is not None:
@@ -83,6 +87,12 @@ class AdminClientHandlers:
                 codes.SYSTEM_ERROR,
                 f"The Consumer <{client_id}> Version <{version}> too low to finish, please upgrade "
                 f"it to V3_1_8_SNAPSHOT ({CALL_VERSION_MIN})",
+            )
+        if consumer.is_full:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]consumer <{group}> <{client_id}> does not read what it was sent "
+                "before; ask again later",
             )
         fields = command.fields() | (more or {})
         try:

@@ -80,7 +80,10 @@ class AdminGroupHandlers:
     def on_config(self, header: GroupName, command: Command, connection: Connection) -> Reply:
         config = self.groups.find_quietly(header.group)
         if config is None:
-            raise Refusal(codes.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"No group in this broker: {header.group}; create it",
+            )
         return Reply(codes.SUCCESS, body=config.encode())
 
     def on_delete(self, header: DeleteGroup, command: Command, connection: Connection) -> Reply:

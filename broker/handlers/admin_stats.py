@@ -106,7 +106,7 @@ class AdminStatsHandlers:
     ) -> Reply:
         config = self.topics.get(header.topic)
         if config is None:
-            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist; create it")
         queues = range(config.write_queue_nums)
         spans = [self._span(header.topic, header.group, queue_id) for queue_id in queues]
         return Reply(codes.SUCCESS, body=QueryConsumeTimeSpanBody(spans).encode())
@@ -117,7 +117,11 @@ class AdminStatsHandlers:
         else:
             found = self.stats.item(header.name, header.key)
         if found is None:
-            raise Refusal(codes.SYSTEM_ERROR, f"The stats <{header.name}> <{header.key}> not exist")
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"The stats <{header.name}> <{header.key}> not exist: nothing was counted there "
+                "since the start",
+            )
         return Reply(codes.SUCCESS, body=found.encode())
 
     # --- inside ---------------------------------------------------------------------------------

@@ -124,7 +124,11 @@ class AdminTopicHandlers:
     def on_config(self, header: TopicName, command: Command, connection: Connection) -> Reply:
         config = self.topics.get(header.topic)
         if config is None:
-            raise Refusal(codes.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+            raise Refusal(
+                codes.TOPIC_NOT_EXIST,
+                f"No topic in this broker. topic: {header.topic}; create it, or ask a broker of "
+                "its route",
+            )
         return Reply(codes.SUCCESS, body=config.encode())
 
     def on_stats(self, header: TopicName, command: Command, connection: Connection) -> Reply:
@@ -195,7 +199,11 @@ class AdminTopicHandlers:
             )
         mixed = change.get(f"+{MESSAGE_TYPE}") == MIXED
         if mixed and not self.config.enable_mixed_message_type:
-            raise Refusal(codes.INVALID_PARAMETER, "MIXED message type is not supported.")
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"MIXED message type is not supported. Topic {name} asks for it, and "
+                "enableMixedMessageType is false; switch it on, or choose another type",
+            )
         known = self.topics.get(name)
         try:
             attributes = changed(None if known is None else known.attributes, change)

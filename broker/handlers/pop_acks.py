@@ -102,7 +102,8 @@ class PopAckHandlers:
         if not acks or len(acks) > ACKS_MAX:
             raise Refusal(
                 codes.NO_MESSAGE,
-                f"the request has {len(acks)} acknowledgements, there must be 1 to {ACKS_MAX}",
+                f"the request has {len(acks)} acknowledgements, there must be 1 to {ACKS_MAX}; "
+                "send several requests",
             )
         wrong: Refusal | None = None
         late: str | None = None
@@ -298,19 +299,21 @@ class PopAckHandlers:
         """Refusal when there is no such message."""
         config = self.topics.get(topic)
         if config is None:
-            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{topic}] not exist; was it deleted?")
         if not 0 <= queue_id < config.read_queue_nums:
             raise Refusal(
                 codes.MESSAGE_ILLEGAL,
                 f"queueId[{queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{config.read_queue_nums}]",
+                f"topicConfig.readQueueNums:[{config.read_queue_nums}]; a message "
+                "from a queue that is gone comes again when its time is up",
             )
         least = self.store.min_offset(topic, queue_id)
         most = self.store.max_offset(topic, queue_id)
         if not least <= offset < most:
             raise Refusal(
                 codes.NO_MESSAGE,
-                f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{least}~{most}",
+                f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{least}~{most}"
+                "; send a message's own handle",
             )
 
     @staticmethod

@@ -178,17 +178,21 @@ class PullHandlers:
             )
         if not group.consume_enable:
             raise self._forbidden(
-                FORBIDDEN_GROUP, f"subscription group no permission, {header.group}"
+                FORBIDDEN_GROUP,
+                f"subscription group no permission, {header.group}: its consumeEnable is false; "
+                "switch it on (updateSubGroup)",
             )
         topic = self.topics.get(header.topic)
         if topic is None:
             raise Refusal(
                 codes.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please!",
+                f"topic[{header.topic}] not exist, apply first please! Create it (updateTopic)",
             )
         if not topic.perm & PERM_READ:
             raise self._forbidden(
-                FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden"
+                FORBIDDEN_TOPIC,
+                f"the topic[{header.topic}] pulling message is forbidden: its perm is "
+                f"{topic.perm}, without 4 for reading; change it (updateTopicPerm)",
             )
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refusal(
@@ -218,19 +222,21 @@ class PullHandlers:
         if not broadcast_allowed and group.message_model == "BROADCASTING":
             raise self._forbidden(
                 FORBIDDEN_BROADCAST,
-                f"the consumer group[{header.group}] can not consume by broadcast way",
+                f"the consumer group[{header.group}] can not consume by broadcast way: its "
+                "consumeBroadcastEnable is false; switch it on, or consume by clustering",
             )
         if self.groups.forbids(header.group, header.topic):
             raise self._forbidden(
                 FORBIDDEN_SUBSCRIPTION,
-                f"the consumer group[{header.group}] is forbidden for topic[{header.topic}]",
+                f"the consumer group[{header.group}] is forbidden for topic[{header.topic}]; allow "
+                "it by request UPDATE_AND_GET_GROUP_FORBIDDEN",
             )
         found = group.subscriptions.get(header.topic)
         if found is None:
             raise Refusal(
                 codes.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist: group {header.group} has not subscribed "
-                f"to {header.topic}",
+                f"to {header.topic}; subscribe, and send a heartbeat",
             )
         if found.sub_version < header.sub_version:
             raise Refusal(

@@ -62,7 +62,9 @@ class QueryHandlers:
         data = self.store.message_at(header.offset)
         if data is None:
             raise Refusal(
-                codes.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
+                codes.SYSTEM_ERROR,
+                f"can not find message by the offset, {header.offset}: no message begins there, "
+                "or it was deleted by now (fileReservedTime)",
             )
         return Reply(codes.SUCCESS, body=data)
 

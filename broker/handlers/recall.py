@@ -123,7 +123,10 @@ class RecallHandlers:
         ).decode()
         place = self.due.place(text, handle.topic, 0)
         if place.topic != WHEEL_TOPIC:
-            raise Refusal(codes.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+            raise Refusal(
+                codes.ILLEGAL_OPERATION,
+                f"recall failed, timestamp invalid: {handle.time_ms} is over by now",
+            )
         try:
             _, _, end = self.store.put(
                 place.topic, place.queue_id, 0, 0, now_ms, host, BODY, place.text.encode(),

@@ -94,7 +94,11 @@ class ReplyHandlers:
         """The topic of the reply, made when it may be; Refusal."""
         topic = header.topic
         if topic in SEND_FORBIDDEN_TOPICS:
-            raise Refusal(codes.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"Sending message to topic[{topic}] is forbidden. It is the broker's own; choose "
+                "another",
+            )
         target = self.topics.targets.get(topic)
         if target is None:
             check_topic(topic)

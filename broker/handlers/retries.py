@@ -59,18 +59,24 @@ class RetryHandlers:
         if group is None:
             raise Refusal(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {header.group}; create it",
+                f"subscription group not exist, {header.group}; create it, or switch on "
+                "autoCreateSubscriptionGroup",
             )
         if not self.config.broker_permission & PERM_WRITE:
             raise Refusal(
                 codes.NO_PERMISSION,
-                f"the broker[{self.config.broker_ip1}] sending message is forbidden",
+                f"the broker[{self.config.broker_ip1}] sending message is forbidden: its "
+                f"brokerPermission is {self.config.broker_permission}, without 2 for writing",
             )
         if group.retry_queue_nums <= 0:
             return OK
         data = self.store.message_at(header.offset)
         if data is None:
-            raise Refusal(codes.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"look message by offset failed, {header.offset}: no message begins there, or it "
+                "was deleted by now (fileReservedTime)",
+            )
         message = decode_record(data)
         limit = group.retry_max_times
         if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
@@ -90,7 +96,11 @@ class RetryHandlers:
                 level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
             )
         if not target.config.perm & PERM_WRITE:
-            raise Refusal(codes.NO_PERMISSION, f"the topic[{target.name}] is not writable")
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
+                "change it (updateTopicPerm)",
+            )
         pairs = properties.decode(message.raw_properties)
         tags = pairs.get(properties.TAGS)
         pairs.setdefault(properties.RETRY_TOPIC, message.topic)

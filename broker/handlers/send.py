@@ -342,7 +342,11 @@ class SendHandlers:
         """The topic and queue of a send that is not the plain case; Refusal when there is none."""
         topic = header.topic
         if topic in SEND_FORBIDDEN_TOPICS:
-            raise Refusal(codes.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"Sending message to topic[{topic}] is forbidden. It is the broker's own; choose "
+                "another",
+            )
         target = self.topics.targets.get(topic)
         if target is None:
             check_topic(topic)

@@ -49,6 +49,7 @@ class Wire:
     asked: list[tuple[int, dict[str, str], bytes, float]] = field(default_factory=list)
     answer: Command | Exception = field(default_factory=Command)
     backlog: Backlog = field(default_factory=Backlog)
+    is_full: bool = False
 
     def oneway(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
         self.told.append((code, fields, body))

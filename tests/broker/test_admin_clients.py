@@ -131,3 +131,14 @@ async def test_without_a_client_id_nobody_is_asked(parts: Parts) -> None:
     parts.join("CG", {"T": "*"})
     fields = {"consumerGroup": "CG", "msgId": offset_message_id(HOST, offset)}
     assert (await refused(parts, DIRECTLY, **fields)).remark == "The Consumer <CG> <> not online"
+
+
+async def test_a_consumer_that_does_not_read_is_sent_no_more(parts: Parts) -> None:
+    wire = parts.join("CG", {"T": "*"}, client_id="c1")
+    wire.is_full = True
+    refusal = await refused(
+        parts, codes.GET_CONSUMER_RUNNING_INFO, consumerGroup="CG", clientId="c1"
+    )
+    assert refusal.code == codes.SYSTEM_BUSY
+    assert "<CG> <c1> does not read what it was sent" in (refusal.remark or "")
+    assert wire.asked == []

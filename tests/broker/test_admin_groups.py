@@ -129,7 +129,7 @@ def test_an_unknown_group_is_made_when_it_is_asked_for_if_it_may_be(tmp_path: Pa
         assert open_parts.ask(codes.GET_SUBSCRIPTIONGROUP_CONFIG, group="G").code == 0
         assert open_parts.groups.get("G") is not None
         refusal = refused(closed, codes.GET_SUBSCRIPTIONGROUP_CONFIG, group="G")
-        assert (refusal.code, refusal.remark) == (26, "No group in this broker")
+        assert (refusal.code, refusal.remark) == (26, "No group in this broker: G; create it")
         assert refused(open_parts, codes.GET_SUBSCRIPTIONGROUP_CONFIG, group="a b").code == 26
     finally:
         open_parts.store.close()
@@ -185,7 +185,9 @@ def test_only_a_group_that_is_there_is_kept_from_a_legal_topic(
     monkeypatch.setattr(groups_module, "FORBIDDEN_TOPICS_MAX", 1)
     parts.ask(FORBIDDEN, group="G", topic="T", readable=False)
     refusal = refused(parts, FORBIDDEN, group="G", topic="U", readable=False)
-    assert refusal.remark == "group G has settings for 1 topics, the limit is 1"
+    assert (
+        refusal.remark == "group G has settings for 1 topics, the limit is 1; allow it some again"
+    )
 
 
 # --- 203, 204, 328 --------------------------------------------------------------------------------

@@ -220,7 +220,8 @@ async def test_a_message_that_is_not_there_can_not_come_back(run: Callable, conf
     _broker, caller = await run(config())
     header = ConsumerSendMsgBack(123_456, "cg", 0)
     answer = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)
-    assert (answer.code, answer.remark) == (1, "look message by offset failed, 123456")
+    assert answer.code == 1
+    assert (answer.remark or "").startswith("look message by offset failed, 123456: no message")
 
 
 def test_levels_are_read_from_their_text() -> None:

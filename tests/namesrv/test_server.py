@@ -282,7 +282,8 @@ async def test_routes_wait_for_brokers_where_that_is_set(start: Start, connect: 
     asker = await connect(server)
     await register(asker, "T1", "T2")
     now_ms = 44_999
-    assert await route(asker, "T1") == Answer(1, "name server not ready", None, b"")
+    waits = "name server not ready: it waits for brokers 45 s (needWaitForService); ask again later"
+    assert await route(asker, "T1") == Answer(1, waits, None, b"")
     now_ms = 45_000
     assert (await route(asker, "T1")).code == 0
 
@@ -378,7 +379,8 @@ async def test_lists_of_topics_can_be_disabled(start: Start, connect: Connect) -
     asker = await connect(server)
     for code in (206, 224, 311, 312, 313):
         found = await asker.ask(code, {"cluster": "CX"})
-        assert found == Answer(1, "disable", None, b"")
+        key = "enableAllTopicList" if code == 206 else "enableTopicList"
+        assert found == Answer(1, f"disable: {key} is false", None, b"")
     assert (await asker.ask(304)).code == 0
 
 
@@ -418,7 +420,7 @@ async def test_no_name_is_not_an_empty_name(asker: Asker) -> None:
 
 async def test_the_key_value_config_without_a_key(asker: Asker) -> None:
     found = await asker.ask(codes.PUT_KV_CONFIG, {"value": "v"})
-    assert found == Answer(1, "namespace or key is null", None, b"")
+    assert found == Answer(1, "namespace or key is null: null, null; send both", None, b"")
     found = await asker.ask(codes.GET_KV_CONFIG)
     assert found.remark == "No config item, Namespace: null Key: null"
     assert (await asker.ask(219)).remark == "No config item, Namespace: null"
@@ -448,7 +450,7 @@ async def test_settings_are_shown_and_changed(
     body = b"enableTopicList=false\nnoSuchSetting=1\n"
     assert await asker.ask(codes.UPDATE_NAMESRV_CONFIG, None, body) == Answer(0, None, None, b"")
     assert not server.config.enable_topic_list
-    assert (await asker.ask(311)).remark == "disable"
+    assert (await asker.ask(311)).remark == "disable: enableTopicList is false"
     assert "enableTopicList=false\n" in path.read_text()
     assert (await asker.ask(codes.UPDATE_NAMESRV_CONFIG)).code == 0
 
@@ -456,11 +458,11 @@ async def test_settings_are_shown_and_changed(
 @pytest.mark.parametrize(
     ("body", "code", "remark"),
     [
-        (b"kvConfigPath=/x\n", 16, "Can not update config in black list."),
-        (b"configStorePath=/x\n", 16, "Can not update config in black list."),
-        (b"rocketmqHome=/x\n", 16, "Can not update config in black list."),
-        (b"configBlackList=\n", 16, "Can not update config in black list."),
-        (b"productEnvName=x\\u12\n", 1, "string2Properties error"),
+        (b"kvConfigPath=/x\n", 16, "Can not update config in black list. What may not"),
+        (b"configStorePath=/x\n", 16, "Can not update config in black list. What may not"),
+        (b"rocketmqHome=/x\n", 16, "Can not update config in black list. What may not"),
+        (b"configBlackList=\n", 16, "Can not update config in black list. What may not"),
+        (b"productEnvName=x\\u12\n", 1, "string2Properties error: "),
         (
             b"scanNotActiveBrokerInterval=no\n",
             29,
@@ -473,7 +475,8 @@ async def test_settings_that_may_not_be_changed_so(
 ) -> None:
     before = namesrv.config
     found = await asker.ask(codes.UPDATE_NAMESRV_CONFIG, body=body)
-    assert (found.code, found.remark) == (code, remark)
+    assert found.code == code
+    assert (found.remark or "").startswith(remark)
     assert namesrv.config == before
 
 
