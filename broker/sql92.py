@@ -278,9 +278,12 @@ def _unquoted(token: Token) -> str:
 
 
 def _boolean(node: _Node) -> _Node:
-    """The node where a truth value is needed: other values count as false there."""
+    """The node where a truth value is needed: a property's value counts as false there, and what
+    can be none is a fault."""
     if node.is_boolean:
         return node
+    if node.name is None:
+        raise _fault(node.at, "this is not true or false, which is needed here")
     run = node.run
 
     def evaluate(properties: Properties) -> bool | None:

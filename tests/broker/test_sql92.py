@@ -37,6 +37,12 @@ def test_an_expression_matches_as_in_java(case: dict[str, Any]) -> None:
         ("a = 0.0", 5),
         ("a = NULL", 5),
         ("a = 'open", 5),
+        ("5", 1),
+        ("-a", 2),
+        ("-TRUE", 2),
+        ("a = 5 AND 'x'", 11),
+        ("a = 5 OR (-a)", 12),
+        ("a = NOT 1", 9),
     ],
 )
 def test_a_fault_is_told_with_its_place(text: str, place: int) -> None:
