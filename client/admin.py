@@ -3,7 +3,8 @@
 from .administration.brokers import BrokerAdmin
 from .administration.groups import GroupAdmin
 from .administration.messages import MessageAdmin
-from .administration.topics import QUEUES_MAX, READ_WRITE, TopicAdmin
+from .administration.topics import READ_WRITE, TopicAdmin
+from .route import QUEUES_MAX
 
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 

@@ -11,7 +11,9 @@ from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID, QueueData, TopicRouteData
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
 
-__all__ = ["MessageQueue", "Route", "read_route"]
+__all__ = ["QUEUES_MAX", "MessageQueue", "Route", "read_route"]
+
+QUEUES_MAX = 65_536  # of one topic on one broker; each is an object here
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
     """The route of `topic` in a name server's answer.
 
     `queues_max` cuts the queues per broker: so a topic that does not exist yet borrows the route
-    of TBW102. Raises ValueError when the topic's order configuration can't be read.
+    of TBW102. Raises ValueError when the topic's order configuration can't be read,
+    or when a broker has more queues than `QUEUES_MAX`.
     """
     brokers = {
         broker.broker_name or "": dict(broker.broker_addrs) for broker in answer.broker_datas
@@ -60,7 +63,9 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
 
 def _queues(row: QueueData, queues: int, queues_max: int | None) -> int:
     # Java cuts both numbers by the read queues here.
-    return queues if queues_max is None else min(row.read_queue_nums, queues_max)
+    found = queues if queues_max is None else min(row.read_queue_nums, queues_max)
+    _check_number(found, row.broker_name or "")
+    return found
 
 
 def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
@@ -73,5 +78,11 @@ def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
                 f"the order configuration {text!r} of topic {topic} can't be read; it has the form "
                 "broker:queues;broker:queues (mqadmin updateOrderConf sets it)"
             )
+        _check_number(int(queues), name)
         found += (MessageQueue(topic, name, queue_id) for queue_id in range(int(queues)))
     return tuple(found)
+
+
+def _check_number(queues: int, broker: str) -> None:
+    if queues > QUEUES_MAX:
+        raise ValueError(f"broker {broker} has {queues} queues, the limit is {QUEUES_MAX}")

@@ -28,10 +28,10 @@ from ...protocol.names import check_topic
 from ..answers import body_of, header_of
 from ..cluster import topic_names
 from ..errors import ClientError
+from ..route import QUEUES_MAX
 from .base import Asking
 
 READ_WRITE = PERM_READ | PERM_WRITE
-QUEUES_MAX = 65_536  # of one topic on one broker
 
 
 class TopicAdmin(Asking):

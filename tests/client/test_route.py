@@ -47,6 +47,13 @@ def test_a_broken_order_configuration_is_named() -> None:
         read_route("t", answer(QueueData("a", 4, 4, 6), order="b;a:1"))
 
 
+@pytest.mark.parametrize("order", ["", "a:2000000000"])
+def test_more_queues_than_can_be_are_refused_at_once(order: str) -> None:
+    rows = QueueData("a", 4 if order else 2_000_000_000, 4, 6)
+    with pytest.raises(ValueError, match="broker a has 2000000000 queues, the limit is 65536"):
+        read_route("t", answer(rows, order=order))
+
+
 def test_a_borrowed_route_is_cut_by_the_read_queues() -> None:
     route = read_route("t", answer(QueueData("a", 2, 8, 7), QueueData("b", 8, 8, 7)), queues_max=4)
     assert names(route.publish) == ["a/0", "a/1", "b/0", "b/1", "b/2", "b/3"]
