@@ -463,29 +463,43 @@ class Broker:
 
 
 async def _repeat(seconds: float, work: Callable[[], object]) -> None:
+    fault = ""
     while True:
         await asyncio.sleep(seconds)
-        await _try(work, seconds)
+        fault = await _try(work, seconds, fault)
 
 
 async def _repeat_hot(
     seconds: Callable[[], float], changed: asyncio.Event, work: Callable[[], object]
 ) -> None:
+    fault = ""
     while True:
         try:
             async with asyncio.timeout(seconds()):
                 await changed.wait()
         except TimeoutError:
-            await _try(work, seconds())
+            fault = await _try(work, seconds(), fault)
         else:
             changed.clear()
 
 
-async def _try(work: Callable[[], object], seconds: float) -> None:
+async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
+    """Does it and gives what went wrong, "" for nothing. The same as `before` isn't told again:
+    some of this is tried many times a second."""
     try:
         await _once(work)
-    except Exception:
-        log.exception("a periodic task failed; it goes on in %g s", seconds)
+    except Exception as wrong:
+        fault = type(wrong).__name__
+        if fault != before:
+            # A full disk is no mistake of ours, so where it was found helps nobody.
+            where = None if isinstance(wrong, StoreError | OSError) else wrong
+            log.error(
+                "a periodic task failed: %s; it is tried every %g s", wrong, seconds, exc_info=where
+            )
+        return fault
+    if before:
+        log.warning("a periodic task that failed works again")
+    return ""
 
 
 async def _in_turns(parts: Iterable[object]) -> None:
