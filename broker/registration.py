@@ -48,6 +48,7 @@ class Registration:
         self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
+        self._away: set[str] = set()  # name servers that don't answer, told once each time
         self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
 
     async def start(self) -> None:
@@ -154,10 +155,12 @@ class Registration:
                 server, codes.REGISTER_BROKER, header, body, timeout_s=TIMEOUT_S
             )
         except (ConnectionError, TimeoutError) as wrong:
-            if self.registered[server]:
-                log.warning("name server %s: %s; trying again", server, wrong)
+            if server not in self._away:
+                log.warning("no registration with name server %s: %s; trying again", server, wrong)
+            self._away.add(server)
             self.registered[server] = False
             return
+        self._away.discard(server)
         if answer.code != codes.SUCCESS:
             log.warning("name server %s declined: %s %s", server, answer.code, answer.remark)
         elif not self.registered[server]:

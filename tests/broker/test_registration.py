@@ -47,6 +47,29 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
     return [queue.broker_name for queue in TopicRouteData.decode(found.body or b"").queue_datas]
 
 
+async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+) -> None:
+    conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
+    peers = Peers()
+    await peers.request(namesrv.address, codes.PUT_KV_CONFIG, conf, timeout_s=5)
+    await peers.close()
+    broker = await start(config(namesrv_addr=namesrv.address))
+    caller = Caller(broker)
+    for name in ("T", "U"):
+        await make_topic(caller, name)
+    await broker.registration._register_all()
+    assert [broker.topics.get(name).order for name in ("T", "U")] == [True, False]
+    assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
+    version = broker.topics.version
+    await broker.registration._register_all()
+    assert broker.topics.version == version  # told once
+    broker.registration._put_in_order("there", b"no table")  # is only logged
+    await caller.peers.close()
+
+
 async def test_making_a_topic_is_answered_once_the_name_server_has_it(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
@@ -127,6 +150,18 @@ async def test_a_topic_is_made_while_no_name_server_can_be_reached(start, config
     await make_topic(caller, "T")
     assert broker.topics.get("T") is not None
     await caller.peers.close()
+
+
+async def test_a_name_server_that_can_not_be_reached_is_told_once(
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = await start(config(namesrv_addr="127.0.0.1:1"))
+    await broker.registration._register_all()
+    told = [text for text in caplog.messages if text.startswith("no registration with name server")]
+    assert len(told) == 1
+    assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
 async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
