@@ -13,10 +13,12 @@ import zlib
 from ..protocol import codes
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.tls import client_context
+from ..protocol.bodies.cluster import KVTable
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from ..protocol.headers.namesrv import BrokerIdentity, RegisterBroker, RegisterTopic
+from ..store.errors import StoreError
 from .config import BrokerConfig
 from .topics import READ_WRITE, Topics
 
@@ -166,6 +168,16 @@ class Registration:
         elif not self.registered[server]:
             log.info("registered with name server %s", server)
         self.registered[server] = answer.code == codes.SUCCESS
+        if answer.code == codes.SUCCESS and answer.body:
+            self._put_in_order(server, answer.body)
+
+    def _put_in_order(self, server: str, body: bytes) -> None:
+        """The answer to a registration brings the order conf of all topics."""
+        try:
+            names = KVTable.decode(body).table
+            self._topics.put_in_order(names)
+        except (ValueError, StoreError) as wrong:
+            log.warning("the order conf of name server %s is not taken: %s", server, wrong)
 
     def _whole_body(self) -> bytes:
         """All topics: the text of the last time when nothing has changed since."""

@@ -5,7 +5,7 @@ through `put` or `delete`, which keep the file, the version and the targets in s
 registers this broker with the name servers.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,6 +192,18 @@ class Topics:
         self._take([config])
         self.made.append(config)
         return self.targets[name]
+
+    def put_in_order(self, names: Iterable[str]) -> None:
+        """Topics that the name servers' order conf names are in order, as in RocketMQ, for good."""
+        news = []
+        for name in names:
+            known = self._topics.get(name)
+            if known is not None and not known.order:
+                ordered = copy(known)
+                ordered.order = True
+                news.append(ordered)
+        if news:
+            self.put_all(news)
 
     def dead_letters(self, name: str) -> Target:
         """A retry or dead letter topic, made with one queue when it isn't there."""
