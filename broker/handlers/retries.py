@@ -112,9 +112,11 @@ class RetryHandlers:
         if dead:
             pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
             pairs.setdefault(properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID])
-        # The level wins over a time of the message's own, as at any send.
-        for name in (properties.DELAY, properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
-            pairs.pop(name, None)
+        else:
+            # The level wins over a time of the message's own, as at any send.
+            for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
+                pairs.pop(name, None)
+        pairs.pop(properties.DELAY, None)
         pairs[properties.DELAY] = str(level)  # 0 for a dead letter
         queue_id = random.randrange(max(1, queues))  # noqa: S311
         text = properties.encode(pairs).decode()

@@ -141,6 +141,24 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 
 
+async def test_a_dead_letter_keeps_what_its_last_try_had(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"m", TIMER_DELIVER_MS="1", TAGS="x")
+    (record,) = records(await caller.pull("T"))
+    assert await send_back(caller, record, level=-1) == 0
+    assert await send_back(caller, record, level=1) == 0
+    clock.ms += 1_000
+    deliver(broker)
+    (again,) = records(await caller.pull("%RETRY%cg"))
+    assert await send_back(caller, again, level=-1) == 0
+    first, second = (each.properties for each in records(await caller.pull("%DLQ%cg")))
+    assert (first["TIMER_DELIVER_MS"], first["TAGS"]) == ("1", "x")
+    assert second["REAL_TOPIC"] == "%RETRY%cg"
+    assert "TIMER_DELIVER_MS" not in second  # the level took it away
+
+
 async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(
     run: Callable, config: Config
 ) -> None:

@@ -60,9 +60,36 @@ def queue(code: int, topic: str, **more: str) -> Asked:
     return Asked(code, {"topic": topic, "queueId": "0"} | more)
 
 
+def beat(group: str, kind: str) -> Asked:
+    """HEART_BEAT of a member of this group."""
+    consumer = {
+        "groupName": group, "consumeType": kind, "messageModel": "CLUSTERING",
+        "subscriptionDataSet": [], "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+    }  # fmt: skip
+    body = {"clientID": "c", "producerDataSet": [], "consumerDataSet": [consumer]}
+    return Asked(codes.HEART_BEAT, None, json.dumps(body).encode())
+
+
+def checked(expression: str) -> Asked:
+    """CHECK_CLIENT_CONFIG of an SQL92 expression."""
+    wanted = {"topic": "T", "subString": expression, "expressionType": "SQL92"}
+    body = {"clientId": "c", "group": "cg", "subscriptionData": wanted}
+    return Asked(codes.CHECK_CLIENT_CONFIG, None, json.dumps(body).encode())
+
+
+SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
+ORDERED = {
+    "topic": "Ordered", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4",
+    "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
+}  # fmt: skip
+END = {  # of no half message, and without a msgId
+    "producerGroup": "pg", "tranStateTableOffset": "0", "commitLogOffset": "99999999",
+    "commitOrRollback": "8",
+}  # fmt: skip
 HANDLE = f"0 1700000000000 60000 0 0 {BROKER_NAME} 0 0"
 BATCH = encode_batch([Entry(0, b"1", b""), Entry(0, b"2", b"")])
 OFFSET = codes.UPDATE_CONSUMER_OFFSET
+CONFIG = codes.UPDATE_BROKER_CONFIG
 PROGRESS = codes.QUERY_CONSUMER_OFFSET
 CLONE = {"srcGroup": "cg", "destGroup": "copy", "topic": "T", "offline": "true"}
 
@@ -71,6 +98,7 @@ SENDS = (
     send("T", "+1"),
     send("T", "007"),
     send("T", body=b""),
+    send("T", i=properties.encode({"INNER_NUM": "2"}).decode()),
     send("T", i=properties.encode({"DELAY": "soon"}).decode()),
     send("a b"),
     send("t" * 128),
@@ -132,6 +160,28 @@ ASKED = (
     queue(codes.GET_TOPIC_CONFIG, "%RETRY%none"),
     Asked(codes.UNREGISTER_CLIENT, {"consumerGroup": "none"}),
     Asked(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, b"{"),
+    # pull consumers that are not let in
+    beat("before", "CONSUME_ACTIVELY"),
+    Asked(CONFIG, None, b"rejectPullConsumerEnable=true"),
+    beat("after", "CONSUME_ACTIVELY"),
+    beat("pushed", "CONSUME_PASSIVELY"),
+    *(pull("T", group=group) for group in ("before", "after", "pushed", "TOOLS_CONSUMER", "cg")),
+    Asked(codes.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "after"}),
+    Asked(CONFIG, None, b"rejectPullConsumerEnable=false"),
+    # topics in order, while the broker takes no writes
+    Asked(codes.UPDATE_AND_CREATE_TOPIC, ORDERED),
+    Asked(CONFIG, None, b"brokerPermission=4"),
+    send("Ordered"),
+    send("T"),
+    Asked(CONFIG, None, b"brokerPermission=6"),
+    send("Ordered"),
+    # expressions
+    Asked(codes.CHECK_CLIENT_CONFIG),
+    *(checked(text) for text in ("a = 5", "a >", "5", "-a", "a AND 'x'", "a = NOT 1", "NULL", "a")),
+    # transactions
+    Asked(codes.END_TRANSACTION, END),
+    Asked(CONFIG, None, b"transactionCheckInterval=20000"),
+    Asked(CONFIG, None, b"transactionOpBatchInterval=2000"),
     # the name server
     Asked(codes.PUT_KV_CONFIG, {"namespace": "n", "key": "k"}),
     Asked(codes.GET_KV_CONFIG, {"namespace": "n", "key": "k"}),
@@ -144,8 +194,8 @@ ASKED = (
 def clusters(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
-    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-answers"), SMALL_FILES)
-    real = JavaCluster(tmp_path_factory.mktemp("java-answers"), SMALL_FILES, flags=("-Xmx1g",))
+    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-answers"), SETTINGS)
+    real = JavaCluster(tmp_path_factory.mktemp("java-answers"), SETTINGS, flags=("-Xmx1g",))
     with side_by_side(ours, real) as started:
         for one in started:
             loadgen.create_topic(one.broker, "T")
