@@ -188,12 +188,18 @@ async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
     await until(lambda: broker.server.turn.backlog.bytes == 0)
 
 
-async def test_requests_at_work_count_as_memory(broker: Broker, caller: Caller) -> None:
+async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_memory_for_it(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.protocol.aio.connection.HELD_BYTES_MIN", 1_000)
     backlog = broker.server.turn.backlog
     backlog.add(2 * backlog.bytes_max)  # as if readers that don't read had filled it
     header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, "")
-    answer = await caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * 60_000)
-    assert answer.code == codes.SYSTEM_ERROR  # it is looked at: nobody has asked
+    for size, code in ((900, codes.SYSTEM_ERROR), (2_000, codes.SYSTEM_BUSY)):
+        answer = await caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * size)
+        assert answer.code == code  # an error: it is looked at, and nobody has asked
+    assert "clientMemoryBytesMax" in (answer.remark or "")
+    assert backlog.bytes == 2 * backlog.bytes_max
     backlog.add(-2 * backlog.bytes_max)
 
 
