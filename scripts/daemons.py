@@ -208,7 +208,9 @@ def _to_connect(bind_address: str, port: int) -> str:
 
 
 def _listens(config: "BrokerConfig", port: int) -> str:
-    return f"{config.bind_address}:{port} (clients are told {config.broker_ip1}:{port})"
+    host = config.bind_address
+    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{at} (clients are told {config.broker_ip1}:{port})"
 
 
 def _command() -> str:

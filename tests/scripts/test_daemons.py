@@ -47,6 +47,15 @@ def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path
         assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
 
 
+def test_addresses_of_ipv6_are_written_with_brackets_and_can_be_used(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "bindAddress=::1"]
+    with running(tmp_path, *words) as daemon:
+        assert "name server [::1]:" in daemon.ready
+        assert "broker [::1]:" in daemon.ready
+        hint = daemon.ready.partition("try: echo hello | aerobee ")[2]
+        assert output(*hint.split(), data="hello") == "sent 1 message to greetings\n"
+
+
 def test_without_an_option_the_store_is_in_the_folder_one_is_in(tmp_path: Path) -> None:
     with running(tmp_path, "up", *FREE_PORTS, *SMALL):
         assert (tmp_path / "aerobee-data" / "lock").exists()
