@@ -26,7 +26,7 @@ from ..store.store import MessageStore
 from ..store.walk import Progress
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
-from .config import KEYS, BrokerConfig
+from .config import BrokerConfig
 from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
@@ -250,11 +250,21 @@ class Broker:
         self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
         self._every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
         self._every(config.revive_interval / 1000, self._revive)
-        self._every_hot("transactionOpBatchInterval", self.transactions.write_ended)
         self._every_hot(
-            "transactionMetricFlushInterval", lambda: self._save(self.transaction_counts)
+            "transactionOpBatchInterval",
+            lambda: config.transaction_op_batch_interval,
+            self.transactions.write_ended,
         )
-        self._every_hot("transactionCheckInterval", self._check_transactions)
+        self._every_hot(
+            "transactionMetricFlushInterval",
+            lambda: config.transaction_metric_flush_interval,
+            lambda: self._save(self.transaction_counts),
+        )
+        self._every_hot(
+            "transactionCheckInterval",
+            lambda: config.transaction_check_interval,
+            self._check_transactions,
+        )
         self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
         await self.server.accept()
         ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
@@ -355,17 +365,13 @@ class Broker:
         self._periodic.append(work)
         self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
 
-    def _every_hot(self, key: str, work: Callable[[], object]) -> None:
-        """The same each time that so many ms, as this hot key says, have passed; a change begins
-        the time anew."""
-        name = KEYS.fields[key].name
+    def _every_hot(
+        self, key: str, period_ms: Callable[[], int], work: Callable[[], object]
+    ) -> None:
+        """The same with a period that this hot key says; a change begins it anew."""
         changed = asyncio.Event()
-
-        def seconds() -> float:
-            return int(getattr(self.config, name)) / 1000
-
         self._periodic.append(work)
-        self._tasks.append(asyncio.create_task(_repeat_hot(seconds, changed, work)))
+        self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
         self.hot_keys.on_change(key, changed.set)
 
     def _in_steps(self, step: Callable[[int], bool]) -> None:
@@ -470,15 +476,15 @@ async def _repeat(seconds: float, work: Callable[[], object]) -> None:
 
 
 async def _repeat_hot(
-    seconds: Callable[[], float], changed: asyncio.Event, work: Callable[[], object]
+    period_ms: Callable[[], int], changed: asyncio.Event, work: Callable[[], object]
 ) -> None:
     fault = ""
     while True:
         try:
-            async with asyncio.timeout(seconds()):
+            async with asyncio.timeout(period_ms() / 1000):
                 await changed.wait()
         except TimeoutError:
-            fault = await _try(work, seconds(), fault)
+            fault = await _try(work, period_ms() / 1000, fault)
         else:
             changed.clear()
 
