@@ -21,6 +21,7 @@ from .programs import SECONDS, Java, Mqadmin, wait_until
 from .test_mqadmin import in_words, numbers_out
 
 TOPIC, GROUP = "More", "MoreGroup"
+FAR_MS = "4102444800000"  # a time after all messages
 MANY = "with a controller, a container, RocksDB, static topics or control of cold data: not served"
 NOT_WALKED = {
     **dict.fromkeys(("addBroker", "removeBroker"), MANY),
@@ -75,7 +76,7 @@ class Walk:
         self.settings()
 
     def topics_and_groups(self) -> None:
-        note, on = self.note, ("-b", self.cluster.broker)
+        note, on, of_all = self.note, ("-b", self.cluster.broker), ("-c", CLUSTER_NAME)
         self.until(self.cluster.broker, "clusterList")
         note("updateTopic", *on, "-t", TOPIC, "-r", "1", "-w", "1")
         self.until("readQueueNums", "topicRoute", "-t", TOPIC)
@@ -88,6 +89,17 @@ class Walk:
         groups = [{"groupName": "List1"}, {"groupName": "List2", "retryMaxTimes": 3}]
         note("updateSubGroupList", *on, "-f", self._write("groups.json", groups))
         self.until("readQueueNums", "topicRoute", "-t", "List2")
+        flags = ("-o", "true", "-u", "true", "-s", "true", "-a", "+message.type=FIFO")
+        sizes = ("-t", "Opt", "-r", "3", "-w", "3", "-p", "6")
+        note("updateTopic with all options", "updateTopic", *of_all, *sizes, *flags)
+        self.until("readQueueNums", "topicRoute", "-t", "Opt")
+        note("updateTopicPerm of a cluster", "updateTopicPerm", *of_all, "-t", "Opt", "-p", "2")
+        note("topicRoute with all options", "topicRoute", "-t", "Opt", "-l")
+        policy = '{"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,2000]}}'
+        flags = ("-s", "true", "-m", "true", "-d", "false", "-o", "true", "-a", "false")
+        sizes = ("-q", "3", "-r", "5", "-i", "1", "-w", "2", "-p", policy)
+        note("updateSubGroup with all options", "updateSubGroup", *on, "-g", "Opt", *flags, *sizes)
+        note("getConsumerConfig with all options", "getConsumerConfig", "-g", "Opt")
         note("topicClusterList", "-t", TOPIC)
         note("updateTopicPerm", *on, "-t", TOPIC, "-p", "4")
         note("updateTopicPerm to what it is", "updateTopicPerm", *on, "-t", TOPIC, "-p", "4")
@@ -119,11 +131,23 @@ class Walk:
         note("queryMsgById to a consumer", "queryMsgById", "-i", offset_id, *self._to(client))
         note("queryMsgById of nothing", "queryMsgById", "-i", offset_id[:-4] + "FFFF", "-t", TOPIC)
         note("queryMsgByKey", "-t", TOPIC, "-k", "k-0")
+        times = ("-b", "0", "-e", FAR_MS)
+        of_key = ("queryMsgByKey", "-t", TOPIC, "-k", "k-0")
+        note("queryMsgByKey with all options", *of_key, *times, "-m", "2", "-c", CLUSTER_NAME)
+        note("queryMsgByKey of another time", *of_key, "-b", "0", "-e", "1000")
         note("queryMsgByKey of nothing", "queryMsgByKey", "-t", TOPIC, "-k", "k-9")
         note("queryMsgByUniqueKey", *found)
         note("queryMsgByUniqueKey to a consumer", "queryMsgByUniqueKey", *found, *self._to(client))
         note("queryMsgTraceById", "-i", unique)
+        note("queryMsgByUniqueKey of all", "queryMsgByUniqueKey", *found, "-a", "-c", CLUSTER_NAME)
+        note("queryMsgByOffset as text", "queryMsgByOffset", *first, "-f", "UTF-8")
+        note("queryMsgByOffset beyond the end", "queryMsgByOffset", *first[:-1], "99")
+        note("queryMsgTraceById of a topic", "queryMsgTraceById", "-i", unique, *times, "-c", "5")
         note("printMsg", "-t", TOPIC, "-d", "true")
+        tags = ("-s", "a||b", "-c", "UTF-8", "-d", "true")
+        note("printMsg of tags", "printMsg", "-t", TOPIC, *tags)
+        day = ("-b", "2020-01-01#00:00:00:000", "-e", "2020-01-02#00:00:00:000")
+        note("printMsg of a day", "printMsg", "-t", TOPIC, *day)
         queue = (
             "-t",
             TOPIC,
@@ -140,6 +164,7 @@ class Walk:
         )
         note("printMsgByQueue", *queue)
         note("consumeMessage", *first, "-c", "1")
+        note("consumeMessage of a time", "consumeMessage", "-t", TOPIC, "-s", "0", "-e", FAR_MS)
         note("queryMsgById again", "queryMsgById", "-i", offset_id, "-t", TOPIC, "-s", "true")
         note("sendMsgStatus", "-b", BROKER_NAME, "-s", "128", "-c", "3")
         note("checkMsgSendRT", "-t", "List2", "-a", "3", "-s", "64")
@@ -164,6 +189,11 @@ class Walk:
         note("resetOffsetByTime of a queue", *offline, *one, "-o", "1")
         note("resetOffsetByTime too far", *offline, *one, "-o", "100")
         note("resetOffsetByTime to now", *offline, "-s", "now")
+        day = ("-s", "2020-01-01#00:00:00:000", "-f", "false")
+        note("resetOffsetByTime to a day", *offline, *day)
+        note("consumerProgress after it", "consumerProgress", "-g", "Clone")
+        to = ("-d", "Clone", "-t", TOPIC, "-o", "true")
+        note("cloneGroupOffset of nobody", "cloneGroupOffset", "-s", "Nobody", *to)
         note("resetOffsetByTime of nobody", *offline[:2], "Nobody", "-t", TOPIC, "-s", "0")
         note("resetOffsetByTime of no topic", *offline[:3], "-t", "Nothing", "-s", "0")
         # Of a group that is online: its consumer sees everything once more.
@@ -173,6 +203,8 @@ class Walk:
             lambda: len(self.consumer.events("message")) >= seen + 4, lambda: self.consumer.lines
         )
         note("skipAccumulatedMessage", "-g", "Clone", "-t", TOPIC)
+        skip = ("skipAccumulatedMessage", "-g", "Clone", "-t", TOPIC, "-f", "true")
+        note("skipAccumulatedMessage by force", *skip)
         note("deleteSubGroup", *on, "-g", "Clone", "-r", "true")
 
     def name_server(self) -> None:
@@ -197,9 +229,12 @@ class Walk:
             note(command, *on)
             note(f"{command} of a cluster", command, *of_all)
         note("statsAll", "-t", TOPIC)
+        note("statsAll of the active", "statsAll", "-a", "-t", TOPIC)
         note("haStatus", *on)
         note("resetMasterFlushOffset", *on, "-o", "0")
         note("getBrokerEpoch", "-b", BROKER_NAME)
+        mode = ("-t", TOPIC, "-g", GROUP, "-m", "PULL")
+        note("setConsumeMode of a cluster", "setConsumeMode", *of_all, *mode)
         note("setConsumeMode", *on, "-t", TOPIC, "-g", GROUP, "-m", "POP", "-q", "1")
 
     def exports(self) -> None:
@@ -297,6 +332,11 @@ ALIKE = [
     "updateTopicList",
     "updateSubGroupList",
     "topicClusterList",
+    "updateTopic with all options",
+    "updateTopicPerm of a cluster",
+    "topicRoute with all options",
+    "updateSubGroup with all options",
+    "getConsumerConfig with all options",
     "updateTopicPerm",
     "updateTopicPerm to what it is",
     "updateTopicPerm back",
@@ -308,12 +348,21 @@ ALIKE = [
     "queryMsgById of nothing",
     "queryMsgByKey",
     "queryMsgByKey of nothing",
+    "queryMsgByKey with all options",
+    "queryMsgByKey of another time",
     "queryMsgByUniqueKey",
     "queryMsgByUniqueKey to a consumer",
     "queryMsgTraceById",
+    "queryMsgByUniqueKey of all",
+    "queryMsgByOffset as text",
+    "queryMsgByOffset beyond the end",
+    "queryMsgTraceById of a topic",
     "printMsg",
+    "printMsg of tags",
+    "printMsg of a day",
     "printMsgByQueue",
     "consumeMessage",
+    "consumeMessage of a time",
     "queryMsgById again",
     "sendMsgStatus",
     "consumerStatus",
@@ -326,10 +375,14 @@ ALIKE = [
     "resetOffsetByTime of a queue",
     "resetOffsetByTime too far",
     "resetOffsetByTime to now",
+    "resetOffsetByTime to a day",
+    "consumerProgress after it",
+    "cloneGroupOffset of nobody",
     "resetOffsetByTime of nobody",
     "resetOffsetByTime of no topic",
     "resetOffsetByTime",
     "skipAccumulatedMessage",
+    "skipAccumulatedMessage by force",
     "deleteSubGroup",
     "updateKvConfig",
     "deleteKvConfig",
@@ -350,6 +403,7 @@ ALIKE = [
     "cleanUnusedTopic of a cluster",
     "resetMasterFlushOffset",
     "setConsumeMode",
+    "setConsumeMode of a cluster",
     "exportMetadata",
     "exportConfigs",
     "exportMetrics",
@@ -370,7 +424,9 @@ def test_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
     assert plain(ours.outputs[title]) == plain(real.outputs[title])
 
 
-@pytest.mark.parametrize("title", ["checkMsgSendRT", "haStatus", "statsAll"])
+@pytest.mark.parametrize(
+    "title", ["checkMsgSendRT", "haStatus", "statsAll", "statsAll of the active"]
+)
 def test_mqadmin_prints_the_same_but_for_its_numbers(title: str, walks: tuple[Walk, Walk]) -> None:
     ours, real = (walk.outputs[title].splitlines() for walk in walks)
     assert len(ours) > 1
