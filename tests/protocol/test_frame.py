@@ -231,7 +231,7 @@ def test_a_missing_or_ill_typed_field_is_refused_by_its_name(ext: str, word: str
 def test_fields_that_are_no_utf_8_are_refused_with_the_name_of_the_request() -> None:
     header = b'{"code":14,"extFields":{"consumerGroup":"\xff","topic":"T","queueId":"0"}}'
     (command,) = FrameDecoder().feed(HEAD.pack(4 + len(header), len(header)) + header)
-    with pytest.raises(Refusal, match="QUERY_CONSUMER_OFFSET .* can't be read") as caught:
+    with pytest.raises(Refusal, match=r"QUERY_CONSUMER_OFFSET .* can't be read") as caught:
         command.header(QueryConsumerOffset)
     assert caught.value.code == codes.SYSTEM_ERROR
 
