@@ -28,6 +28,7 @@ from .saved import Saved
 from .sql92 import Predicate, Properties, SqlError, compiled
 
 FILTERS_MAX = 100_000  # topic and group pairs
+EXPRESSIONS_CHARS_MAX = 4 << 20  # of all filters; compiled, each takes about 55 bytes of memory
 STATED_MAX = 10_000  # tag expressions of requests, ready to be used
 STATED_CHARS_MAX = 1_024  # of one that is kept so
 TAGS_CHARS_MAX = 16_384  # of a request's tag expression: hashing them holds everybody up
@@ -46,6 +47,7 @@ class Filters(Saved):
             config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
         )
         self._table: dict[tuple[str, str], ConsumerFilterData] = {}
+        self._chars = 0  # of all expressions
         self._compiled: dict[tuple[str, str], Predicate] = {}
         self._topics: dict[str, set[str]] = {}  # by group
         self._stated: dict[tuple[str, str | None], frozenset[int] | None] = {}
@@ -92,7 +94,9 @@ class Filters(Saved):
         self._check_enabled(wanted.expression_type)
         data = self._table.get((wanted.topic, group))
         if data is None:
+            new = ConsumerFilterData(group, wanted.topic, wanted.sub_string)
             fault = _fault(wanted.sub_string, wanted.expression_type)
+            fault = fault or self._no_room((wanted.topic, group), new)
             raise Refusal(
                 codes.FILTER_DATA_NOT_EXIST,
                 "The broker's consumer filter data is not exist!Your expression may be wrong! "
@@ -224,16 +228,35 @@ class Filters(Saved):
 
     def _take(self, key: tuple[str, str], data: ConsumerFilterData) -> bool:
         """Keep a filter; False, and a line in the log, when that can't be."""
-        fault = _fault(data.expression, data.expression_type)
-        if fault is None and key not in self._table and len(self._table) >= FILTERS_MAX:
-            fault = f"{len(self._table)} filters are kept, the limit is {FILTERS_MAX}; delete some"
+        fault = _fault(data.expression, data.expression_type) or self._no_room(key, data)
         if fault is not None:
             log.warning("no filter for group %s on topic %s: %s", key[1], key[0], fault)
             return False
+        self._chars += len(data.expression) - self._chars_of(key)
         self._table[key] = data
         self._compiled[key] = compiled(data.expression)
         self._topics.setdefault(key[1], set()).add(key[0])
         return True
+
+    def _no_room(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
+        """Why there is no room for a filter; those that are dead make room."""
+        more = len(data.expression) - self._chars_of(key)
+        for _ in range(2):
+            count = len(self._table) + (key not in self._table)
+            if count <= FILTERS_MAX and (more <= 0 or self._chars + more <= EXPRESSIONS_CHARS_MAX):
+                return None
+            for one in [each for each, known in self._table.items() if known.is_dead]:
+                if one != key:
+                    self._drop(one)
+        return (
+            f"{len(self._table)} filters with {self._chars} characters are kept, one more of "
+            f"{len(data.expression)} would be over the limit of {FILTERS_MAX} or of "
+            f"{EXPRESSIONS_CHARS_MAX} characters; subscribe by shorter expressions, or by tags"
+        )
+
+    def _chars_of(self, key: tuple[str, str]) -> int:
+        known = self._table.get(key)
+        return 0 if known is None else len(known.expression)
 
     def _revive(self, data: ConsumerFilterData) -> None:
         data.dead_time = 0
@@ -246,6 +269,7 @@ class Filters(Saved):
                 self.changed = True
 
     def _drop(self, key: tuple[str, str]) -> None:
+        self._chars -= self._chars_of(key)
         del self._table[key], self._compiled[key]
         topics = self._topics[key[1]]
         topics.remove(key[0])

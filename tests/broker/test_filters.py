@@ -158,6 +158,29 @@ def test_one_filter_over_the_limit_is_not_taken(
     assert found(filters).expression == "a = 2"
 
 
+def test_all_expressions_together_have_a_length_and_the_dead_make_room(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters_module, "EXPRESSIONS_CHARS_MAX", 20)
+    filters = make()
+    filters.register("g", [sql("a = 1 OR b = 2")])  # 14 characters
+    filters.register("h", [sql("c = 3")])
+    filters.register("i", [sql("d = 4")])
+    assert filters.find("T", "i") is None
+    with refused(
+        codes.FILTER_DATA_NOT_EXIST, "2 filters with 19 characters are kept, one more of 5"
+    ):
+        filters.registered(sql("d = 4"), "i", 1)
+    filters.register("h", [sql("c = 33", 2)])  # what is there may change within the limit
+    assert found(filters, group="h").expression == "c = 33"
+    filters.register("h", [sql("c = 333333", 3)])
+    assert filters.find("T", "h") is None  # and is given up beyond it
+    filters.unregister("g")
+    filters.register("i", [sql("d = 4 OR e = 5", 2)])
+    assert found(filters, group="i").expression == "d = 4 OR e = 5"
+    assert filters.find("T", "g") is None
+
+
 # --- what a reader wants --------------------------------------------------------------------------
 
 
