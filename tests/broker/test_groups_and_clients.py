@@ -72,6 +72,21 @@ async def test_members_hear_of_every_join_and_leave(broker: Broker) -> None:
     await one.peers.close()
 
 
+async def test_a_notice_is_on_its_way_before_the_change_is_answered(broker: Broker) -> None:
+    one, two = Listener(broker), Listener(broker)
+    await one.heartbeat("c1", topics={"T": "*"})
+    assert await one.notice() == "cg"
+    await two.heartbeat("c2", topics={"T": "*"})
+    # Nothing else is waited for: an answer on the same connection comes behind the notice.
+    assert len(await member_ids(one)) == 2
+    assert one.notices.get_nowait() == "cg"
+    await two.ask(codes.UNREGISTER_CLIENT, {"clientID": "c2", "consumerGroup": "cg"})
+    assert len(await member_ids(one)) == 1
+    assert one.notices.get_nowait() == "cg"
+    for part in (one, two):
+        await part.peers.close()
+
+
 async def test_a_changed_subscription_is_a_notice_and_a_repeated_one_is_none(
     broker: Broker,
 ) -> None:
