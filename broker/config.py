@@ -6,6 +6,7 @@ here has an effect; the ones that a Java broker knows beyond these are taken and
 so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
 """
 
+import ipaddress
 import os
 import re
 import socket
@@ -231,6 +232,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             )
         if not self.broker_ip1:
             force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+        try:
+            ipaddress.ip_address(self.broker_ip1)
+        except ValueError:
+            raise ConfigError(
+                f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address, which each message "
+                "is stored with; correct it, or leave it out and set bindAddress"
+            ) from None
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)

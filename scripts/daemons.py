@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HTTP_PORT_DISTANCE = 10  # from the listen port, of both daemons
 HTTP_PORT_OFF = -1
+PORT_MAX = 65_535
 ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
 UP_STORE = "aerobee-data"
 RECOVERING = "recovering the store"
@@ -50,13 +51,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     if command == "up":
         add("--store", metavar="DIR", help=f"where messages are kept (./{UP_STORE})")
-        add("--namesrv-port", type=int, default=9876, metavar="N", help="0: any free one (9876)")
-        add("--listen-port", type=int, metavar="N", help="the broker's; 0: any free one (10911)")
+        add("--namesrv-port", type=_port, default=9876, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=_port, metavar="N", help="the broker's; 0: any free one (10911)")
         parser.set_defaults(run=up)
     else:
         add("-c", dest="file", type=Path, metavar="FILE", help="settings: properties or YAML")
     if command == "namesrv":
-        add("--listen-port", type=int, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=_port, metavar="N", help="0: any free one (9876)")
         parser.set_defaults(run=namesrv)
     if command == "broker":
         add("-n", dest="namesrv", metavar="ADDR;ADDR", help="name servers to register with")
@@ -169,6 +170,12 @@ def broker(options: argparse.Namespace) -> int:
         )
 
     return serving.run(parts)
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 0 to {PORT_MAX}")
+    return int(text)
 
 
 def _option(key: str, value: object) -> list[str]:

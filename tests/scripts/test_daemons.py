@@ -183,6 +183,14 @@ def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
     assert "scanNotActiveBrokerInterval is 'soon'" in said
 
 
+@pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
+@pytest.mark.parametrize("text", ["99999", "-1", "1x"])
+def test_an_option_that_is_no_port_is_named_as_it_was_given(option: str, text: str) -> None:
+    done = aerobee("up", f"{option}={text}")
+    assert done.returncode == 2
+    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in done.stderr
+
+
 def test_a_config_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     for command in ("broker", "namesrv"):
         said = refused(command, "-c", str(tmp_path / "none.conf"))
