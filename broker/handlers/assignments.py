@@ -68,11 +68,7 @@ class AssignmentHandlers:
     def on_set_mode(self, header: None, command: Command, connection: Connection) -> Reply:
         wanted = body_of(command, SetMessageRequestModeRequestBody)
         if wanted.topic.startswith(RETRY_PREFIX):
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"retry topic is not allowed to set mode: {wanted.topic} follows its group's "
-                "topics; name one of those",
-            )
+            raise Refusal(codes.NO_PERMISSION, "retry topic is not allowed to set mode")
         if wanted.mode not in (PULL, POP):
             raise Refusal(
                 codes.INVALID_PARAMETER, f"the mode is {wanted.mode!r}, it must be PULL or POP"
