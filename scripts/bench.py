@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import (
+    broker_measures,
     burst_measures,
     client_measures,
     filter_measures,
@@ -112,6 +113,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     if part == "rates":
         with both() as sides:
             found.compared = measures.rates(*sides, program, rounds, scale, _say)
+    elif part == "brokers":
+        found.compared = broker_measures.brokers(folder, program, rounds, scale, flags, _say)
     elif part == "delayed":
         programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
         with both() as sides:

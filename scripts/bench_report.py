@@ -19,6 +19,7 @@ from .store_measures import Held
 # What is measured, in the order of the report: part and heading.
 PARTS = {
     "rates": "Sends and pulls",
+    "brokers": "Two brokers on one machine",
     "calls": "Calls for a send",
     "start": "Start",
     "memory": "Memory",
