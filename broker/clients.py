@@ -19,9 +19,8 @@ from .agreement import Agreement
 GROUPS_MAX = 100_000  # groups with live clients, of producers and of consumers each
 GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
 MEMBERS_MAX = 500_000  # group and connection pairs
-GROUP_CHARS_MAX = (
-    255  # of a producer group; a consumer group has a configuration, which has its own
-)
+# Consumer groups that may join have a configuration, whose name has a limit of its own.
+JOINED_CHARS_MAX = 255  # of a group in a heartbeat
 SHARE_OF_MEMORY = 4  # subscriptions have one part in so many of clientMemoryBytesMax
 SUBSCRIPTION_BYTES = 1_000  # of memory for one, with its objects, before its texts
 TAG_BYTES = 200
@@ -286,11 +285,11 @@ class Clients:
     ) -> int:
         """How many groups a connection joins with these; Refusal when they may not come."""
         longest = max(map(len, names), default=0)
-        if longest > GROUP_CHARS_MAX:
+        if longest > JOINED_CHARS_MAX:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"a {kind} group's name has {longest} characters, the limit is "
-                f"{GROUP_CHARS_MAX}; give it a shorter one",
+                f"{JOINED_CHARS_MAX}; give it a shorter one",
             )
         new = names - joined
         if new and len(joined) + len(new) > GROUPS_PER_CLIENT_MAX:
