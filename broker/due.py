@@ -11,10 +11,10 @@ from typing import NamedTuple
 from ..protocol import codes, properties
 from ..protocol.errors import Refusal
 from ..protocol.properties import PROPERTIES_BYTES_MAX
+from ..store.timer_log import QUEUE, WHEEL_TOPIC
 from .config import NO_CAP_SEC, BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
 from .real_place import delayed
-from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)

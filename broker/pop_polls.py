@@ -61,13 +61,6 @@ class PopPolls:
         """How many wait under this topic, group and queue id."""
         return len(self._waiting.get((topic, group, queue_id), ()))
 
-    def is_full(self, place: Place) -> bool:
-        """Whether no more may wait at this place."""
-        polls = self._waiting.get(place)
-        return self.count >= self._total_max or (
-            polls is not None and len(polls) > self._per_place_max
-        )
-
     def park(
         self,
         place: Place,
@@ -77,13 +70,18 @@ class PopPolls:
         command: Command,
         connection: Connection,
     ) -> bool:
-        """Keep a request waiting for messages in these queues; False without memory for it."""
+        """Keep a request waiting for messages in these queues; False when no more may wait here, or
+        there is no memory for it."""
+        polls = self._waiting.get(place)
+        if self.count >= self._total_max or (
+            polls is not None and len(polls) > self._per_place_max
+        ):
+            return False
         weight = command.weight()
         if weight and not connection.backlog.may_wait(weight):
             return False
         self._number += 1
         poll = Poll(end_ms - END_EARLY_MS, self._number, header, command, connection, weight)
-        polls = self._waiting.get(place)
         if polls is None:
             polls = self._waiting[place] = []
         for key in queues:

@@ -23,12 +23,12 @@ from ..protocol.record import Record, decode_record
 from ..protocol.tags import tag_hash
 from ..store.errors import StoreError
 from ..store.store import MessageStore
+from ..store.timer_log import QUEUE, WHEEL_TOPIC
 from .config import BrokerConfig
 from .groups import Groups
 from .offsets import Offsets
 from .pop_checkpoints import CheckPoint, Key, from_body
 from .pop_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
-from .timer_state import QUEUE, WHEEL_TOPIC
 from .timers import Timers
 from .topics import Topics
 

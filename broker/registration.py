@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 24.0  # RocketMQ's registerBrokerTimeoutMills
 PERIOD_S_MIN, PERIOD_S_MAX = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
-TOLD_S_MAX = 3.0  # for this long who made a topic waits for a name server that doesn't answer
+TOPIC_TIMEOUT_S = 3.0  # for a topic that is told by itself
 
 
 class Registration:
@@ -83,11 +83,11 @@ class Registration:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._peers.close()
 
-    async def told(self) -> None:
+    async def told(self, seconds: float) -> None:
         """Returns when the name servers know what changed before, or can't be told in time."""
         self._send_changes()
         if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=TOLD_S_MAX)
+            await asyncio.wait(list(self._tasks), timeout=seconds)
 
     def _on_change(self, config: TopicConfig) -> None:
         if not self._changed:
@@ -123,7 +123,7 @@ class Registration:
                     codes.REGISTER_TOPIC_IN_NAMESRV,
                     RegisterTopic(name),
                     body,
-                    timeout_s=TOLD_S_MAX,
+                    timeout_s=TOPIC_TIMEOUT_S,
                 )
             except (ConnectionError, TimeoutError) as wrong:
                 log.warning(

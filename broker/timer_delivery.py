@@ -13,9 +13,9 @@ from ..protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ..protocol.record import Record
 from ..store.errors import MessageTooLarge, StoreError
 from ..store.store import MessageStore
+from ..store.timer_log import QUEUE, WHEEL_TOPIC
 from ..store.writing import Message, raw_tags_code
 from .real_place import number_of
-from .timer_state import QUEUE, WHEEL_TOPIC
 from .topics import QUEUES_MAX, TOPICS_MAX
 
 log = logging.getLogger(__name__)

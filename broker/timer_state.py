@@ -14,15 +14,13 @@ from ..store import timer_check
 from ..store.errors import StoreError
 from ..store.store import MessageStore
 from ..store.timer_check import Progress, TimerCheck, TimerCheckFile
-from ..store.timer_log import TimerLog
+from ..store.timer_log import QUEUE, WHEEL_TOPIC, TimerLog
 from ..store.timer_recovery import KnownPlaces, recover
 from ..store.timer_wheel import SLOTS, TimerWheel
 from .config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
-WHEEL_TOPIC = "rmq_sys_wheel_timer"
-QUEUE = 0
 IDLE_SYNC_MS = 60_000  # how old the time on the disk may be while nothing is due
 
 

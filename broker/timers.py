@@ -16,7 +16,7 @@ from ..protocol.tags import string_hash
 from ..store.errors import StoreError
 from ..store.store import MessageStore
 from ..store.timer_fresh import Fresh
-from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT
+from ..store.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, QUEUE, WHEEL_TOPIC
 from ..store.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from .config import BrokerConfig
 from .due_slot import DueSlot
@@ -24,7 +24,7 @@ from .pace import FEW
 from .real_place import number_of, real_place
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
 from .timer_metrics import TimerMetrics
-from .timer_state import QUEUE, WHEEL_TOPIC, TimerState
+from .timer_state import TimerState
 from .topics import TOPICS_MAX
 
 log = logging.getLogger(__name__)

@@ -72,7 +72,7 @@ class Topics:
         self._texts = EntryTexts()
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
-        self.told: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.told: Callable[[float], Coroutine[Any, Any, None]] | None = None
 
     def load(self) -> None:
         """Read the file and add the system's own topics; ValueError when it can't be read."""

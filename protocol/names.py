@@ -70,6 +70,16 @@ def check_group(name: str) -> None:
     _check("group", name, GROUP_CHARS_MAX)
 
 
+def check_sendable(topic: str) -> None:
+    """Refusal (NO_PERMISSION) when no client may send to this topic."""
+    if topic in SEND_FORBIDDEN_TOPICS:
+        raise Refusal(
+            codes.NO_PERMISSION,
+            f"Sending message to topic[{topic}] is forbidden. It is the broker's own; choose "
+            "another",
+        )
+
+
 def check_client_id(name: str) -> None:
     """Refusal (SYSTEM_ERROR) when the id of a client is too long to be kept."""
     if len(name) > CLIENT_ID_CHARS_MAX:

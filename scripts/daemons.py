@@ -14,6 +14,7 @@ import msgspec
 from ..conf.load import Keys, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, NamesrvConfig
+from ..protocol.aio.connection import host_text
 from . import serving
 from .progress import bytes_bar
 from .serving import Stack
@@ -211,12 +212,11 @@ def _warn(warnings: Iterable[str]) -> None:
 def _to_connect(bind_address: str, port: int) -> str:
     """Where somebody on this host finds what is bound there."""
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_text((host, port))
 
 
 def _listens(config: "BrokerConfig", port: int) -> str:
-    host = config.bind_address
-    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    at = host_text((config.bind_address, port))
     return f"{at} (clients are told {config.broker_ip1}:{port})"
 
 

@@ -16,11 +16,18 @@ from .commit_log import RECORD_START
 from .files import Row
 from .findings import Report
 from .segment import Segment
-from .timer_log import MAGIC_MASK, SIGNED_BLANK, UNIT_BYTES, UNIT_TYPE, UNITS_PER_LOOK
+from .timer_log import (
+    MAGIC_MASK,
+    QUEUE,
+    SIGNED_BLANK,
+    UNIT_BYTES,
+    UNIT_TYPE,
+    UNITS_PER_LOOK,
+    WHEEL_TOPIC,
+)
 from .timer_wheel import FILE_BYTES, SLOT_BYTES, SLOT_TYPE, SLOTS
 
 TIMER = "timer"
-WHEEL_QUEUE = ("rmq_sys_wheel_timer", 0)
 PRECISIONS_MS = (1_000, 500, 200, 100)  # what RocketMQ takes for timerPrecisionMs
 SAMPLE_SLOTS = 1_000
 RECORD_MAGICS = np.array((MAGIC_V1, MAGIC_V2), np.uint32).astype(np.int32)
@@ -67,7 +74,7 @@ class TimerFilesCheck:
         self._look_at_units(log, log_end)
         if not self._is_open:
             self._look_at_slots(slots)
-        self._look_at_note(queues.ends.get(WHEEL_QUEUE, 0))
+        self._look_at_note(queues.ends.get((WHEEL_TOPIC, QUEUE), 0))
 
     # --- units ----------------------------------------------------------------------------------
 
@@ -163,11 +170,11 @@ class TimerFilesCheck:
             return
         least = self._read_ms // self._precision_ms
         used = np.flatnonzero((slots["last"] >= 0) & (slots["tick"] >= max(1, least)))
-        named = dict(zip(slots["tick"][used].tolist(), slots["last"][used].tolist(), strict=True))
-        at = dict(zip(slots["tick"][used].tolist(), used.tolist(), strict=True))
+        ticks, lasts = slots["tick"][used].tolist(), slots["last"][used].tolist()
+        named = dict(zip(ticks, zip(used.tolist(), lasts, strict=True), strict=True))
         for tick in sorted(named.keys() | self._newest.keys()):
-            number = at.get(tick, tick % SLOTS)
-            place, newest = named.get(tick), self._newest.get(tick)
+            number, place = named.get(tick, (tick % SLOTS, None))
+            newest = self._newest.get(tick)
             moment = tick * self._precision_ms
             if place == newest and number == tick % SLOTS:
                 continue
@@ -208,8 +215,7 @@ class TimerFilesCheck:
         if self._noted.own is not None:
             offsets.append(self._noted.own.queue_offset)
         if max(offsets) > queue_end or min(offsets) < 0:
-            topic, queue_id = WHEEL_QUEUE
-            text = f"the timer is at offset {max(offsets)} of topic {topic} queue {queue_id}"
+            text = f"the timer is at offset {max(offsets)} of topic {WHEEL_TOPIC} queue {QUEUE}"
             tell(TIMER, path, 16, f"{text}, which ends at {queue_end}")
 
 

@@ -19,6 +19,8 @@ from .errors import plain_errors
 from .segment import Segment, sync_folder
 from .segments import Segments
 
+WHEEL_TOPIC = "rmq_sys_wheel_timer"  # has the messages that the units lead to
+QUEUE = 0  # of it, the only one
 UNIT = Struct(
     ">"
     "i"  # size of the unit

@@ -10,6 +10,7 @@ from ...store.store import MessageStore
 from ..clients import Clients
 from ..groups import Groups
 from ..topics import Topics
+from .query import WHY_NOT_THERE
 
 CALL_VERSION_MIN = 62  # V3_1_8_SNAPSHOT: the first clients that answer such requests
 CALL_SECONDS = 10.0
@@ -56,8 +57,7 @@ class AdminClientHandlers:
         if record is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"can not find message by the offset, {offset}: no message begins there, or it "
-                "was deleted by now (fileReservedTime)",
+                f"can not find message by the offset, {offset}: {WHY_NOT_THERE}",
             )
         fields = {"brokerName": self.broker_name}
         topic = self.topics.get(header.topic or "")

@@ -25,6 +25,7 @@ from ..offsets import Offsets
 from ..stats import Stats
 from ..topics import Topics
 
+TOLD_S_MAX = 3.0  # how long who makes a topic waits for the name servers
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 7
 TOPICS_PER_REQUEST_MAX = 10_000
@@ -227,7 +228,7 @@ class AdminTopicHandlers:
             return DONE
         self.topics.put_all(news)
         told = self.topics.told
-        return DONE if told is None else _after(told())
+        return DONE if told is None else _after(told(TOLD_S_MAX))
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         """The topics in which pop kept what groups of this topic have to see again."""

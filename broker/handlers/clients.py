@@ -1,7 +1,5 @@
 """Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
 
-import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -85,7 +83,7 @@ class ClientHandlers:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
         told = self.topics.told
-        return HEARD if told is None or not is_news else _after(told())
+        return HEARD if told is None or not is_news else _after(told(TOLD_S_MAX))
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
@@ -136,6 +134,5 @@ class ClientHandlers:
 
 async def _after(told: Coroutine[Any, Any, None]) -> Reply:
     """The answer, once the name servers know of the new topics or had their time."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(told, TOLD_S_MAX)
+    await told
     return HEARD

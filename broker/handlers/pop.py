@@ -102,9 +102,7 @@ class PopHandlers:
         code = codes.POLLING_TIMEOUT
         if header.poll_ms > 0 and end_ms > now_ms:
             queues = self._queues(header.topic, header.group, header.queue_id)
-            if not self.polls.is_full(place) and self.polls.park(
-                place, queues, end_ms, header, command, connection
-            ):
+            if self.polls.park(place, queues, end_ms, header, command, connection):
                 self._look_again(found)
                 return None
             code = codes.POLLING_FULL
@@ -122,9 +120,7 @@ class PopHandlers:
             return _notified()
         place = (header.topic, header.group, header.queue_id)
         queues = self._queues(header.topic, header.group, header.queue_id)
-        if not self.notifications.is_full(place) and self.notifications.park(
-            place, queues, end_ms, header, command, connection
-        ):
+        if self.notifications.park(place, queues, end_ms, header, command, connection):
             return None
         return _notified(polling_full=True)
 

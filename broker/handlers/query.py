@@ -20,6 +20,8 @@ MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
 ANSWER_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
 
+WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
+
 
 class QueryHandlers:
     """Looks for messages."""
@@ -63,8 +65,7 @@ class QueryHandlers:
         if data is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"can not find message by the offset, {header.offset}: no message begins there, "
-                "or it was deleted by now (fileReservedTime)",
+                f"can not find message by the offset, {header.offset}: {WHY_NOT_THERE}",
             )
         return Reply(codes.SUCCESS, body=data)
 

@@ -15,10 +15,10 @@ from ...protocol.recall_handle import RecallHandle
 from ...protocol.tags import tag_hash
 from ...store.errors import StoreError
 from ...store.store import MessageStore
+from ...store.timer_log import WHEEL_TOPIC
 from ..config import BrokerConfig
 from ..due import Due
 from ..syncer import Syncer
-from ..timer_state import WHEEL_TOPIC
 from ..topics import Topics
 
 TAG = "_RECALL_TAG_"

@@ -20,7 +20,7 @@ from ...protocol.headers.send import (
     SendMessageV1,
 )
 from ...protocol.message_id import offset_message_id
-from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
+from ...protocol.names import check_sendable, check_topic
 from ...protocol.record import TRANSACTION_MASK
 from ...store.errors import StoreError
 from ...store.store import MessageStore
@@ -93,12 +93,7 @@ class ReplyHandlers:
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
         """The topic of the reply, made when it may be; Refusal."""
         topic = header.topic
-        if topic in SEND_FORBIDDEN_TOPICS:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"Sending message to topic[{topic}] is forbidden. It is the broker's own; choose "
-                "another",
-            )
+        check_sendable(topic)
         target = self.topics.targets.get(topic)
         if target is None:
             check_topic(topic)

@@ -24,6 +24,7 @@ from ..groups import Groups
 from ..real_place import delayed
 from ..stats import Stats
 from ..topics import Topics
+from .query import WHY_NOT_THERE
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 FIRST_RETRY_LEVEL = 3
@@ -74,8 +75,7 @@ class RetryHandlers:
         if data is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"look message by offset failed, {header.offset}: no message begins there, or it "
-                "was deleted by now (fileReservedTime)",
+                f"look message by offset failed, {header.offset}: {WHY_NOT_THERE}",
             )
         message = decode_record(data)
         limit = group.retry_max_times

@@ -20,7 +20,7 @@ from ...protocol.message_id import UniqueIds
 from ...protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
-    SEND_FORBIDDEN_TOPICS,
+    check_sendable,
     check_topic,
 )
 from ...protocol.recall_handle import encode_with, words_before
@@ -341,12 +341,7 @@ class SendHandlers:
     ) -> tuple[Target, int]:
         """The topic and queue of a send that is not the plain case; Refusal when there is none."""
         topic = header.topic
-        if topic in SEND_FORBIDDEN_TOPICS:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"Sending message to topic[{topic}] is forbidden. It is the broker's own; choose "
-                "another",
-            )
+        check_sendable(topic)
         target = self.topics.targets.get(topic)
         if target is None:
             check_topic(topic)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.handlers import clients as handlers
+from aerobee.broker.server import Broker
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes, self_signed
@@ -47,6 +48,18 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
     return [queue.broker_name for queue in TopicRouteData.decode(found.body or b"").queue_datas]
 
 
+def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """From now on the broker tells name servers nothing before this event is set."""
+    gate, tell = asyncio.Event(), broker.registration._peers.request
+
+    async def tell_later(*words: Any, **more: Any) -> Any:
+        await gate.wait()
+        return await tell(*words, **more)
+
+    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
+    return gate
+
+
 async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
@@ -77,14 +90,7 @@ async def test_making_a_topic_is_answered_once_the_name_server_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
-    caller, gate = Caller(broker), asyncio.Event()
-    tell = broker.registration._peers.request
-
-    async def tell_later(*words: Any, **more: Any) -> Any:
-        await gate.wait()
-        return await tell(*words, **more)
-
-    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
+    caller, gate = Caller(broker), hold_back(broker, monkeypatch)
     making = asyncio.create_task(make_topic(caller, "T"))
     while broker.topics.get("T") is None:
         await caller.send("other", queue_id=0)
@@ -103,14 +109,7 @@ async def test_a_new_groups_heartbeat_is_answered_once_its_retry_topic_is_in_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
-    caller, gate = Caller(broker), asyncio.Event()
-    tell = broker.registration._peers.request
-
-    async def tell_later(*words: Any, **more: Any) -> Any:
-        await gate.wait()
-        return await tell(*words, **more)
-
-    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
+    caller, gate = Caller(broker), hold_back(broker, monkeypatch)
     beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
     joining = asyncio.create_task(caller.ask(codes.HEART_BEAT, body=beat))
     while broker.topics.get("%RETRY%g") is None:
@@ -134,11 +133,7 @@ async def test_a_heartbeat_does_not_wait_for_name_servers_that_are_silent(
     broker = await start(config(namesrv_addr=namesrv.address))
     caller = Caller(broker)
     monkeypatch.setattr(handlers, "TOLD_S_MAX", 0.01)
-
-    async def silent(*words: Any, **more: Any) -> Any:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(broker.registration._peers, "request", silent)
+    hold_back(broker, monkeypatch)
     beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
     assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS
     await caller.peers.close()
