@@ -6,7 +6,6 @@ here has an effect; the ones that a Java broker knows beyond these are taken and
 so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
 """
 
-import ipaddress
 import os
 import re
 import socket
@@ -25,6 +24,7 @@ from ..protocol import java_properties
 from ..store.retention import HOUR_MS, Rules
 from ..store.settings import StoreSettings
 from .delays import parse_levels
+from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
 NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
@@ -232,13 +232,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             )
         if not self.broker_ip1:
             force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
-        try:
-            ipaddress.ip_address(self.broker_ip1)
-        except ValueError:
+        if not may_be_host(self.broker_ip1):
             raise ConfigError(
-                f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address, which each message "
-                "is stored with; correct it, or leave it out and set bindAddress"
-            ) from None
+                f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address or the name of a "
+                "host, without a port; correct it, or leave it out and set bindAddress"
+            )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)

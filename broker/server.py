@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from ..protocol.aio.backlog import Backlog
-from ..protocol.aio.connection import Connection, Row, host_bytes
+from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.server import Server
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
@@ -41,6 +41,7 @@ from .pop_parts import PopParts
 from .registration import Registration
 from .saved import Saved
 from .stats import Stats
+from .store_host import store_host
 from .syncer import Syncer
 from .table import fast_table, full_table
 from .timers import Timers, open_timers
@@ -155,11 +156,11 @@ class Broker:
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
-        store_host = host_bytes((config.broker_ip1, self.port))
+        host = await store_host(config.broker_ip1, self.port)
         make_folder(self.root)  # a file in its place is told before anything looks inside
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
         self.hot_keys.load()
-        self.store = MessageStore(self.root, config.store_settings(), store_host, now_ms)
+        self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
         self.store.make_room()

@@ -183,9 +183,12 @@ def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str
     assert load_broker(options=[f"{key}=false"])[1] == []
 
 
-def test_the_address_that_clients_are_told_must_be_one() -> None:
-    with pytest.raises(ConfigError, match=r"brokerIP1 is 'broker\.example', but must be an IP"):
-        load_broker(options=["brokerIP1=broker.example"])
+def test_the_address_that_clients_are_told_may_be_a_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"brokerIP1 is 'broker:1', but must be .+ without a port"
+    ):
+        load_broker(options=["brokerIP1=broker:1"])
+    assert load_broker(options=["brokerIP1=broker.example"])[0].broker_ip1 == "broker.example"
     assert load_broker(options=["brokerIP1=fd00::1"])[0].broker_ip1 == "fd00::1"
 
 
