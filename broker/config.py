@@ -55,6 +55,11 @@ TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 
+SERVED_ROLES = frozenset({"ASYNC_MASTER"})
+SLAVE = "SLAVE"
+# A slave's pages are read by few, so it calls a message cold that much earlier, as in RocketMQ.
+SLAVE_RATIO_LESS = 10
+
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
 OWN_KEYS = frozenset(
     {
@@ -85,6 +90,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     bind_address: str = "127.0.0.1"
     listen_port: Port = 10_911
     broker_ip1: str = field(name="brokerIP1", default="")
+    broker_ip2: str = field(name="brokerIP2", default="")  # for slaves; brokerIP1 where empty
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: str = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
@@ -217,12 +223,18 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     others: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        if self.broker_role != "ASYNC_MASTER":
+        if self.broker_role not in SERVED_ROLES:
             raise ConfigError(
                 f"brokerRole is {self.broker_role}, but only ASYNC_MASTER is served; set it so or "
                 "leave it out"
             )
-        force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+        if not self.is_slave:
+            force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+        elif self.broker_id == 0:
+            raise ConfigError(
+                "brokerRole is SLAVE and brokerId is 0, but a slave's must be at least 1, and one "
+                "of a kind among the slaves of its master; set it"
+            )
         if not self.broker_name:
             force_setattr(self, "broker_name", _host_name())
         elif re.search(NAME_PATTERN, self.broker_name) is None:
@@ -236,6 +248,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             raise ConfigError(
                 f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address or the name of a "
                 "host, without a port; correct it, or leave it out and set bindAddress"
+            )
+        if not self.broker_ip2:
+            force_setattr(self, "broker_ip2", self.broker_ip1)
+        if not may_be_host(self.broker_ip2):
+            raise ConfigError(
+                f"brokerIP2 is {self.broker_ip2!r}, but must be an IP address or the name of a "
+                "host, without a port, where slaves reach this broker; correct it or leave it out"
             )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
@@ -256,6 +275,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
                 "them; correct it"
             )
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it follows a master, and stores nothing else."""
+        return self.broker_role == SLAVE
 
     @property
     def commit_log_dir(self) -> Path:
@@ -284,7 +308,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             pull_bytes_max=self.max_transfer_bytes_on_message_in_memory,
             pull_messages_max_on_disk=self.max_transfer_count_on_message_in_disk,
             pull_bytes_max_on_disk=self.max_transfer_bytes_on_message_in_disk,
-            memory_ratio_percent=self.access_message_in_memory_max_ratio,
+            memory_ratio_percent=self._memory_ratio_percent(),
             scan_bytes_max=self.max_filter_message_size,
             delay_levels_ms=tuple(parse_levels(self.message_delay_level)),
             commit_log_dir=self.commit_log_dir,
@@ -292,6 +316,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
             rules=self.retention_rules(),
         )
+
+    def _memory_ratio_percent(self) -> int:
+        less = SLAVE_RATIO_LESS if self.is_slave else 0
+        return max(1, self.access_message_in_memory_max_ratio - less)
 
     def retention_rules(self) -> Rules:
         """What the store keeps and what it lets go."""
@@ -317,7 +345,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             "configName": self.broker_name,
             "clusterName": self.broker_cluster_name,
             "authConfigPath": str(self.store_dir / "config"),
-            "brokerIP2": self.broker_ip1,
             "haListenPort": str(self.listen_port + 1),
         }
         found |= self.others

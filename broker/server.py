@@ -268,7 +268,7 @@ class Broker:
         )
         self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
         await self.server.accept()
-        ha_address = f"{config.broker_ip1}:{self.port + HA_PORT_DISTANCE}"
+        ha_address = f"{config.broker_ip2}:{self.port + HA_PORT_DISTANCE}"
         self.registration = Registration(config, self.topics, self.address, ha_address)
         closers.append(self.registration.stop)
         await self.registration.start()

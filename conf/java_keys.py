@@ -12,7 +12,7 @@ _TABLE = (
     (
         "String",
         """
-    brokerConfigPath  rocketmqHome  brokerIP2  messageStorePlugIn=
+    brokerConfigPath  rocketmqHome  messageStorePlugIn=
     controllerAddr=  metricsExporterType=DISABLE  metricsGrpcExporterTarget=
     metricsGrpcExporterHeader=  metricsPromExporterHost=  metricsLabel=
     configBlackList=configBlackList;brokerConfigPath  configManagerVersion=v1

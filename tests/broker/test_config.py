@@ -80,7 +80,7 @@ def test_every_declared_key_is_read_by_something() -> None:
     text = "\n".join(sources)
     fields = config_module.KEYS.fields
     unread = {key for key, info in fields.items() if f".{info.name}" not in text}
-    assert unread == {"brokerRole"}  # of which there is only one
+    assert unread == set()
 
 
 # --- sources --------------------------------------------------------------------------------------
