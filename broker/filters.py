@@ -86,29 +86,32 @@ class Filters(Saved):
     def registered(self, wanted: SubscriptionData, group: str, sub_version: int) -> Wanted:
         """What a subscription that the group's heartbeats have told stands for.
 
-        Refusal when its filter is missing, which means that its expression is wrong, or is older
-        than `sub_version`.
+        One that was told while enablePropertyFilter was off becomes a filter here. Refusal when it
+        can't, which means that its expression is wrong, or when it is older than `sub_version`.
         """
         if is_by_tags(wanted.expression_type):
             return tags_of(wanted)
         self._check_enabled(wanted.expression_type)
-        data = self._table.get((wanted.topic, group))
+        key = (wanted.topic, group)
+        data = self._table.get(key)
         if data is None:
-            new = ConsumerFilterData(group, wanted.topic, wanted.sub_string)
-            fault = _fault(wanted.sub_string, wanted.expression_type)
-            fault = fault or self._no_room((wanted.topic, group), new)
-            raise Refusal(
-                codes.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong! "
-                f"{fault or 'send a heartbeat'}",
-            )
+            data = self._new(group, wanted)
+            fault = self._why_not(key, data)
+            if fault is not None:
+                raise Refusal(
+                    codes.FILTER_DATA_NOT_EXIST,
+                    "The broker's consumer filter data is not exist!Your expression may be wrong! "
+                    f"{fault}",
+                )
+            self._keep(key, data)
+            self.changed = True
         if data.client_version < sub_version:
             raise Refusal(
                 codes.FILTER_DATA_NOT_LATEST,
                 f"the consumer's consumer filter data not latest: {data.client_version} is known, "
                 f"{sub_version} was named; send a heartbeat",
             )
-        return self._matching(wanted.topic, self._compiled[wanted.topic, group])
+        return self._matching(wanted.topic, self._compiled[key])
 
     def check(self, wanted: SubscriptionData) -> None:
         """Refusal when a subscription can't be used here: it says what is wrong, and where."""
@@ -212,7 +215,32 @@ class Filters(Saved):
             old.client_version = wanted.sub_version
             self._revive(old)
             return
-        new = ConsumerFilterData(
+        if self._take(key, self._new(group, wanted)):
+            self.changed = True
+        elif old is not None:
+            self._drop(key)  # the client is told by its next pull
+
+    def _take(self, key: tuple[str, str], data: ConsumerFilterData) -> bool:
+        """Keep a filter; False, and a line in the log, when that can't be."""
+        fault = self._why_not(key, data)
+        if fault is not None:
+            log.warning("no filter for group %s on topic %s: %s", key[1], key[0], fault)
+            return False
+        self._keep(key, data)
+        return True
+
+    def _why_not(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
+        """Why this filter can't be kept; None when it can."""
+        return _fault(data.expression, data.expression_type) or self._no_room(key, data)
+
+    def _keep(self, key: tuple[str, str], data: ConsumerFilterData) -> None:
+        self._chars += len(data.expression) - self._chars_of(key)
+        self._table[key] = data
+        self._compiled[key] = compiled(data.expression)
+        self._topics.setdefault(key[1], set()).add(key[0])
+
+    def _new(self, group: str, wanted: SubscriptionData) -> ConsumerFilterData:
+        return ConsumerFilterData(
             group,
             wanted.topic,
             wanted.sub_string,
@@ -221,22 +249,6 @@ class Filters(Saved):
             bloom_filter_data=self._bloom.generate(f"{group}#{wanted.topic}"),
             client_version=wanted.sub_version,
         )
-        if self._take(key, new):
-            self.changed = True
-        elif old is not None:
-            self._drop(key)  # the client is told by its next pull
-
-    def _take(self, key: tuple[str, str], data: ConsumerFilterData) -> bool:
-        """Keep a filter; False, and a line in the log, when that can't be."""
-        fault = _fault(data.expression, data.expression_type) or self._no_room(key, data)
-        if fault is not None:
-            log.warning("no filter for group %s on topic %s: %s", key[1], key[0], fault)
-            return False
-        self._chars += len(data.expression) - self._chars_of(key)
-        self._table[key] = data
-        self._compiled[key] = compiled(data.expression)
-        self._topics.setdefault(key[1], set()).add(key[0])
-        return True
 
     def _no_room(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
         """Why there is no room for a filter; those that are dead make room."""

@@ -56,6 +56,7 @@ HOT = STORE_LIMITS | {
     "defaultQueryMaxNum",
     "enableMixedMessageType",
     "enablePopBufferMerge",
+    "enablePropertyFilter",
     "enableSingleTopicRegister",
     "estimateAccumulation",
     "litePullMessageEnable",

@@ -205,9 +205,18 @@ def test_a_filter_older_than_the_pull_is_refused(make: Made) -> None:
         filters.registered(sql("a = 1", 6), "g", 6)
 
 
-def test_a_filter_that_no_heartbeat_has_told_is_refused(make: Made) -> None:
-    with refused(codes.FILTER_DATA_NOT_EXIST, "send a heartbeat"):
-        make().registered(sql("a = 1"), "g", 0)
+def test_a_filter_that_was_told_when_they_were_off_is_kept_once_it_is_asked_for(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters = make()
+    matches = filters.registered(sql("a = 1", 3), "g", 3)
+    assert callable(matches)
+    assert matches({"a": "1"})
+    assert (found(filters).client_version, found(filters).is_dead) == (3, False)
+    assert filters.unsaved() is not None
+    monkeypatch.setattr(filters_module, "FILTERS_MAX", 1)
+    with refused(codes.FILTER_DATA_NOT_EXIST, "one more of 5 would be over the limit"):
+        filters.registered(sql("a = 1"), "other", 0)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from aerobee.protocol import codes, java_properties
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.command import Command
 
-from .conftest import Caller, Config
+from .conftest import Caller, Config, records
 
 
 async def update(caller: Caller, text: str | bytes) -> Command:
@@ -95,6 +95,26 @@ async def test_lite_pulls_can_be_switched_off(caller: Caller) -> None:
     assert (await caller.pull("T", code=lite)).code == codes.SUCCESS
     await update(caller, "litePullMessageEnable=false")
     assert (await caller.pull("T", code=lite)).code == codes.NO_PERMISSION
+
+
+async def test_filters_can_be_switched_on_for_groups_that_are_there_and_off_again(
+    caller: Caller,
+) -> None:
+    for number in range(3):
+        await caller.send("T", b"%d" % number, a=str(number))
+    await caller.heartbeat(topics={"T": "a > 1"}, kind="SQL92")
+
+    async def pull(expression: str | None) -> Command:
+        return await caller.pull("T", expression=expression, kind="SQL92")
+
+    for expression in (None, "a > 1"):  # as the heartbeat told it, and in the request
+        assert (await pull(expression)).code == codes.SYSTEM_ERROR
+    assert (await update(caller, "enablePropertyFilter=true")).code == codes.SUCCESS
+    for expression in (None, "a > 1"):
+        assert [record.body for record in records(await pull(expression))] == [b"2"]
+    assert (await update(caller, "enablePropertyFilter=false")).code == codes.SUCCESS
+    for expression in (None, "a > 1"):
+        assert "enablePropertyFilter=true" in ((await pull(expression)).remark or "")
 
 
 async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic(
