@@ -53,16 +53,18 @@ class FrameDecoder:
     """Collects bytes and gives whole commands.
 
     `fault` is None until bytes came that are no frame; the connection then closes. Never holds more
-    than one frame (`FRAME_BYTES_MAX`) plus what one read brought; `rest` is what waits for more.
+    than one frame (`FRAME_BYTES_MAX`) plus what one read brought; `rest` is what waits for more, of
+    the frame with this number among those that `begun` counts: that didn't come in one piece.
     `expected` is for JSON headers.
     """
 
-    __slots__ = ("_expected", "_need", "fault", "rest")
+    __slots__ = ("_expected", "_need", "begun", "fault", "rest")
 
     def __init__(self, expected: header_json.Expected = header_json.NOTHING_EXPECTED) -> None:
         self._expected = expected
         self.rest = bytearray()
         self._need = HEAD_BYTES
+        self.begun = 0
         self.fault: Malformed | None = None
 
     @property
@@ -119,6 +121,7 @@ class FrameDecoder:
             self.fault = fault
             return commands
         if at < size:
+            self.begun += 1
             self.rest += data[at:]
             self._need = need
             if size - at < HEAD_BYTES:

@@ -3,7 +3,8 @@ requests that they have not finished.
 
 One for all connections of a server. A peer that is owed much is not served until it has read. When
 all together reach the limit, each may be owed one answer at a time; at twice that, answers of many
-bytes are refused, and peers in the middle of a large request are cut off.
+bytes are refused, and peers in the middle of a large request are cut off. When it is unfinished
+requests that take the half of it, peers in the middle of any request are.
 """
 
 from .. import codes
@@ -11,20 +12,24 @@ from ..errors import Refusal
 
 BYTES_MAX = 512 << 20
 OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
-HELD_BYTES_MIN = 64 << 10  # of an unfinished request: for a smaller one nobody is cut off
+HELD_BYTES_MIN = (
+    64 << 10
+)  # of an unfinished request: a smaller one is cut off when all are too many
 WAITING_SHARE = 4  # requests that wait for messages may have one part in so many of the limit
 
 
 class Backlog:
     """The sum over all connections. `owed_max` is how much one peer may be owed now, `is_full` says
-    that nothing large may be added, `refused` counts what was turned away for that. `waiting` is
-    the bytes of long requests that wait for messages, which have a limit of their own."""
+    that nothing large may be added, `refused` counts what was turned away for that. `held` is the
+    part of unfinished requests, which connections add up. `waiting` is the bytes of long requests
+    that wait for messages, which have a limit of their own."""
 
-    __slots__ = ("bytes", "bytes_max", "is_full", "owed_max", "refused", "waiting")
+    __slots__ = ("bytes", "bytes_max", "held", "is_full", "owed_max", "refused", "waiting")
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.bytes = 0
         self.bytes_max = bytes_max
+        self.held = 0
         self.refused = 0
         self.waiting = 0
         self.add(0)

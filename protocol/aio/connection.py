@@ -120,6 +120,8 @@ class Connection(asyncio.Protocol):
         "_tasks",
         "_transport",
         "_turn",
+        "_unfinished",
+        "_unfinished_rounds",
         "_unread",
         "_unserved",
         "_upgrade",
@@ -162,6 +164,8 @@ class Connection(asyncio.Protocol):
         self.backlog = turn.backlog
         self._counted = 0  # of what is owed, in the backlog
         self._held = 0  # of an unfinished request, in the backlog
+        self._unfinished = 0  # the number of that one in the last idle round
+        self._unfinished_rounds = 0
         self._unserved: deque[Command] = deque()
         self._unread: deque[memoryview] = deque()  # to be taken apart once those are served
         self._is_reading = True
@@ -273,6 +277,7 @@ class Connection(asyncio.Protocol):
             self.owed = 0
             self.data_received(b"")
         self.backlog.add(-self._counted - self._held)
+        self.backlog.held -= self._held
         self._counted = self._held = 0
         self._fd = -1
         self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
@@ -413,6 +418,22 @@ class Connection(asyncio.Protocol):
             waiter.failed(TimeoutError(f"no answer from {self.address} in time"))
         return bool(self._waiting)
 
+    def unfinished_rounds(self) -> int:
+        """For how many rounds before this one it has been in the middle of the same request,
+        although we read."""
+        decoder = self._decoder
+        if not decoder.rest or not self._is_reading or decoder.begun != self._unfinished:
+            self._unfinished = decoder.begun
+            self._unfinished_rounds = 0
+        else:
+            self._unfinished_rounds += 1
+        return self._unfinished_rounds
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished request wait for the rest of it."""
+        return self._held
+
     def flush(self) -> None:
         """Hand what is to be written to the transport, in one write."""
         self._queued = False
@@ -512,10 +533,14 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, count: int) -> None:
         """So many bytes of an unfinished request wait for the rest of it."""
-        self.backlog.add(count - self._held)
+        backlog, more = self.backlog, count - self._held
         self._held = count
-        if self.backlog.is_full and count > HELD_BYTES_MIN:
-            self.backlog.refused += 1
+        backlog.held += more
+        backlog.add(more)
+        if backlog.is_full and (
+            count > HELD_BYTES_MIN or (more > 0 and backlog.held > backlog.bytes_max)
+        ):
+            backlog.refused += 1
             log.warning(
                 "closing %s in the middle of a request: %d bytes wait for clients in memory, the "
                 "limit is twice %d; fewer clients at a time, or smaller messages",

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 50_000  # open at once
 IDLE_SECONDS = 120  # without a byte from the peer; RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_ROUND_SECONDS = 10
+# A large request that comes in slowly has a round more for each of these: 13 KB a second will do.
+UNFINISHED_ROUND_BYTES = 128 << 10
 BACKLOG = 1_024
 
 
@@ -128,14 +130,36 @@ class Server:
         if self._on_lost is not None:
             self._on_lost(connection)
 
-    def _idle_round(self) -> None:
+    def close_idle(self) -> None:
+        """One round: close who said nothing for too long, or has been in one request for as long.
+
+        When the memory for that is full, a request must be whole within a round.
+        """
+        is_full = self.turn.backlog.is_full
         for connection in list(self.connections):
             connection.idle_rounds += 1
-            if connection.idle_rounds > self._idle_rounds_max:
+            late = connection.idle_rounds - self._idle_rounds_max
+            if late > 1:
+                connection.abort()  # what is written is never read: it would be kept forever
+            elif late > 0:
                 log.info(
                     "closing %s: idle for over %d rounds", connection.address, self._idle_rounds_max
                 )
                 connection.close()
+            elif (rounds := connection.unfinished_rounds()) > 0:
+                most = self._idle_rounds_max + connection.held // UNFINISHED_ROUND_BYTES
+                if rounds > (0 if is_full else most):
+                    log.warning(
+                        "closing %s in the middle of a request: of that came only %d bytes in %d "
+                        "seconds",
+                        connection.address,
+                        connection.held,
+                        rounds * IDLE_ROUND_SECONDS,
+                    )
+                    connection.abort()
+
+    def _idle_round(self) -> None:
+        self.close_idle()
         self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
 
 

@@ -18,7 +18,7 @@ from aerobee.protocol.aio.connection import (
     host_bytes,
 )
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.aio.server import Server, table
+from aerobee.protocol.aio.server import UNFINISHED_ROUND_BYTES, Server, table
 from aerobee.protocol.aio.turn import COMMANDS_ALONE, COMMANDS_SHARED
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
 from aerobee.protocol.errors import Refusal
@@ -380,6 +380,109 @@ async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
     writer.transport.abort()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
+    await server.stop()
+
+
+async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
+    """A client that has sent so many bytes of a request, and not its end."""
+    before = server.turn.backlog.held
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    writer.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * (2 * size))[:size])
+    await until(lambda: server.turn.backlog.held == before + size)
+    return writer
+
+
+async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memory(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(backlog=Backlog(100_000))
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    writers = [await half_of_a_request(server, 60_000) for _ in range(3)]
+    reader, fourth = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    fourth.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * 120_000)[:60_000])
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""  # there is no room for it
+    assert (server.turn.backlog.bytes, len(server.connections)) == (180_000, 3)
+    assert "in the middle of a request: 2" in caplog.text
+    assert await raw(server, encode_request(ECHO, 1, {"name": "whole"}, b"x"))  # in one piece
+    for writer in writers:
+        writer.close()
+    fourth.transport.abort()
+    with contextlib.suppress(ConnectionError):
+        await fourth.wait_closed()
+    await until(lambda: server.turn.backlog.bytes == 0)
+    assert server.turn.backlog.held == 0
+    await server.stop()
+
+
+async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_in(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(idle_seconds=30)
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    stuck = await half_of_a_request(server, 1_000)
+    (one,) = server.connections
+    reader, other = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    whole = encode_request(ECHO, 1, {"name": "other"}, b"x" * 2_000)
+    other.write(whole[:1_000])
+    for second in range(1, 5):
+        stuck.write(b"x")
+        other.write(whole[1_000:] + whole[:1_000])  # in the middle of one each time, of another
+        assert len(await read_answers(reader, 1)) == 1
+        await until(lambda: server.turn.backlog.held == 2_000 + second)  # noqa: B023
+        server.close_idle()
+    assert len(server.connections) == 2
+    stuck.write(b"x")
+    await until(lambda: server.turn.backlog.held == 2_005)
+    server.close_idle()
+    await until(lambda: one not in server.connections)
+    assert (
+        f"closing {one.address} in the middle of a request: of that came only 1005 bytes in 40"
+        in (caplog.text)
+    )
+    assert (len(server.connections), server.turn.backlog.bytes) == (1, 1_000)
+    for writer in (stuck, other):
+        writer.close()
+    await server.stop()
+
+
+async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk: Desk) -> None:
+    server = Server(idle_seconds=10, backlog=Backlog(10 << 20))
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    writer = await half_of_a_request(server, 5 * UNFINISHED_ROUND_BYTES)
+    (one,) = server.connections
+    for _ in range(1 + 1 + 5):
+        one.idle_rounds = 0  # as if a byte had come
+        server.close_idle()
+    assert server.connections == {one}
+    server.turn.backlog.add(20 << 20)  # as if readers that don't read had filled it
+    server.close_idle()
+    await until(lambda: not server.connections)
+    assert server.turn.backlog.bytes == 20 << 20
+    writer.close()
+    await server.stop()
+
+
+async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_off(
+    desk: Desk,
+) -> None:
+    server = Server(idle_seconds=20)
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    silent, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    _, deaf = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
+    deaf.write(big_requests(20))
+    await until(lambda: len(server.connections) == 2 and server.turn.backlog.bytes > 0)
+    for _ in range(2):
+        server.close_idle()
+    assert len(server.connections) == 2
+    server.close_idle()
+    assert await silent.read() == b""
+    await until(lambda: len(server.connections) == 1)
+    server.close_idle()  # what the other has not read can't be written
+    await until(lambda: not server.connections)
+    assert server.turn.backlog.bytes == 0
+    for each in (writer, deaf):
+        each.transport.abort()
     await server.stop()
 
 
