@@ -13,7 +13,7 @@ from struct import Struct
 
 from ..protocol.record import LOG_OFFSET_AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from . import disk
-from .errors import MessageTooLarge, StoreError, WritesRefused
+from .errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, plain_errors
 from .segment import Segment
 from .segments import Segments
 from .settings import BLANK_BYTES_MIN
@@ -144,6 +144,8 @@ class CommitLog:
         """Work out how far records may go in the file at hand."""
         segment = self.segments.find(self.end)
         self.room_end = 0 if segment is None else segment.end - BLANK_BYTES_MIN
+        if self.paused:
+            self.room_end = -1
 
     def refuse(self, reason: str) -> None:
         """Take no more records until a restart. Those staged are dropped."""
@@ -153,6 +155,75 @@ class CommitLog:
         self.staged.clear()
         self.end = self.written
         self.on_refuse(dropped)
+
+    # ---- the log of another broker
+
+    def append_raw(self, data: bytes) -> None:
+        """Write what another log has at this one's end; nothing is staged. It ends within a file.
+
+        StoreError when it runs over the end of a file, which it can't where both have files of one
+        size, or when the disk doesn't take it.
+        """
+        if self.refusal is not None:
+            raise WritesRefused(self.refusal)
+        segments = self.segments
+        if not segments.items or self.end >= segments.last.end:
+            segments.add(self.end, reserve=segments.size)
+            self.new_files = True
+        segment = segments.last
+        end = self.end + len(data)
+        if end > segment.end:
+            raise DamagedStore(
+                f"{len(data)} bytes of another log don't fit {segment.path.name} at {self.end}, it "
+                f"ends at {segment.end}; {segments.setting} must be the same on both brokers"
+            )
+        at = self.written - segment.base
+        self.end = end
+        try:
+            if end > self._zeros_end:
+                self._write_zeros(segment)
+            segment.write(at, data)
+        except (OSError, StoreError) as wrong:
+            self.end = self.written
+            raise self._broken(segment, wrong) from wrong
+        self.written = end
+
+    def begin_at(self, place: int) -> None:
+        """Let an empty log begin at this place, the start of a file of another log."""
+        assert self.end == 0
+        if place % self.segments.size:
+            raise DamagedStore(
+                f"the other log's file begins at {place}, no multiple of {self.segments.size} "
+                f"({self.segments.setting}), which must be the same on both brokers"
+            )
+        self.segments.cut(-1)
+        self.set_end(place)
+
+    def cut(self, place: int) -> None:
+        """Drop what lies at this place or behind it; zeros stand there then. StoreError as
+        `Segment.zero`."""
+        assert self.start <= place <= self.written
+        self.segments.cut(max(place, self.start + 1))
+        segment = self.segments.find(place)
+        if segment is not None:
+            segment.zero(place - segment.base)
+        self.durable = min(self.durable, place)
+        self.set_end(place)
+
+    def raw(self, place: int, most: int) -> bytes:
+        """Up to `most` bytes as they lie in the file from this place on, within one file.
+
+        None are there behind what is written, or before the first file. StoreError when the file
+        can't be read.
+        """
+        segment = self.segments.find(place)
+        if segment is None:
+            return b""
+        size = min(segment.end, self.written, place + most) - place
+        if size <= 0:
+            return b""
+        with plain_errors(segment.path, "read"):
+            return disk.current.pread(segment.fd, size, place - segment.base)
 
     def _broken(self, segment: Segment, wrong: OSError | StoreError) -> StoreError:
         """The disk failed: refuse all that comes, and tell why."""

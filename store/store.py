@@ -16,6 +16,7 @@ from .bulk import BulkReading
 from .checkpoint import Checkpoint
 from .cleaning import Cleaning
 from .errors import DiskFull, StoreError, WritesRefused, plain_errors
+from .following import Following
 from .lock import StoreLock, sync_had_failed, write_abort
 from .reading import Found
 from .recovery import recover
@@ -35,7 +36,7 @@ PAGE_BYTES = 4096
 QUEUE_ENTRY_BYTES = 20
 
 
-class MessageStore(Writing, BulkReading, Cleaning):
+class MessageStore(Writing, BulkReading, Cleaning, Following):
     """A store folder, opened. `host` is this broker's ip and port as records have it."""
 
     def __init__(
@@ -111,6 +112,7 @@ class MessageStore(Writing, BulkReading, Cleaning):
         self._is_open = False
         try:
             if self._log.refusal is None:
+                self.cut_followed()
                 self.sync()
                 self.index_pending()
                 self._sync_all()
@@ -279,7 +281,8 @@ class MessageStore(Writing, BulkReading, Cleaning):
             plan.index_count = index.files[-1].count
             plan.index_name = index.files[-1].segment.path.name
         waiting = index.pending
-        plan.synced_end = min(plan.log_end, waiting[0][2]) if waiting else plan.log_end
+        end = min(plan.log_end, self.whole_end)
+        plan.synced_end = min(end, waiting[0][2]) if waiting else end
 
     def _let_go(self) -> None:
         for each in self._leaving:
