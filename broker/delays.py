@@ -7,17 +7,18 @@ deliveries since it was written last, which at-least-once allows.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..protocol.bodies.body import Body
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.record import decode_record
+from ..protocol.tags import raw_tags_code
 from ..protocol.wire import Int32, Int64
 from ..store import json_file
 from ..store.errors import StoreError
 from ..store.store import MessageStore
-from ..store.writing import Message, raw_tags_code
+from ..store.writing import Message
 from .pace import FEW
 from .real_place import real_place
 from .saved import Saved
@@ -93,6 +94,12 @@ class Delays(Saved):
                 self.offsets[level] = end
                 self.changed = True
         self.save()
+
+    def follow(self, offsets: Mapping[int, int]) -> None:
+        """Take over how far a master has delivered, whose deliveries are in the log here."""
+        if offsets != self.offsets:
+            self.offsets = dict(offsets)
+            self.changed = True
 
     def to_body(self) -> DelayOffsets:
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""

@@ -11,10 +11,11 @@ from ..protocol import properties
 from ..protocol.errors import Refusal
 from ..protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ..protocol.record import Record
+from ..protocol.tags import raw_tags_code
 from ..store.errors import MessageTooLarge, StoreError
 from ..store.store import MessageStore
 from ..store.timer_log import QUEUE, WHEEL_TOPIC
-from ..store.writing import Message, raw_tags_code
+from ..store.writing import Message
 from .real_place import number_of
 from .topics import QUEUES_MAX, TOPICS_MAX
 

@@ -1,5 +1,7 @@
 """Java's String.hashCode, which consume queues keep in the place of a message's tags."""
 
+from .properties import find
+
 TAG_HASHES_MAX = 100_000  # remembered tags
 
 
@@ -29,4 +31,18 @@ TAG_HASHES = _TagHashes({"": 0, b"": 0})
 
 def tag_hash(tags: bytes | str | None) -> int:
     """The tags code of a message with these tags (UTF-8 when bytes); 0 without any."""
+    return TAG_HASHES[tags] if tags else 0
+
+
+def raw_tags_code(properties: bytes) -> int:
+    """The tags code of a message with these properties."""
+    # Nearly always they are there once, at the start of a pair; the rest goes the long way.
+    at = properties.find(b"TAGS\x01")
+    end = properties.find(b"\x02", at)
+    if at >= 0 and end > at + 5 and (at == 0 or properties[at - 1] == 2):
+        tags: bytes | None = properties[at + 5 : end]
+        if properties.find(b"TAGS\x01", end) >= 0:
+            tags = find(properties, b"TAGS")
+    else:
+        tags = find(properties, b"TAGS")
     return TAG_HASHES[tags] if tags else 0

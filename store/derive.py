@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 from ..protocol.properties import find
 from ..protocol.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
+from ..protocol.tags import raw_tags_code
 from .consume_queue import EXT_ADDRESS_MAX, FILLER, ConsumeQueue, Entry
 from .index import Index, is_indexed
 from .queues import Queues, is_legal
 from .run import Passed
 from .settings import StoreSettings
-from .writing import due_ms, raw_tags_code
+from .writing import due_ms
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """Batches: many messages in one request (320), stored as neighbours, all of them or none."""
 
 from ...protocol import codes
+from ...protocol.aio.connection import Connection
 from ...protocol.batch import split_batch
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Malformed, Refusal
@@ -9,6 +10,8 @@ from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
 from ...protocol.properties import UNIQ_KEY, decode
 from ...protocol.record import NEED_UNWRAP
 from ...protocol.tags import TAG_HASHES
+from ...store.errors import StoreError
+from ...store.even_batch import Batch
 from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due
@@ -16,10 +19,15 @@ from ..holds import Holds
 from ..topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
+# Request, connection, topic, queue, unique key, whether the answer waits for the disk.
+Taken = tuple[Command, Connection, Target, int, bytes, bool]
 
 
 class Batches:
-    """Takes batches into the store; `suffix` is what the broker adds to their properties."""
+    """Takes batches into the store; `suffix` is what the broker adds to their properties.
+
+    Those that come one behind the other in a turn are `taken`, and then put together.
+    """
 
     def __init__(
         self,
@@ -36,19 +44,25 @@ class Batches:
         self._holds = holds
         self._suffix = suffix
         self._region_id = config.region_id
+        self.taken: list[Taken] = []
+        self._batches: list[Batch] = []  # the same as the store has them
 
     def take(
         self,
         header: Header,
         command: Command,
-        host: bytes,
+        connection: Connection,
         target: Target,
         queue_id: int,
         text: str,
-    ) -> tuple[Reply | bytes, int]:
-        """Store one: the answer, and where it ends in the log. `text` is its properties' text.
+        *,
+        waits: bool,
+    ) -> tuple[Reply, int] | None:
+        """Take one in, for `put` to store; `text` is its properties' text, `waits` whether its
+        answer waits for the disk.
 
-        Refusal or StoreError when it is not stored.
+        One for a batch queue is stored at once: its answer, and where it ends in the log. Refusal
+        or StoreError when it is not stored.
         """
         if len(header.topic) > TOPIC_CHARS_MAX:
             raise _refused(
@@ -61,70 +75,60 @@ class Batches:
             raise _unreadable("is empty; send at least one message")
         if "DEL" in text and self._due.place(text, header.topic, queue_id).topic != header.topic:
             raise _refused("a batch can't wait for its time; send the messages singly")
-        properties = decode(text)
-        unique = properties.get(UNIQ_KEY, "")
-        is_whole = target.name in self._topics.with_batch_queues and self._store.has_batch_queue(
-            target.name, queue_id
-        )
-        reply: Reply | bytes
-        try:
-            if is_whole:
-                tags = properties.get("TAGS", "")
-                reply, start, end, count = self._whole(
-                    header, host, body, target.name, queue_id, text, unique, tags
-                )
+        name = target.name
+        if name in self._topics.with_batch_queues and self._store.has_batch_queue(name, queue_id):
+            return self._put_whole(header, connection.host, body, target, queue_id, text)
+        times = header.reconsume_times or 0
+        key = name, queue_id
+        self._batches.append((key, header.sys_flag, header.born_ms, connection.host, body, times))
+        unique = decode(text).get(UNIQ_KEY, "").encode()
+        self.taken.append((command, connection, target, queue_id, unique, waits))
+        return None
+
+    def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
+        """Store those that were taken in: what each is answered, or why it was not stored, and
+        where it ends in the log."""
+        taken, self.taken = self.taken, []
+        batches, self._batches = self._batches, []
+        host_hex, region = self._store.host_hex, self._region_id.encode()
+        given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
+        places = self._store.put_batches(batches, self._suffix)
+        for (command, _, target, queue_id, unique, _), placed in zip(taken, places, strict=True):
+            if isinstance(placed, Malformed):
+                given.append((_unreadable(f"can't be read: {placed}"), 0))
+            elif isinstance(placed, StoreError):
+                given.append((placed, 0))
             else:
-                first, offsets, end = self._store.put_batch(
-                    target.name,
-                    queue_id,
-                    header.sys_flag,
-                    header.born_ms,
-                    host,
-                    body,
-                    self._suffix,
-                    header.reconsume_times or 0,
-                )
-                start, count = offsets[0], len(offsets)
-                host_hex = self._store.host_hex
-                ids = (host_hex + b"%016X,") * (count - 1) % tuple(offsets[:-1])
+                first, offsets, end = placed
+                ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
-                    command,
-                    queue_id,
-                    unique.encode(),
-                    ids + host_hex,
-                    offsets[-1],
-                    self._region_id.encode(),
-                    first,
+                    command, queue_id, unique, ids + host_hex, offsets[-1], region, first
                 )
-        except Malformed as wrong:
-            raise _unreadable(f"can't be read: {wrong}") from None
-        target.puts.messages += count
-        target.puts.bytes += end - start
+                self._count(target, queue_id, len(offsets), end - offsets[0])
+                given.append((reply, end))
+        return given
+
+    def _count(self, target: Target, queue_id: int, messages: int, size: int) -> None:
+        """So many messages were stored, `size` bytes in the log: counted, and readers woken."""
+        target.puts.messages += messages
+        target.puts.bytes += size
         key = target.keys[queue_id]
         if key in self._holds.parked:
             self._holds.mark(key)
-        return reply, end
 
-    def _whole(
-        self,
-        header: Header,
-        host: bytes,
-        body: bytes,
-        topic: str,
-        queue_id: int,
-        text: str,
-        unique: str,
-        tags: str,
-    ) -> tuple[Reply, int, int, int]:
-        """A batch for a batch queue: one record, which the consumer takes apart.
-
-        Gives the answer, where the record begins and ends in the log, how many messages it has.
-        """
-        count = len(split_batch(body))
+    def _put_whole(
+        self, header: Header, host: bytes, body: bytes, target: Target, queue_id: int, text: str
+    ) -> tuple[Reply, int]:
+        """Store a batch for a batch queue: one record, which the consumer takes apart."""
+        properties = decode(text)
+        try:
+            count = len(split_batch(body))
+        except Malformed as wrong:
+            raise _unreadable(f"can't be read: {wrong}") from None
         if text and text[-1] != "\x02":
             text += "\x02"
         start, first, end = self._store.put_in_batch_queue(
-            topic,
+            target.name,
             queue_id,
             header.flag,
             header.sys_flag | NEED_UNWRAP,
@@ -132,21 +136,23 @@ class Batches:
             host,
             body,
             text.encode() + self._suffix,
-            TAG_HASHES[tags],
+            TAG_HASHES[properties.get("TAGS", "")],
             count,
             header.reconsume_times or 0,
         )
+        self._count(target, queue_id, count, end - start)
+        unique = properties.get(UNIQ_KEY) or None
         answer = SendMessageAnswer(
             f"{self._store.host_hex.decode()}{start:016X}",
             queue_id,
             first,
-            unique or None,
+            unique,
             # What tells the producer that the batch has this id, and not its messages theirs.
-            batch_uniq_id=unique or None,
+            batch_uniq_id=unique,
             region=self._region_id,
             trace_on=True,
         )
-        return Reply(codes.SUCCESS, answer.to_fields()), start, end, count
+        return Reply(codes.SUCCESS, answer.to_fields()), end
 
 
 def _refused(text: str) -> Refusal:

@@ -113,6 +113,7 @@ class SendHandlers:
         if not arrived:
             return
         targets, suffix, syncer = self.topics.targets, self._suffix, self.syncer
+        batches = self._batches
         messages: list[Message] = []
         asked: list[Asked] = []
         now_ms = 0
@@ -128,17 +129,22 @@ class SendHandlers:
                 text = header.properties or ""
                 waits = syncer is not None and "WAIT\x01false" not in text
                 if header.batch:
-                    self._put(messages, asked)  # what came before it lies before it
+                    if messages or self.topics.made:
+                        self._put(messages, asked)  # what came before it lies before it
                     if header.topic not in targets:
                         raise StoreError(
                             f"topic {header.topic} can't be kept: topics.json can't be written; "
                             "look at the broker's disk"
                         )
-                    reply, end = self._batches.take(
-                        header, command, connection.host, target, queue_id, text
+                    given = batches.take(
+                        header, command, connection, target, queue_id, text, waits=waits
                     )
-                    self._give(command, connection, reply, end if waits else 0)
+                    if given is not None:
+                        reply, end = given
+                        self._give(command, connection, reply, end if waits else 0)
                     continue
+                if batches.taken:
+                    self._put_batches()
                 body = command.body
                 if body is None:
                     raise Refusal(
@@ -208,14 +214,13 @@ class SendHandlers:
                     )
                 )
                 asked.append((command, connection, queue_id, found, target, seen, waits))
-            except StoreError as wrong:
+            except (StoreError, Refusal) as wrong:
                 connection.answer(command, self._declined(wrong))
-            except Refusal as refusal:
-                reply = Reply(refusal.code, self._error_fields, refusal.remark)
-                connection.answer(command, reply)
             except Exception:
                 connection.answer(command, our_fault(command))
         arrived.clear()
+        if batches.taken:
+            self._put_batches()
         self._put(messages, asked)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -392,6 +397,21 @@ class SendHandlers:
             return self.topics.dead_letters(DLQ_PREFIX + name), 0
         return target, queue_id
 
+    def _put_batches(self) -> None:
+        """Store the batches that were taken in and answer those who sent them."""
+        taken = self._batches.taken
+        try:
+            given = self._batches.put()
+        except Exception:
+            for command, connection, *_ in taken:
+                connection.answer(command, our_fault(command))
+            return
+        for (command, connection, *_, waits), (reply, end) in zip(taken, given, strict=True):
+            if isinstance(reply, StoreError | Refusal):
+                connection.answer(command, self._declined(reply))
+            else:
+                self._give(command, connection, reply, end if waits else 0)
+
     def _give(
         self, command: Command, connection: Connection, reply: Reply | bytes, end: int
     ) -> None:
@@ -401,7 +421,9 @@ class SendHandlers:
         else:
             connection.answer(command, reply)
 
-    def _declined(self, wrong: StoreError) -> Reply:
+    def _declined(self, wrong: StoreError | Refusal) -> Reply:
+        if isinstance(wrong, Refusal):
+            return Reply(wrong.code, self._error_fields, wrong.remark)
         self.stats.failures.messages += 1
         code = codes.SERVICE_NOT_AVAILABLE
         if isinstance(wrong, IllegalMessage):

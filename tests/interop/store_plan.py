@@ -28,9 +28,9 @@ from aerobee.protocol.record import (
     TRANSACTION_ROLLBACK,
     decode_record,
 )
+from aerobee.protocol.tags import raw_tags_code
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
-from aerobee.store.writing import raw_tags_code
 
 Message = dict[str, Any]
 Report = dict[str, Any]

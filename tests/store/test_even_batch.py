@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aerobee.protocol.batch import Entry, encode_batch
+from aerobee.protocol.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.record import decode_all
-from aerobee.store import even_batch, writing
+from aerobee.store import batches, even_batch
 from aerobee.store.consume_queue import ConsumeQueue
 from aerobee.store.index import index_keys
 from aerobee.store.settings import StoreSettings
+from aerobee.store.store import MessageStore
 
 from .conftest import BORN_HOST, HOST, OpenStore
 
@@ -95,33 +96,55 @@ def no_unique_key(number: int) -> Entry:
     return Entry(0, b"x", pair("MY_UNIQ_KEY", f"{number:08X}"))
 
 
+def shared_key(number: int) -> Entry:
+    return Entry(0, b"%03d" % number, pair("UNIQ_KEY", "of all") + pair("TAGS", f"{number % 3}"))
+
+
 EVEN = [
-    plain, tags_first, no_tags, no_end, flags, keys_of_two_lengths, two_keys, no_unique_key,
+    plain, tags_first, no_tags, no_end, flags, two_keys, no_unique_key, by_tags, tags_in_bodies,
+    other_tags, no_properties, shared_key,
 ]  # fmt: skip
-UNEVEN = [
-    by_tags, tags_in_bodies, other_tags, twice, empty_tags, sizes, shifted, some_ends,
-    no_properties,
-]  # fmt: skip
+UNEVEN = [keys_of_two_lengths, twice, empty_tags, sizes, shifted, some_ends]
+
+
+def batch_of(make: Make, first: int = 0) -> bytes:
+    return encode_batch(make(number) for number in range(first, first + COUNT))
+
+
+def keys(store: MessageStore) -> list[object]:
+    """What goes into the index: topic, place, time, keys of each message that has any."""
+    found = []
+    for topic, raw, place, store_ms, only in store._index.pending:
+        assert only is None or index_keys(raw) == [only]
+        if index_keys(raw):
+            found.append((topic, place, store_ms, index_keys(raw)))
+    return found
 
 
 def stored(open_store: OpenStore, folder: Path, make: Make, shared: bytes) -> list[object]:
-    """All that storing a batch twice leaves: what it returns, log, queue, keys."""
-    store = open_store(folder)
+    """All that storing some batches leaves: what it returns, log, queues, keys."""
+    store = open_store(folder, settings=StoreSettings(segment_bytes=1 << 20))
     found: list[object] = []
-    for _ in range(2):
-        batch = encode_batch(make(number) for number in range(COUNT))
-        found.append(store.put_batch("T", 3, 1, 77, BORN_HOST, batch, shared, 2))
-        found.append([item[:4] for item in store._index.pending])
-        for _, raw, _, _, only in store._index.pending:
-            assert only is None or index_keys(raw) == [only]
+    several: list[even_batch.Batch] = [
+        (("T", queue_id), queue_id, 70 + queue_id, BORN_HOST, batch_of(make, first), queue_id)
+        for queue_id, first in ((3, 0), (2, 100), (3, 200), (1, 300))
+    ]
+    for each in (several, several[:1], [*several[:2], (("U", 0), 0, 1, BORN_HOST, b"", 0)]):
+        for placed in store.put_batches(each, shared):
+            if isinstance(placed, Exception):
+                found.append((type(placed), str(placed)))
+                continue
+            first, places, end = placed
+            found.append((first, list(places), end))
+    found.append(keys(store))
     store.write_staged()
-    entries = store.entries("T", 3, 0, 100)
-    found.append(entries)
-    data = [store.message_at(place) for place, _, _ in entries]
-    found += data
-    for number, record in enumerate(decode_all(b"".join(filter(None, data)))):
-        assert record.is_body_intact
-        assert record.queue_offset == number
+    for queue_id in range(4):
+        entries = store.entries("T", queue_id, 0, 1_000)
+        data = [store.message_at(place) for place, _, _ in entries]
+        found += (entries, data)
+        for number, record in enumerate(decode_all(b"".join(filter(None, data)))):
+            assert record.is_body_intact
+            assert record.queue_offset == number
     store.close()
     return found
 
@@ -136,34 +159,82 @@ def test_the_same_is_stored_as_message_by_message(
     shared: bytes,
 ) -> None:
     at_once = stored(open_store, tmp_path / "at once", make, shared)
-    monkeypatch.setattr(writing, "even_records", lambda *_: None)
+    monkeypatch.setattr(batches, "even_records", lambda *_: None)
     assert at_once == stored(open_store, tmp_path / "one by one", make, shared)
 
 
-def made(batch: bytes) -> even_batch.Made | None:
+def made(*data: bytes) -> even_batch.Made | None:
     queue = ConsumeQueue(Path("unused"), "T", 3, 20 * 100)
-    limit = StoreSettings().max_message_bytes
-    return even_batch.even_records(queue, batch, 0, 0, 0, BORN_HOST, SHARED, 0, 0, HOST, limit)
+    shape = even_batch.shape_of(data[0])
+    if shape is None:
+        return None
+    asked = [(("T", 3), 0, 0, BORN_HOST, each, 0) for each in data]
+    return even_batch.even_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
 
 
 @pytest.mark.parametrize("make", EVEN)
-def test_even_batches_are_taken_at_once(make: Make) -> None:
-    assert made(encode_batch(make(number) for number in range(COUNT))) is not None
+def test_even_batches_are_made_at_once(make: Make) -> None:
+    assert made(batch_of(make)) is not None
+    together = made(batch_of(make), batch_of(make, 100))
+    assert together is not None
+    assert len(together.entries) == 2 * COUNT
+
+
+def test_small_batches_are_made_together() -> None:
+    few = [encode_batch([plain(2 * number), plain(2 * number + 1)]) for number in range(4)]
+    assert made(*few[:3]) is None
+    assert made(*few) is not None
+
+
+def test_one_that_is_not_even_leaves_its_neighbours_so(open_store: OpenStore) -> None:
+    def put(*makers: Make) -> tuple[list[bytes | None], list[bytes | None]]:
+        """The unique keys that are known from those put by these, and from those put last."""
+        asked = [(("T", 0), 0, 1, BORN_HOST, batch_of(make), 0) for make in makers]
+        places = store.put_batches(asked, SHARED)
+        assert not any(isinstance(placed, Exception) for placed in places)
+        known = [item[4] for item in store._index.pending]
+        store._index.pending.clear()
+        return known[:-COUNT], known[-COUNT:]
+
+    def gap(number: int) -> Entry:
+        """Of the same size as plain ones, with something odd in the last."""
+        value = f"{number:08X}" if number < COUNT - 1 else "\x02\x02345678"
+        return Entry(0, b"body %03d" % number, pair("UNIQ_KEY", value) + pair("TAGS", "t1"))
+
+    store = open_store(settings=StoreSettings(segment_bytes=1 << 20))
+    odd, even = put(gap, plain)
+    assert odd == [None] * COUNT
+    assert even == [b"%08X" % number for number in range(COUNT)]
 
 
 def test_unique_keys_that_stand_alone_are_known(open_store: OpenStore) -> None:
-    store = open_store()
-    store.put_batch("T", 0, 0, 1, BORN_HOST, encode_batch(map(plain, range(COUNT))), SHARED)
+    store = open_store(settings=StoreSettings(segment_bytes=1 << 20))
+    store.make_room()
+    store.put_batch("T", 0, 0, 1, BORN_HOST, batch_of(plain), SHARED)
     assert [item[4] for item in store._index.pending] == [b"%08X" % n for n in range(COUNT)]
+
+
+def test_where_a_file_ends_they_go_on_in_the_next(open_store: OpenStore) -> None:
+    store = open_store()  # its files have room for 320 messages and for 16 entries
+    asked = [(("T", queue_id), 0, 1, BORN_HOST, batch_of(plain), 0) for queue_id in (0, 1, 0)] * 5
+    places = [placed for placed in store.put_batches(asked, SHARED) if isinstance(placed, tuple)]
+    assert len(places) == len(asked)
+    store.write_staged()
+    assert store.max_offset("T", 0) == 10 * COUNT
+    assert store.max_offset("T", 1) == 5 * COUNT
+    for (_, offsets, _), (_, _, _, _, data, _) in zip(places, asked, strict=True):
+        found = [store.message_at(place) for place in offsets]
+        bodies = [record.body for record in decode_all(b"".join(filter(None, found)))]
+        assert bodies == [entry.body for entry in split_batch(data)]
 
 
 @pytest.mark.parametrize("make", UNEVEN)
 def test_others_are_left_to_be_taken_one_by_one(make: Make) -> None:
-    assert made(encode_batch(make(number) for number in range(COUNT))) is None
+    assert made(batch_of(make)) is None
 
 
 def test_what_is_cut_off_or_no_batch_is_left_as_well() -> None:
-    batch = encode_batch(plain(number) for number in range(COUNT))
+    batch = batch_of(plain)
     assert made(b"") is None
     for cut in (1, 10, 21, 22, 23, 30, len(batch) - 1):
         assert made(batch[:cut]) is None
