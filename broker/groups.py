@@ -98,11 +98,7 @@ class Groups:
     def put_all(self, configs: list[SubscriptionGroupConfig]) -> None:
         """Add or replace groups, all or none, and write the file once. Refusal over the limit."""
         wanted = {config.group_name or "": config for config in configs}
-        if len(self._groups.keys() | wanted.keys()) > GROUPS_MAX:
-            raise Refusal(
-                codes.SYSTEM_ERROR,
-                f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some",
-            )
+        self._check_number(len(self._groups.keys() | wanted.keys()))
         self._groups |= wanted
         self._save()
 
@@ -112,6 +108,20 @@ class Groups:
         if self._groups.pop(name, None) is None:
             return False
         self._save()
+        return True
+
+    def follow(self, master: SubscriptionGroupWrapper) -> bool:
+        """Have a master's groups and no others, under its version, and write the file.
+
+        False when this is its version already. Refusal over the limit: nothing has changed then.
+        """
+        if master.data_version == self.version:
+            return False
+        self._check_number(len(master.subscription_group_table))
+        self._groups = dict(master.subscription_group_table)
+        self.forbidden = master.forbidden_table or {}
+        self.version = master.data_version
+        self._write()
         return True
 
     def forbids(self, group: str, topic: str) -> bool:
@@ -136,8 +146,18 @@ class Groups:
         """The table as subscriptionGroup.json and request 201 have it."""
         return SubscriptionGroupWrapper(dict(self._groups), self.forbidden, self.version)
 
+    def _check_number(self, number: int) -> None:
+        if number > GROUPS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some",
+            )
+
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())
+        self._write()
+
+    def _write(self) -> None:
         body = SubscriptionGroupWrapper({}, self.forbidden, self.version)
         text = self._texts.put_into(body, "subscriptionGroupTable", self._groups)
         json_file.save(self._path, text)

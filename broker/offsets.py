@@ -10,7 +10,7 @@ away. Marks are in memory only, as in RocketMQ: after a restart the offset that 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..protocol import fastjson
@@ -102,15 +102,23 @@ class Offsets(Saved):
         """The group has consumed everything below `offset`."""
         queues = self._table.get((topic, group))
         if queues is None:
-            if len(self._table) >= KEYS_MAX:
-                raise OverflowError(
-                    f"offsets of {len(self._table)} topic and group pairs are kept, the limit is "
-                    f"{KEYS_MAX}; delete groups that are not used any more"
-                )
+            self._check_room()
             queues = self._table[topic, group] = {}
             self._names = []
         queues[queue_id] = offset
         self.changed = True
+
+    def follow(self, table: Mapping[str, dict[int, int]]) -> None:
+        """Take over what a master's file says, by topic@group; what it doesn't name stays."""
+        for name, queues in table.items():
+            topic, separator, group = name.partition(SEPARATOR)
+            if not separator or SEPARATOR in group:
+                continue
+            if (topic, group) not in self._table:
+                self._check_room()
+                self._names = []
+            self._table[topic, group] = dict(queues)
+            self.changed = True
 
     def clone(self, topic: str, source: str, target: str) -> None:
         """The target has the offsets of the source and no others, unless the source has none."""
@@ -173,6 +181,13 @@ class Offsets(Saved):
         self._drop([key for key in self._table if key[0] == topic])
         for mark in [mark for mark in self.resets if mark[0] == topic]:
             del self.resets[mark]
+
+    def _check_room(self) -> None:
+        if len(self._table) >= KEYS_MAX:
+            raise OverflowError(
+                f"offsets of {len(self._table)} topic and group pairs are kept, the limit is "
+                f"{KEYS_MAX}; delete groups that are not used any more"
+            )
 
     def _drop(self, keys: list[tuple[str, str]]) -> None:
         for key in keys:

@@ -58,7 +58,7 @@ class PopParts:
         revive_log = PopLog(config, store, due, now_ms)
         self.buffer = PopBuffer(config, store, offsets, revive_log)
         self.revive = PopRevive(config, store, topics, groups, offsets, timers, wake)
-        self._modes = RequestModes(folder / "messageRequestMode.json")
+        self.modes = RequestModes(folder / "messageRequestMode.json")
         self._queues = TopicQueues(config, topics, now_ms)
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)
         self.handlers = PopHandlers(config, topics, groups, filters, pops, holds, wake, now_ms)
@@ -68,12 +68,12 @@ class PopParts:
                 config, store, topics, offsets, self.buffer, self.orders, revive_log,
                 self.handlers.wake, now_ms,
             ),
-            AssignmentHandlers(config, topics, groups, clients, self._modes, self._queues),
+            AssignmentHandlers(config, topics, groups, clients, self.modes, self._queues),
         )  # fmt: skip
 
     def load(self) -> None:
         """Read the files; ValueError naming one that can't be read."""
-        self._modes.load()
+        self.modes.load()
         self.orders.load()
 
     def sweep(self) -> None:

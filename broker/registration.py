@@ -9,17 +9,24 @@ again the next time; the others don't wait.
 import asyncio
 import logging
 import zlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ..protocol import codes
-from ..protocol.aio.peers import Peers
-from ..protocol.aio.tls import client_context
 from ..protocol.bodies.cluster import KVTable
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
-from ..protocol.headers.namesrv import BrokerIdentity, RegisterBroker, RegisterTopic
+from ..protocol.command import Command
+from ..protocol.headers.namesrv import (
+    BrokerIdentity,
+    RegisterBroker,
+    RegisterBrokerAnswer,
+    RegisterTopic,
+)
 from ..store.errors import StoreError
 from .config import BrokerConfig
+from .outgoing import outgoing_peers
 from .topics import READ_WRITE, Topics
 
 log = logging.getLogger(__name__)
@@ -30,22 +37,37 @@ UNREGISTER_TIMEOUT_S = 3.0
 TOPIC_TIMEOUT_S = 3.0  # for a topic that is told by itself
 
 
+class Master(NamedTuple):
+    """Where a slave's master is, both "" when there is none: its address, that for replication."""
+
+    address: str
+    ha_address: str
+
+
+NO_MASTER = Master("", "")
+
+
 class Registration:
     """Registers one broker with all its name servers. OSError for an unusable certificate file."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, address: str, ha_address: str) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        address: str,
+        ha_address: str,
+        on_master: Callable[[Master], None] | None = None,
+    ) -> None:
+        """A slave gives `on_master`, which is told where its master is whenever that changes."""
         self._config = config
         self._topics = topics
         self._address = address
         self._ha_address = ha_address
         self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
-        tls = None
-        if config.use_tls:
-            tls = client_context(
-                auth_server=config.tls_client_auth_server,
-                trust_cert_path=config.tls_client_trust_cert_path,
-            )
-        self._peers = Peers(upgrade=False, tls=tls)
+        self._peers = outgoing_peers(config)
+        self._on_master = on_master
+        self._masters: dict[str, Master] = {}  # as each name server says
+        self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
         self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,6 +183,7 @@ class Registration:
                 log.warning("no registration with name server %s: %s; trying again", server, wrong)
             self._away.add(server)
             self.registered[server] = False
+            self._masters.pop(server, None)  # it may be long out of date when it is back
             return
         self._away.discard(server)
         if answer.code != codes.SUCCESS:
@@ -168,8 +191,25 @@ class Registration:
         elif not self.registered[server]:
             log.info("registered with name server %s", server)
         self.registered[server] = answer.code == codes.SUCCESS
-        if answer.code == codes.SUCCESS and answer.body:
+        if answer.code != codes.SUCCESS:
+            return
+        if answer.body:
             self._put_in_order(server, answer.body)
+        if self._on_master is not None:
+            self._take_master(server, answer, self._on_master)
+
+    def _take_master(
+        self, server: str, answer: Command, on_master: Callable[[Master], None]
+    ) -> None:
+        """What the answer to a slave's registration says of its master."""
+        found = answer.header(RegisterBrokerAnswer)
+        self._masters[server] = Master(found.master_addr or "", found.ha_addr or "")
+        # One that was restarted a moment ago knows of no master yet: the others' word counts.
+        known = (self._masters.get(each, NO_MASTER) for each in self._servers)
+        master = next((each for each in known if each.address), NO_MASTER)
+        if master != self._master:
+            self._master = master
+            on_master(master)
 
     def _put_in_order(self, server: str, body: bytes) -> None:
         """The answer to a registration brings the order conf of all topics."""

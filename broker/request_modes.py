@@ -46,6 +46,21 @@ class RequestModes:
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
         json_file.save(self._path, self.to_body().encode(standard=True))
 
+    def follow(self, modes: dict[str, dict[str, SetMessageRequestModeRequestBody]]) -> bool:
+        """Have a master's modes and no others, and write the file when they differ."""
+        if modes == self._modes:
+            return False
+        count = sum(map(len, modes.values()))
+        if count > MODES_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"the master has modes of {count} topic and group pairs, the limit is {MODES_MAX}; "
+                "delete groups that are not used any more there",
+            )
+        self._modes, self._count = modes, count
+        json_file.save(self._path, self.to_body().encode(standard=True))
+        return True
+
     def to_body(self) -> MessageRequestModeWrapper:
         """The table as messageRequestMode.json and request 402 have it."""
         return MessageRequestModeWrapper(self._modes)

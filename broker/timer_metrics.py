@@ -1,6 +1,7 @@
 """How many timer messages of each topic wait: the file config/timermetrics."""
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from ..protocol.bodies.body import Body
@@ -50,6 +51,12 @@ class TimerMetrics(Saved):
         metric.count += number
         metric.time_stamp = self._now_ms()
         self.changed = True
+
+    def follow(self, counts: dict[str, Metric]) -> None:
+        """Have a master's counts, up to the limit."""
+        if counts != self.counts:
+            self.counts = dict(islice(counts.items(), TOPICS_MAX))
+            self.changed = True
 
     def to_body(self) -> TimerMetricsTable:
         """The table as its file has it."""

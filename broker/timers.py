@@ -49,6 +49,7 @@ def open_timers(
     store: MessageStore,
     now_ms: Callable[[], int],
     mark: Callable[[tuple[str, int]], None],
+    kind: "type[Timers] | None" = None,
 ) -> "Timers | None":
     """The timers of a store, as the last stop or crash left them; None when they are off.
 
@@ -60,7 +61,7 @@ def open_timers(
     metrics.load()
     state = TimerState(config, store, now_ms)
     state.load()
-    return Timers(config, store, state, metrics, mark)
+    return (kind or Timers)(config, store, state, metrics, mark)
 
 
 class Timers:
@@ -111,11 +112,7 @@ class Timers:
         finally:
             if self._touched:
                 self._store.write_staged()
-                state.note()
-                self._touched = False
-                for topic, number in self._counts.items():
-                    self.metrics.add(topic, number)
-                self._counts.clear()
+                self._note()
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
@@ -143,10 +140,22 @@ class Timers:
 
     # ---- from the queue into the wheel
 
+    def _note(self) -> None:
+        """Note how far the step came, and what it changed of the counts."""
+        self.state.note()
+        self._touched = False
+        for topic, number in self._counts.items():
+            self.metrics.add(topic, number)
+        self._counts.clear()
+
+    def _queue_end(self) -> int:
+        """The first message of the queue that is not to come into the wheel yet."""
+        return self._store.max_offset(WHEEL_TOPIC, QUEUE)
+
     def _enqueue(self, now_ms: int, write_ms: int) -> bool:
         """Put messages of the queue into the wheel; True when there are more."""
         store, state = self._store, self.state
-        end = store.max_offset(WHEEL_TOPIC, QUEUE)
+        end = self._queue_end()
         offset = first = state.queue_offset
         if offset >= end:
             return False

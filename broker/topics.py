@@ -5,7 +5,7 @@ through `put` or `delete`, which keep the file, the version and the targets in s
 registers this broker with the name servers.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +161,23 @@ class Topics:
         self._save()
         return True
 
+    def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> bool:
+        """Have a master's topics and no others, under its version, and write the file.
+
+        False when this is its version already. Refusal over a limit: nothing has changed then.
+        """
+        if version == self.version:
+            return False
+        gone = self._topics.keys() - topics.keys()
+        self._take(list(topics.values()))
+        for name in gone:
+            self.targets.pop(name, None)
+            self.with_batch_queues.discard(name)
+            del self._topics[name]
+        self.version = version
+        self._write()
+        return True
+
     def create_for_send(
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
@@ -256,6 +273,9 @@ class Topics:
 
     def _save(self) -> None:
         self.version = self.version.following(self._now_ms())
+        self._write()
+
+    def _write(self) -> None:
         body = TopicConfigAndMappingSerializeWrapper({}, self.version)
         text = self._texts.put_into(body, "topicConfigTable", self._topics)
         json_file.save(self._path, text)

@@ -331,8 +331,7 @@ class PullHandlers:
             return self.config.short_polling_time_mills
         return max(0, min(header.suspend_ms, SUSPEND_MS_MAX))
 
-    @staticmethod
-    def _code(header: PullMessage, found: Found) -> int:
+    def _code(self, header: PullMessage, found: Found) -> int:
         known = _CODES.get(found.status)
         if known is not None:
             return known

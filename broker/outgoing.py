@@ -1,0 +1,16 @@
+"""The connections that a broker makes itself, to name servers and to its master."""
+
+from ..protocol.aio.peers import Peers
+from ..protocol.aio.tls import client_context
+from .config import BrokerConfig
+
+
+def outgoing_peers(config: BrokerConfig) -> Peers:
+    """With TLS as the settings ask for. OSError for an unusable certificate file."""
+    tls = None
+    if config.use_tls:
+        tls = client_context(
+            auth_server=config.tls_client_auth_server,
+            trust_cert_path=config.tls_client_trust_cert_path,
+        )
+    return Peers(upgrade=False, tls=tls)
