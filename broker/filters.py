@@ -28,7 +28,7 @@ from .saved import Saved
 from .sql92 import Predicate, Properties, SqlError, compiled
 
 FILTERS_MAX = 100_000  # topic and group pairs
-EXPRESSIONS_CHARS_MAX = 4 << 20  # of all filters; compiled, each takes about 55 bytes of memory
+EXPRESSIONS_CHARS_MAX = 2 << 20  # of all filters; compiled, each takes up to 200 bytes of memory
 STATED_MAX = 10_000  # tag expressions of requests, ready to be used
 STATED_CHARS_MAX = 1_024  # of one that is kept so
 TAGS_CHARS_MAX = 16_384  # of a request's tag expression: hashing them holds everybody up

@@ -8,16 +8,18 @@ Length and depth have limits; the chains of AND and OR have no depth.
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
+from .sql92_kept import Kept
 from .sql92_values import INT_MAX, LONG_MAX, Long, compare, read_double, read_int, read_long
 
 TEXT_CHARS_MAX = 8_192  # of one expression
 DEPTH_MAX = 64  # operators inside each other
-COMPILED_MAX = 1_024  # expressions kept in compiled form
+KEPT_MAX = 1_024  # expressions in compiled form
+KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
 
 
 class Properties(Protocol):
@@ -120,10 +122,9 @@ def compiled(text: str) -> Predicate:
             f"the SQL92 expression has {len(text)} characters, the limit is {TEXT_CHARS_MAX}; "
             "shorten it"
         )
-    return _compiled(text)
+    return _kept.get(text)
 
 
-@lru_cache(COMPILED_MAX)
 def _compiled(text: str) -> Predicate:
     run = _parse(text)
 
@@ -134,6 +135,9 @@ def _compiled(text: str) -> Predicate:
             return False
 
     return matches
+
+
+_kept = Kept(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
 
 
 def _parse(text: str) -> Evaluate:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker import sql92
+from aerobee.broker.sql92_kept import Kept
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "sql92.json").read_text())
 PROPERTIES = next(case["properties"] for case in GOLDEN if case["kind"] == "properties")
@@ -88,3 +89,23 @@ def test_what_is_long_or_deep_is_refused_and_what_is_wide_is_not() -> None:
 
 def test_compiled_expressions_are_kept() -> None:
     assert sql92.compiled("a = 77") is sql92.compiled("a = 77")
+
+
+def test_no_more_is_kept_than_may_be_by_length_and_what_is_asked_for_stays() -> None:
+    def long(number: int) -> str:
+        return f"a = '{number:08,d}'".ljust(sql92.TEXT_CHARS_MAX)
+
+    first, second = sql92.compiled(long(1)), sql92.compiled(long(2))
+    for number in range(3, sql92.KEPT_CHARS_MAX // sql92.TEXT_CHARS_MAX + 3):
+        sql92.compiled(long(number))
+        assert sql92.compiled(long(1)) is first
+    assert sql92.compiled(long(2)) is not second
+
+
+def test_an_expression_that_is_longer_than_all_may_be_is_made_and_not_kept() -> None:
+    kept = Kept(list, 2, 10)
+    assert kept.get("x" * 11) == ["x"] * 11
+    assert (len(kept), kept.chars) == (0, 0)
+    for text in ("aaa", "bbb", "ccc"):
+        kept.get(text)
+    assert (len(kept), kept.chars) == (2, 6)

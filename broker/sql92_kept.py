@@ -1,0 +1,44 @@
+"""The compiled expressions that are kept, by their texts: those that were asked for last.
+
+Compiled, an expression takes up to 200 bytes of memory for each of its characters. So not only
+their number has a limit but also the sum of their lengths, and what is kept is never above either.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """Makes each text's value when it is asked for, and keeps as many as may be kept."""
+
+    def __init__(self, make: Callable[[str], T], count_max: int, chars_max: int) -> None:
+        self._make = make
+        self._count_max = count_max
+        self._chars_max = chars_max
+        self._values: OrderedDict[str, T] = OrderedDict()  # the one asked for last stands last
+        self._lock = Lock()  # a process may have several brokers, each in its thread
+        self.chars = 0
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, text: str) -> T:
+        """The value of a text; what `make` raises."""
+        with self._lock:
+            found = self._values.get(text)
+            if found is not None:
+                self._values.move_to_end(text)
+                return found
+        made = self._make(text)
+        with self._lock:
+            if text not in self._values:
+                self.chars += len(text)
+            self._values[text] = made
+            while len(self._values) > self._count_max or self.chars > self._chars_max:
+                dropped, _ = self._values.popitem(last=False)
+                self.chars -= len(dropped)
+        return made
