@@ -17,8 +17,9 @@ from ..protocol.errors import Refusal
 log = logging.getLogger(__name__)
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-ITEMS_MAX = 100_000  # items of all namespaces together
+ITEMS_MAX = 100_000  # items of all namespaces together, one without any counts as one
 ITEM_BYTES_MAX = 64 << 10  # namespace, key and value of one item
+BYTES_MAX = 8 << 20  # keys and values of all items, and the namespaces: an answer may list them
 
 
 class KVConfigFile(Body):
@@ -30,11 +31,21 @@ class KVConfigFile(Body):
 class Settings:
     """The key-value config, in memory and in `path` (None: in memory only)."""
 
-    def __init__(self, path: Path | None = None, items_max: int = ITEMS_MAX) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        items_max: int = ITEMS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
         """Reads `path`, or else its `.bak`. ValueError when neither of two files can be read."""
         self._path = path
         self._items_max = items_max
+        self._bytes_max = bytes_max
         self._table: dict[str, dict[str, str]] = {} if path is None else _load(path)
+        self._bytes = sum(
+            _size(namespace) + sum(_size(key, value) for key, value in items.items())
+            for namespace, items in self._table.items()
+        )
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """The value of a key, or None."""
@@ -47,18 +58,20 @@ class Settings:
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set a value. Refusal over a limit or when it can't be stored; nothing is changed then."""
-        self._check_room(namespace, key, value)
+        more = self._check_room(namespace, key, value)
         table = {name: dict(items) for name, items in self._table.items()}
         table.setdefault(namespace, {})[key] = value
         self._take(table)
+        self._bytes += more
 
     def delete(self, namespace: str | None, key: str | None) -> None:
         """Remove a key, if it is there; its namespace stays. Refusal when it can't be stored."""
         if namespace is None or key is None or key not in self._items(namespace):
             return
         table = {name: dict(items) for name, items in self._table.items()}
-        del table[namespace][key]
+        value = table[namespace].pop(key)
         self._take(table)
+        self._bytes -= _size(key, value)
 
     def _items(self, namespace: str) -> dict[str, str]:
         return self._table.get(namespace, {})
@@ -68,20 +81,37 @@ class Settings:
             store(self._path, KVConfigFile(table).encode())
         self._table = table
 
-    def _check_room(self, namespace: str, key: str, value: str) -> None:
-        size = len(namespace.encode()) + len(key.encode()) + len(value.encode())
+    def _check_room(self, namespace: str, key: str, value: str) -> int:
+        """By how many bytes the item makes all of them more; Refusal over a limit."""
+        size = _size(namespace, key, value)
         if size > ITEM_BYTES_MAX:
             raise Refusal(
                 codes.INVALID_PARAMETER,
                 f"config item {namespace[:80]}/{key[:80]} has {size} bytes, the limit is "
-                f"{ITEM_BYTES_MAX}",
+                f"{ITEM_BYTES_MAX}; store less in one item",
             )
-        items = sum(map(len, self._table.values()))
-        if key not in self._table.get(namespace, {}) and items >= self._items_max:
+        known = self._table.get(namespace)
+        items = sum(max(1, len(each)) for each in self._table.values())
+        if (known is None or (known and key not in known)) and items >= self._items_max:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"{items} config items are stored, the limit is {self._items_max}; delete some",
             )
+        old = None if known is None else known.get(key)
+        more = size - (0 if known is None else _size(namespace))
+        more -= 0 if old is None else _size(key, old)
+        if more > 0 and self._bytes + more > self._bytes_max:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"all config items have {self._bytes} bytes, with {namespace[:80]}/{key[:80]} it "
+                f"would be {self._bytes + more}, the limit is {self._bytes_max}; delete some",
+            )
+        return more
+
+
+def _size(*texts: str) -> int:
+    """Their bytes as they are stored."""
+    return sum(len(text.encode()) for text in texts)
 
 
 def store(path: Path, data: bytes) -> None:

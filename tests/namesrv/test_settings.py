@@ -76,7 +76,34 @@ def test_limits_of_items_and_of_their_size() -> None:
     settings.put("N", "k", "v" * 65_534)
 
 
-def test_a_namespace_that_was_emptied_is_still_there() -> None:
+def test_all_items_together_have_a_limit_of_bytes_which_the_refusal_names(path: Path) -> None:
+    settings = Settings(path, bytes_max=20)
+    settings.put("N", "k1", "12345")  # 8 bytes
+    settings.put("N", "k2", "1234567890")  # 12 more
+    for namespace, key, value, would in (("N", "k1", "123456", 21), ("M", "", "", 21)):
+        with pytest.raises(Refusal, match=f"have 20 bytes, with .* {would}, the limit is 20; del"):
+            settings.put(namespace, key, value)
+    settings.put("N", "k2", "ä")
+    settings.delete("N", "k1")
+    settings.put("N", "k3", "1234567890123")
+    for limit in (19, 20):  # as many as there are, and they are there after a start
+        found = Settings(path, bytes_max=limit)
+        with pytest.raises(Refusal, match="have 20 bytes"):
+            found.put("N", "k3", "12345678901234")
+    found.put("N", "k3", "1")
+
+
+def test_a_namespace_that_was_emptied_counts_as_an_item() -> None:
+    settings = Settings(items_max=2)
+    for namespace in ("A", "B"):
+        settings.put(namespace, "k", "v")
+        settings.delete(namespace, "k")
+    with pytest.raises(Refusal, match="2 config items are stored, the limit is 2"):
+        settings.put("C", "k", "v")
+    settings.put("A", "k", "v")
+
+
+def test_a_namespace_that_was_emptied_is_still_is_still_there() -> None:
     settings = Settings()
     assert settings.namespace("N") is None
     settings.put("N", "k", "v")
