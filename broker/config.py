@@ -103,6 +103,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
+    ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
 
     # What it lets people do
@@ -256,6 +257,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 f"brokerIP2 is {self.broker_ip2!r}, but must be an IP address or the name of a "
                 "host, without a port, where slaves reach this broker; correct it or leave it out"
             )
+        if self.ha_master_address and not _is_host_port(self.ha_master_address):
+            raise ConfigError(
+                f"haMasterAddress is {self.ha_master_address!r}, but must be host:port, of the "
+                "master's port for replication (haListenPort there); correct it, or leave it out "
+                "to have it from the name servers"
+            )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)
@@ -353,7 +360,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             for key, info in KEYS.fields.items()
             if key not in OWN_KEYS
         }
-        for key in ("namesrvAddr", "storePathCommitLog"):
+        for key in ("namesrvAddr", "storePathCommitLog", "haMasterAddress"):
             if not found[key]:
                 del found[key]  # null in Java
         return found
@@ -417,6 +424,11 @@ def reachable_address(bind_address: str) -> str:
         entries = []
     addresses = [str(entry[4][0]) for entry in entries]
     return next((one for one in addresses if not one.startswith("127.")), "127.0.0.1")
+
+
+def _is_host_port(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return may_be_host(host.strip("[]")) and port.isdecimal() and 0 < int(port) <= 65_535
 
 
 def _host_name() -> str:

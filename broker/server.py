@@ -30,16 +30,22 @@ from .config import BrokerConfig
 from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
+from .following_timers import FollowingTimers
 from .groups import Groups
 from .handlers.pull import PullHandlers
 from .handlers.send import SendHandlers
+from .handlers.slave_pull import SlavePullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .offsets import Offsets
+from .outgoing import outgoing_peers
 from .pace import Pace
 from .pop_parts import PopParts
 from .registration import Registration
+from .replica import LogFollower, Replica
 from .saved import Saved
+from .slave_rows import as_slave
+from .slave_synchronize import SlaveSynchronize
 from .stats import Stats
 from .store_host import store_host
 from .syncer import Syncer
@@ -104,6 +110,8 @@ class Broker:
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
+        self.ha_slave: LogFollower | None = None
+        self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
@@ -197,7 +205,8 @@ class Broker:
             self.transaction_counts, now_ms,
         )  # fmt: skip
         closers.append(self._end_transactions)
-        self.timers = open_timers(config, self.store, now_ms, self.wake)
+        kind = FollowingTimers if config.is_slave else Timers
+        self.timers = open_timers(config, self.store, now_ms, self.wake, kind)
         if self.timers is not None:
             self._loaded.append(self.timers.metrics)
         self.due = Due(config, self.delays, self.timers, now_ms)
@@ -211,7 +220,7 @@ class Broker:
         closers.append(self.syncer.stop)
         self.cleaner = Cleaner(self.store)
         closers.append(self.cleaner.stop)
-        pulls = PullHandlers(
+        pulls = (SlavePullHandlers if config.is_slave else PullHandlers)(
             config, self.store, self.topics, self.groups, self.offsets, self.clients,
             self.filters, self.stats, now_ms,
         )  # fmt: skip
@@ -232,6 +241,8 @@ class Broker:
         self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
         table = full_table(self, pulls)
+        if isinstance(pulls, SlavePullHandlers):
+            table = self._follow(table, pulls)
         rows.update(table)
         fast_rows.update(fast_table(table))
         self._every(SWEEP_SECONDS, lambda: _in_turns(self.holds.sweep_in_parts(now_ms())))
@@ -243,13 +254,26 @@ class Broker:
         self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         self._every(FILTERS_SECONDS, self._save_filters)
-        self._in_steps(lambda most: self.delays.deliver(now_ms(), most))
         if self.timers is not None:
             self._in_steps(partial(self._time, self.timers))
             self._every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
         self._every(POP_SECONDS, self.pop.sweep)
         self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
         self._every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
+        if not config.is_slave:
+            self._write_by_itself()
+        self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
+        await self.server.accept()
+        ha_address = f"{config.broker_ip2}:{self.port + HA_PORT_DISTANCE}"
+        on_master = None if self.replica is None else self.replica.on_master
+        self.registration = Registration(config, self.topics, self.address, ha_address, on_master)
+        closers.append(self.registration.stop)
+        await self.registration.start()
+
+    def _write_by_itself(self) -> None:
+        """What a master writes without being asked; into a slave's log it comes from there."""
+        config = self.config
+        self._in_steps(lambda most: self.delays.deliver(self.now_ms(), most))
         self._every(config.revive_interval / 1000, self._revive)
         self._every_hot(
             "transactionOpBatchInterval",
@@ -266,12 +290,23 @@ class Broker:
             lambda: config.transaction_check_interval,
             self._check_transactions,
         )
-        self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
-        await self.server.accept()
-        ha_address = f"{config.broker_ip2}:{self.port + HA_PORT_DISTANCE}"
-        self.registration = Registration(config, self.topics, self.address, ha_address)
-        closers.append(self.registration.stop)
-        await self.registration.start()
+
+    def _follow(self, table: dict[int, Row], pulls: SlavePullHandlers) -> dict[int, Row]:
+        """Become a slave: what it does besides following the log, and its table of requests."""
+        assert self.ha_slave is not None
+        assert self.timers is None or isinstance(self.timers, FollowingTimers)
+        peers = outgoing_peers(self.config)
+        self._closers.append(peers.close)
+        sync = SlaveSynchronize(
+            peers, self.address, self.topics, self.groups, self.offsets, self.delays,
+            self.pop.modes, self.timers, lambda: self.store.whole_end, self.now_ms,
+        )  # fmt: skip
+        address = self.config.ha_master_address
+        self.replica = replica = Replica(sync, self.ha_slave, address, self._wake_all)
+        pulls.is_master_there = replica.is_master_there
+        self._tasks.append(asyncio.create_task(replica.run(), name="replica"))
+        self._every(SWEEP_SECONDS, replica.sweep)
+        return as_slave(table, replica.master)
 
     def _on_hot_keys(self) -> None:
         """What has a copy of a setting takes the new one."""
@@ -441,10 +476,13 @@ class Broker:
         self.holds.mark(key)
         self.server.turn.wake()
 
+    def _wake_all(self) -> None:
+        self.holds.wake_all()
+        self.server.turn.wake()
+
     def _on_synced(self) -> None:
         if self.store.readable_end_moves_with_sync:
-            self.holds.wake_all()
-            self.server.turn.wake()
+            self._wake_all()
 
     def _on_lost(self, connection: Connection) -> None:
         self.clients.lost(connection)

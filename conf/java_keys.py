@@ -142,7 +142,7 @@ _TABLE = (
         "String",
         """
     storePathDLedgerCommitLog  storePathEpochFile  storePathBrokerIdentity
-    readOnlyCommitLogStorePaths  timerCheckMetricsWhen=05  storeType=default  haMasterAddress
+    readOnlyCommitLogStorePaths  timerCheckMetricsWhen=05  storeType=default
     dLegerGroup  dLegerPeers  dLegerSelfId  preferredLeaderId
     bottomMostCompressionTypeForConsumeQueueStore=zstd  rocksdbCompressionType=lz4
     """,

@@ -20,7 +20,7 @@ from .assigned import UNKNOWN, MessageQueueState
 from .first_offset import FirstOffset
 from .inbox import Inbox
 from .process_queue import BYTES_MAX, MESSAGES_MAX, SPAN_MAX, Limits, ProcessQueue, name_of
-from .pull import PullResult, PullSettings, pull_by_hand
+from .pull import NOT_HERE_SECONDS, PullResult, PullSettings, pull_by_hand
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class PullTasks:
             )
         if not held.dropped:
             self._take(state, held, result)
-        return 0.0
+        return NOT_HERE_SECONDS if result.says_elsewhere(offset) else 0.0
 
     async def _next_offset(self, state: MessageQueueState) -> int:
         if state.seek_offset != UNKNOWN:

@@ -4,6 +4,7 @@ The answer of a pull with SUSPEND waits at the broker while there is nothing (lo
 queue costs one request that is always under way and no polling.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 
 from ...protocol import codes
@@ -37,6 +38,7 @@ SUSPEND_MS = 15_000  # brokerSuspendMaxTimeMillis
 SUSPEND_MS_MAX = 100_000
 PULL_SECONDS = 30.0  # consumerTimeoutMillisWhenSuspend
 BATCH = 32  # pullBatchSize, messages
+NOT_HERE_SECONDS = 1.0  # when a slave sends us to a master that is not there
 BATCH_BYTES_MAX = 256 << 10  # pullBatchSizeInBytes
 
 TAGS = props.TAGS.encode()
@@ -104,6 +106,10 @@ class PullResult:
     max_offset: int
     suggested_broker_id: int = MASTER_ID
     records: list[Record] = field(default_factory=list)
+
+    def says_elsewhere(self, offset: int) -> bool:
+        """Whether a slave answered that it has nothing at this offset, and its master may have."""
+        return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
 def read_answer(answer: Command, subscription: SubscriptionData, offset: int) -> PullResult:
@@ -175,6 +181,10 @@ class Puller:
             raise OffsetMoved(result.next_offset)
         fresh = held.hold_all(result.records)
         held.suggested_broker_id = result.suggested_broker_id
+        if result.says_elsewhere(held.next_offset):
+            suggested = held.suggested_broker_id
+            if self._cluster.address_of(queue.broker_name, suggested, only=False) == address:
+                await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
         held.next_offset = result.next_offset
         if fresh:
             stats = held.stats
