@@ -1,4 +1,4 @@
-"""Waits for the disk without stopping the loop.
+"""Waits for the disk, and for slaves, without stopping the loop.
 
 ASYNC_FLUSH: the store is synced every `interval_s`, answers don't wait. SYNC_FLUSH: an answer waits
 until the log is on disk up to its message; one sync in the syncer's thread releases all that came
@@ -12,6 +12,10 @@ loop's thread hands a plan to the other one through a queue. Where the disk is q
 the result there and then, at most `QUICK_SECONDS`: two threads that work at once take the
 interpreter from each other so often that this costs more than the disk does. Else, and when the
 disk turns out to be slow, the loop goes on and is called back.
+
+A SYNC_MASTER's answer also waits until enough slaves have its message, at most `slave_timeout_ms`;
+then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. Both waits are one: an answer
+goes out when both are over, and where both took too long it names the slaves, as RocketMQ's does.
 """
 
 import asyncio
@@ -33,32 +37,49 @@ from ..store.sync import SyncPlan
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 100_000  # answers that wait for the disk
+WAITING_MAX = 100_000  # answers that wait for the disk or for slaves
 QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
+LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
 Answers = list[tuple[Connection, Command, Reply | bytes]]
-Late = Callable[[Reply | bytes], Reply | bytes]
+# What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
+Late = Callable[[Reply | bytes, int], Reply | bytes]
+Group = tuple[int, int, int, Answers, Late]  # end, deadlines for disk and slaves, answers
 
 
-def late_answer(reply: Reply | bytes) -> Reply:
-    """The same answer with FLUSH_DISK_TIMEOUT: stored, but not known to be on disk."""
+def late_answer(reply: Reply | bytes, code: int) -> Reply:
+    """The same answer with the code of what took too long: stored, but not known to be safe."""
     if isinstance(reply, Reply):
-        return Reply(codes.FLUSH_DISK_TIMEOUT, reply.fields)
+        return Reply(code, reply.fields)
     (answer,) = decode_all(reply)
-    return Reply(codes.FLUSH_DISK_TIMEOUT, answer.fields())
+    return Reply(code, answer.fields())
 
 
 class Syncer:
     """One thread that syncs, and the answers that wait for it."""
 
     def __init__(
-        self, store: MessageStore, *, interval_s: float, timeout_ms: int, now_ms: Callable[[], int]
+        self,
+        store: MessageStore,
+        *,
+        interval_s: float,
+        timeout_ms: int,
+        now_ms: Callable[[], int],
+        is_sync: bool = True,
+        has_slaves: bool = False,
+        slave_timeout_ms: int = 0,
     ) -> None:
+        """`is_sync`: answers wait for the disk; `has_slaves`: they wait until `replicated` says
+        that enough slaves have their messages."""
         self._store = store
+        self._is_sync = is_sync
+        self._has_slaves = has_slaves
+        self._slave_timeout_ms = slave_timeout_ms
+        self._replicated = 0  # enough slaves have the log up to here
         self._interval_s = interval_s
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
-        self._groups: deque[tuple[int, int, Answers, Late]] = deque()  # with end and deadline
+        self._groups: deque[Group] = deque()
         self._waiting = 0  # answers in the groups
         self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[SyncPlan, Exception | None]] = SimpleQueue()
@@ -71,11 +92,17 @@ class Syncer:
         self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
+        self._given: asyncio.Event | None = None  # set once nothing waits, while a stop asks
         self.failure: str | None = None
 
     @property
+    def for_answers(self) -> "Syncer | None":
+        """What answers wait for; None where they wait for neither disk nor slaves."""
+        return self if self._is_sync or self._has_slaves else None
+
+    @property
     def is_full(self) -> bool:
-        """So many answers wait that no message is to be taken before the disk has caught up."""
+        """So many answers wait that no message is to be taken before disk or slaves caught up."""
         return self._waiting >= WAITING_MAX
 
     def start(self) -> None:
@@ -89,18 +116,30 @@ class Syncer:
         self._after_sync.append(callback)
 
     def after_all(self, end: int, answers: Answers, late: Late = late_answer) -> None:
-        """Give these answers once the log is on disk up to `end`.
+        """Give these answers once the log is safe up to `end`: on disk, on slaves, or both.
 
         What `late` makes of them is given instead when that takes too long, or too many wait.
         """
         room = max(0, WAITING_MAX - self._waiting)
         if len(answers) > room:
+            code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
             for connection, command, reply in answers[room:]:
-                connection.answer(command, late(reply))
+                connection.answer(command, late(reply, code))
             answers = answers[:room]
-        self._groups.append((end, self._now_ms() + self._timeout_ms, answers, late))
+        now = self._now_ms()
+        self._groups.append(
+            (end, now + self._timeout_ms, now + self._slave_timeout_ms, answers, late)
+        )
         self._waiting += len(answers)
-        self._want()
+        if self._is_sync:
+            self._want()
+
+    def replicated(self, end: int) -> None:
+        """Enough slaves have the log up to `end`."""
+        if end > self._replicated:
+            self._replicated = end
+            if self._groups:
+                self._give(self._released())
 
     async def reach(self, end: int) -> bool:
         """Wait until the log is on disk up to `end`; False when it never will be."""
@@ -125,16 +164,30 @@ class Syncer:
 
         After a failure that is an error: nobody knows whether the message will be there.
         """
-        groups, now = self._groups, self._now_ms()
-        while groups and (groups[0][1] <= now or self.failure is not None):
-            _, _, answers, late = groups.popleft()
-            self._waiting -= len(answers)
-            for connection, command, reply in answers:
-                if self.failure is None:
-                    connection.answer(command, late(reply))
-                else:
-                    refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                    connection.answer(command, refused)
+        now = self._now_ms()
+        while self._groups:
+            code = self._late_code(self._groups[0], now)
+            if not code and self.failure is None:
+                break
+            self._give_up(code)
+
+    def _late_code(self, group: Group, now: int) -> int:
+        """What took a group too long; 0 while it may wait."""
+        end, disk_ms, slaves_ms, _, _ = group
+        if self._has_slaves and self._replicated < end:
+            return codes.FLUSH_SLAVE_TIMEOUT if slaves_ms <= now else 0
+        return codes.FLUSH_DISK_TIMEOUT if disk_ms <= now else 0
+
+    def _give_up(self, code: int) -> None:
+        """Answer the oldest group without what it waits for."""
+        *_, answers, late = self._groups.popleft()
+        self._waiting -= len(answers)
+        for connection, command, reply in answers:
+            if self.failure is None:
+                connection.answer(command, late(reply, code))
+            else:
+                refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
+                connection.answer(command, refused)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
@@ -144,6 +197,12 @@ class Syncer:
         if self._timer is not None:
             self._timer.cancel()
         await self.sync()
+        if self._groups and self._has_slaves and self.failure is None:
+            self._given = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._given.wait(), LAST_SECONDS)
+            while self._groups:
+                self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
         self._plans.put(None)
         self._thread.join()
 
@@ -210,27 +269,36 @@ class Syncer:
             return
         self._store.synced(plan)
         released = self._released()
-        if self._groups and not self._is_stopped:
+        is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
+        if is_wanted and not self._is_stopped:
             self._begin()  # it is under way while those are answered
         self._answer(released)
 
     def _released(self) -> list[Answers]:
-        """Take out what the disk has."""
-        durable, groups = self._store.durable_end, self._groups
+        """Take out what is safe."""
+        groups = self._groups
+        safe = self._store.durable_end if self._is_sync else self._replicated
+        if self._has_slaves:
+            safe = min(safe, self._replicated)
         released = []
-        while groups and groups[0][0] <= durable:
-            answers = groups.popleft()[2]
+        while groups and groups[0][0] <= safe:
+            answers = groups.popleft()[3]
             self._waiting -= len(answers)
             released.append(answers)
         return released
 
     def _answer(self, released: list[Answers]) -> None:
-        for answers in released:
-            for connection, command, reply in answers:
-                connection.answer(command, reply)
+        self._give(released)
         for callback in self._after_sync:
             callback()
         self._wake()
+
+    def _give(self, released: list[Answers]) -> None:
+        for answers in released:
+            for connection, command, reply in answers:
+                connection.answer(command, reply)
+        if self._given is not None and not self._groups:
+            self._given.set()
 
     def _fail(self, wrong: Exception) -> None:
         if isinstance(wrong, StoreError):

@@ -129,15 +129,23 @@ class Following(Parts):
         """Drop the beginning of a message whose rest didn't come, as the connection broke.
 
         Who is asked next may have another message there. What is damaged stays: behind it may lie
-        what was acknowledged.
+        what was acknowledged. StoreError, and nothing is dropped, as `derive_new`.
         """
-        if self._damaged_at != self._whole_end:
-            self.cut_followed()
+        self.derive_new()
+        if self._log.written > self._whole_end != self._damaged_at:
+            self._log.cut(self._whole_end)
 
-    def cut_followed(self) -> None:
+    def end_following(self) -> None:
         """Drop all behind the last whole message, so that a start as a master finds nothing there
-        that it would write over in part."""
-        if self._log.written > self.whole_end and self._log.refusal is None:
+        that it would write over in part. Whole messages without an entry are the next start's."""
+        if self._derive is None:
+            return
+        try:
+            self.derive_new()
+        except StoreError as wrong:
+            log.error("%s", wrong)
+            return
+        if self._log.written > self._whole_end:
             self._log.cut(self._whole_end)
 
     def _take_run(self, derive: RunDerive, run: Run) -> Iterable[Key]:

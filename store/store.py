@@ -112,7 +112,7 @@ class MessageStore(Writing, BulkReading, Cleaning, Following):
         self._is_open = False
         try:
             if self._log.refusal is None:
-                self.cut_followed()
+                self.end_following()
                 self.sync()
                 self.index_pending()
                 self._sync_all()

@@ -62,7 +62,7 @@ class RecallHandlers:
         reply = Reply(codes.SUCCESS, answer.to_fields() | region)
         if self.syncer is not None:
             # Late or not, it is stored: RocketMQ answers both the same.
-            self.syncer.after_all(end, [(connection, command, reply)], late=lambda same: same)
+            self.syncer.after_all(end, [(connection, command, reply)], late=lambda same, code: same)
             return None
         return reply
 

@@ -88,7 +88,8 @@ class TransactionHandlers:
         self.counts.committed(topic)
         if self.syncer is None:
             return OK
-        self.syncer.after_all(end, [(connection, command, OK)])
+        # Late or not, it is stored: RocketMQ answers both the same.
+        self.syncer.after_all(end, [(connection, command, OK)], late=lambda same, code: same)
         return None
 
     def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Reply:

@@ -90,8 +90,10 @@ def store() -> Store:
 async def make(store: Store, clock: Clock) -> AsyncIterator[Make]:
     made: list[Syncer] = []
 
-    async def start(interval_s: float = 3_600) -> Syncer:
-        one = Syncer(cast(Any, store), interval_s=interval_s, timeout_ms=TIMEOUT_MS, now_ms=clock)
+    async def start(interval_s: float = 3_600, **more: Any) -> Syncer:
+        one = Syncer(
+            cast(Any, store), interval_s=interval_s, timeout_ms=TIMEOUT_MS, now_ms=clock, **more
+        )
         one.start()
         made.append(one)
         return one
@@ -236,7 +238,7 @@ async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
 async def test_a_late_answer_may_be_another_one(make: Make, store: Store, clock: Clock) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
-    put(store, syncer, peer, 0, late=lambda same: same)
+    put(store, syncer, peer, 0, late=lambda same, code: same)
     await begun(store)
     clock.ms += TIMEOUT_MS
     syncer.sweep()
@@ -336,3 +338,115 @@ async def test_the_disk_is_synced_every_interval_though_nobody_waits(
 def _request(opaque: int) -> Command:
     (command,) = decode_all(encode_request(codes.SEND_MESSAGE_V2, opaque, {}, b""))
     return command
+
+
+# ---- slaves
+
+SLAVE_TIMEOUT_MS = 3_000
+SLAVES: dict[str, Any] = {"has_slaves": True, "slave_timeout_ms": SLAVE_TIMEOUT_MS}
+
+
+async def test_an_answer_waits_until_the_slaves_have_its_message(make: Make, store: Store) -> None:
+    syncer, peer = await make(is_sync=False, **SLAVES), Peer()
+    assert syncer.for_answers is syncer
+    put(store, syncer, peer, 0, 1)
+    put(store, syncer, peer, 2)
+    syncer.replicated(99)
+    assert peer.answers == []
+    syncer.replicated(100)
+    assert len(peer.answers) == 2
+    syncer.replicated(50)  # what a slave has had it has
+    syncer.replicated(200)
+    assert peer.codes == [codes.SUCCESS] * 3
+    assert store.plans == []  # the disk has its own time
+
+
+async def test_an_answer_that_waits_for_both_goes_out_after_the_later(
+    make: Make, store: Store
+) -> None:
+    syncer, peer = await make(**SLAVES), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0)
+    await begun(store)
+    syncer.replicated(100)
+    assert peer.answers == []
+    store.open.set()
+    assert await syncer.reach(100)
+    assert peer.codes == [codes.SUCCESS]
+    put(store, syncer, peer, 1)
+    assert await syncer.reach(200)
+    assert len(peer.answers) == 1
+    syncer.replicated(200)
+    assert peer.codes == [codes.SUCCESS] * 2
+
+
+async def test_slaves_that_take_too_long_are_told_and_the_answer_is_kept(
+    make: Make, store: Store, clock: Clock
+) -> None:
+    syncer, peer = await make(is_sync=False, **SLAVES), Peer()
+    put(store, syncer, peer, 7)
+    clock.ms += SLAVE_TIMEOUT_MS - 1
+    syncer.sweep()
+    assert peer.answers == []
+    clock.ms += 1
+    syncer.sweep()
+    assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
+    assert cast(Reply, peer.answers[0]).fields["queueOffset"] == "7"
+    syncer.replicated(100)
+    assert len(peer.answers) == 1
+
+
+async def test_where_disk_and_slaves_are_late_the_slaves_are_named(
+    make: Make, store: Store, clock: Clock
+) -> None:
+    syncer, peer = await make(**SLAVES), Peer()
+    store.open.clear()
+    put(store, syncer, peer, 0)
+    await begun(store)
+    clock.ms += TIMEOUT_MS
+    syncer.sweep()
+    assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
+    put(store, syncer, peer, 1)
+    syncer.replicated(200)
+    clock.ms += SLAVE_TIMEOUT_MS
+    syncer.sweep()
+    assert len(peer.answers) == 1  # the disk has longer
+    clock.ms += TIMEOUT_MS - SLAVE_TIMEOUT_MS
+    syncer.sweep()
+    assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT, codes.FLUSH_DISK_TIMEOUT]
+
+
+async def test_more_than_may_wait_for_slaves_is_answered_at_once(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer_module, "WAITING_MAX", 2)
+    syncer, peer = await make(is_sync=False, **SLAVES), Peer()
+    put(store, syncer, peer, 0, 1, 2)
+    assert syncer.is_full
+    assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
+
+
+async def test_a_stop_waits_for_slaves_that_are_about_to_have_it_and_for_no_others(
+    make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncer, peer = await make(is_sync=False, **SLAVES), Peer()
+    put(store, syncer, peer, 0)
+    stopping = asyncio.ensure_future(syncer.stop())
+    await asyncio.sleep(0)
+    syncer.replicated(100)
+    await asyncio.wait_for(stopping, 20)
+    assert peer.codes == [codes.SUCCESS]
+    monkeypatch.setattr(syncer_module, "LAST_SECONDS", 0.01)
+    store = Store()
+    alone = Syncer(
+        cast(Any, store), interval_s=9, timeout_ms=9, now_ms=Clock(), is_sync=False, **SLAVES
+    )
+    alone.start()
+    put(store, alone, peer, 1)
+    await alone.stop()
+    assert peer.codes == [codes.SUCCESS, codes.FLUSH_SLAVE_TIMEOUT]
+
+
+async def test_where_nothing_is_waited_for_there_is_nothing_to_wait_with(make: Make) -> None:
+    assert (await make(is_sync=False)).for_answers is None
+    assert (await make()).for_answers is not None

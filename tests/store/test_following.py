@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from aerobee.protocol.record import TRANSACTION_PREPARED, decode_record
 from aerobee.store.check import check
-from aerobee.store.errors import DamagedStore, WritesRefused
+from aerobee.store.consume_queue import ConsumeQueue
+from aerobee.store.errors import DamagedStore, DiskFull, WritesRefused
 from aerobee.store.store import MessageStore
 
 from .conftest import SMALL, OpenStore, Unpack, java_settings, put
@@ -187,6 +188,30 @@ def test_when_the_connection_breaks_the_torn_message_goes(
     follow(slave, master)
     assert contents(slave) == contents(master)
     assert log_files(slave) == log_files(master)
+
+
+def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
+    open_store: OpenStore,
+    master: MessageStore,
+    slave: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(master, 20)
+    slave.append_raw(0, master.raw(0, SEGMENT))
+
+    def is_full(queue: ConsumeQueue, count: int = 1) -> None:
+        raise DiskFull("no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(ConsumeQueue, "make_room", is_full)
+        for again in (slave.derive_new, slave.cut_torn):
+            with pytest.raises(DiskFull, match="no room"):
+                again()
+        assert slave.log_end == master.log_end
+        slave.close()
+    assert "no room" in caplog.text
+    assert contents(open_store(slave.root)) == contents(master)
 
 
 def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
