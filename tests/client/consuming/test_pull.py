@@ -1,0 +1,104 @@
+"""Where a queue is pulled when its brokers are a master and a slave."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aerobee.client.consuming import pull as pulls
+from aerobee.client.consuming.process_queue import Limits, ProcessQueue
+from aerobee.client.consuming.pull import NOT_HERE_SECONDS, Puller, PullSettings
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.subscription import subscription
+from aerobee.protocol.command import Command
+
+from ..fakes import pulled, record
+
+WANTED = subscription("orders", "*")
+MASTER, SLAVE = "m:1", "s:1"
+
+
+class TwoBrokers:
+    """A cluster of a master and a slave; `answers` is what each says."""
+
+    def __init__(self) -> None:
+        self.known = {0: MASTER, 1: SLAVE}
+        self.asked: list[str] = []
+        self.answers: dict[str, Callable[[], Any]] = {}
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def address_of(self, broker_name: str, broker_id: int, *, only: bool) -> str:
+        assert not only
+        return self.known.get(broker_id) or self.known[min(self.known)]
+
+    async def request(self, address: str, *_: Any, timeout_s: float) -> Command:
+        self.asked.append(address)
+        reply = self.answers[address]()
+        return Command(code=reply.code, flag=1, opaque=1, ext=reply.fields, body=reply.body)
+
+
+class Offsets:
+    def in_memory(self, queue: MessageQueue) -> int:
+        return -1
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        pass
+
+
+def message(suggested: int) -> Any:
+    return pulled([record(0)], 1, extra={"suggestWhichBrokerId": str(suggested)})
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The rests that were taken, which take no time."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(pulls.asyncio, "sleep", sleep)
+    return rests
+
+
+def made() -> tuple[TwoBrokers, Puller, ProcessQueue]:
+    cluster = TwoBrokers()
+    puller = Puller(cluster, "g", Offsets(), PullSettings())  # type: ignore[arg-type]
+    return cluster, puller, ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
+
+
+async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: list[float]) -> None:
+    cluster, puller, held = made()
+    cluster.answers = {
+        MASTER: lambda: message(1),
+        SLAVE: lambda: pulled(next_offset=1, code=codes.PULL_RETRY_IMMEDIATELY),
+    }
+    for _ in range(3):
+        await puller.pull(held, WANTED)
+    assert cluster.asked == [MASTER, SLAVE, MASTER]
+    assert slept == []
+
+
+async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_rest(
+    slept: list[float],
+) -> None:
+    cluster, puller, held = made()
+    del cluster.known[0]
+    nothing = lambda: pulled(next_offset=held.next_offset, code=codes.PULL_RETRY_IMMEDIATELY)  # noqa: E731
+    cluster.answers = {SLAVE: lambda: message(0)}
+    assert len(await puller.pull(held, WANTED)) == 1
+    cluster.answers = {SLAVE: nothing}
+    await puller.pull(held, WANTED)
+    assert cluster.asked == [SLAVE, SLAVE]
+    assert (slept, held.next_offset) == ([NOT_HERE_SECONDS], 1)
+
+
+async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> None:
+    cluster, puller, held = made()
+    cluster.answers = {MASTER: lambda: pulled(next_offset=9, code=codes.PULL_RETRY_IMMEDIATELY)}
+    await puller.pull(held, WANTED)
+    assert (slept, held.next_offset) == ([], 9)
