@@ -6,12 +6,14 @@ one plain sentence on standard error and exit code 1; a traceback means a bug of
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from .failed import Failed
+from .shown import PlainFormatter, plain
 
 # Command -> the file it lives in, and what it does.
 COMMANDS = {
@@ -35,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what was asked, 1 when not, 2 for words it doesn't know."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = _options(words)
+    if logging.lastResort is not None:  # who writes the warnings of a command without a log
+        logging.lastResort.setFormatter(PlainFormatter())
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -49,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _sentence(wrong)
         if sentence is None:
             raise
+        sentence = plain(" ".join(sentence.splitlines()))  # a broker's remark may have several
         print(f"aerobee {options.command}: {sentence}", file=sys.stderr)
         return 1
 

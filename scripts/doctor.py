@@ -16,6 +16,7 @@ from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
 from .findings import Finding, of_broker, of_group, of_topic
 from .show import each, with_admin
+from .shown import plain
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))
         else:
-            print(finding)
+            print(plain(str(finding)))
     if not found and not options.json:
         print("nothing found")
     return 1 if found else 0

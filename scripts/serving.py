@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
+from . import shown
 from .failed import Failed
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -59,7 +60,7 @@ def run(parts: Parts) -> int:
 
 def log_to_stderr(level: str) -> None:
     """Send the log from this level on to standard error."""
-    logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
+    shown.log_to_stderr(level, LOG_FORMAT)
 
 
 async def _serve(parts: Parts) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .failed import Failed
 from .progress import bytes_bar
+from .shown import json_line, plain
 from .table import table_lines
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _check(options: argparse.Namespace, settings: "StoreSettings | None") -> int
 
 def _print_report(report: "Report") -> None:
     for finding in report.findings:
-        print(finding.line)
+        print(plain(finding.line))
     counts = sum(part.damaged + part.notes for part in report.parts.values())
     if counts > len(report.findings):
         print(f"… and {counts - len(report.findings):,} more, counted below")
@@ -112,7 +113,7 @@ def _dump(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
     if options.queue is not None and options.what == "log":
         lines = (line for line in lines if line.get("queue") == options.queue)
     for line in islice(lines, options.count):
-        print(json.dumps(line, ensure_ascii=False) if options.json else _text(line))
+        print(json_line(line) if options.json else plain(_text(line)))
     return 0
 
 
@@ -174,4 +175,4 @@ def _text(line: dict[str, Any]) -> str:
 def _shown(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            yield name, json.dumps(value, ensure_ascii=False) if name == "body" else value
+            yield name, json_line(value) if name == "body" else value

@@ -7,7 +7,6 @@ people may watch at once. With `--group` it consumes as a member of that group.
 import argparse
 import asyncio
 import base64
-import json
 import logging
 import sys
 from collections.abc import AsyncGenerator, Coroutine
@@ -24,6 +23,7 @@ from ..protocol.compression import CompressionMissing, decompress
 from ..protocol.errors import Malformed
 from ..protocol.record import Record, decode_all
 from .failed import Failed
+from .shown import json_line, log_to_stderr, plain_body
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print until there were enough messages, or until Ctrl-C, which is the normal way to end."""
-    logging.basicConfig(level="WARNING", format="%(message)s")
+    log_to_stderr("warning", "%(message)s")
     try:
         asyncio.run(_print_messages(options))
     except KeyboardInterrupt:
@@ -73,10 +73,13 @@ async def _print_messages(options: argparse.Namespace) -> None:
     beginning = StartFrom.read(int(start) if start.isdecimal() else start)
     source = _look(options, beginning) if options.group is None else _consume(options, beginning)
     left = options.count
+    on_terminal = sys.stdout.isatty()  # elsewhere a body is what it is, byte for byte
     if left == 0:
         return
     async for record in source:
         line = _object(record) if options.json else _body(record)
+        if on_terminal and not options.json:
+            line = plain_body(line)
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
         if left is not None:
@@ -236,7 +239,7 @@ def _object(record: Record) -> bytes:
         found["body"] = body.decode()
     except UnicodeDecodeError:
         found["bodyBase64"] = base64.b64encode(body).decode()
-    return json.dumps(found, ensure_ascii=False).encode()
+    return json_line(found).encode()
 
 
 def _count(text: str) -> int:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from .shown import plain
+
 Cell = str | int | float
 Row = Sequence[Cell]
 Columns = tuple[str, ...]
@@ -21,4 +23,4 @@ def table_lines(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else f"{cell:,}"
+    return plain(cell) if isinstance(cell, str) else f"{cell:,}"
