@@ -21,6 +21,7 @@ from ..conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
 from ..conf.sources import ConfigError
 from ..protocol import java_properties
+from ..protocol.ha import CHUNK_BYTES_MAX
 from ..store.retention import HOUR_MS, Rules
 from ..store.settings import StoreSettings
 from .delays import parse_levels
@@ -54,9 +55,12 @@ NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 year
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
+HA_PORT_DISTANCE = 1
 
 SERVED_ROLES = frozenset({"ASYNC_MASTER"})
 SLAVE = "SLAVE"
+SYNC_MASTER = "SYNC_MASTER"
+SLAVES_MAX = 16  # of one master
 # A slave's pages are read by few, so it calls a message cold that much earlier, as in RocketMQ.
 SLAVE_RATIO_LESS = 10
 
@@ -105,6 +109,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     enable_single_topic_register: bool = False
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
+
+    # How its slaves follow it, or it its master
+    ha_listen_port: Port = 0  # 0: the one behind listenPort
+    ha_send_heartbeat_interval: PeriodMs = 5_000
+    ha_housekeeping_interval: PeriodMs = 20_000
+    ha_transfer_batch_size: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = 32 << 10
+    ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
+    in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
+    slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
 
     # What it lets people do
     broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
@@ -269,6 +282,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         if self.http_port is None:
             near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
             force_setattr(self, "http_port", near if near <= 65_535 else 0)
+        if self.ha_listen_port == 0:
+            near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
+            force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)
         if self.use_tls is None:
             force_setattr(self, "use_tls", self.tls_server_mode == "enforcing")
         if "," in self.store_path_commit_log:
@@ -282,6 +298,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
                 "them; correct it"
             )
+
+    @property
+    def acks_needed(self) -> int:
+        """How many slaves must have a message before its sender gets an answer."""
+        return self.in_sync_replicas - 1 if self.broker_role == SYNC_MASTER else 0
 
     @property
     def is_slave(self) -> bool:
@@ -352,7 +373,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             "configName": self.broker_name,
             "clusterName": self.broker_cluster_name,
             "authConfigPath": str(self.store_dir / "config"),
-            "haListenPort": str(self.listen_port + 1),
         }
         found |= self.others
         found |= {

@@ -16,7 +16,7 @@ import msgspec
 
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.server import Server
+from ..protocol.aio.server import Server, listen
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -32,6 +32,8 @@ from .due import Due
 from .filters import Filters
 from .following_timers import FollowingTimers
 from .groups import Groups
+from .ha_master import HaMaster
+from .ha_slave import HaSlave
 from .handlers.pull import PullHandlers
 from .handlers.send import SendHandlers
 from .handlers.slave_pull import SlavePullHandlers
@@ -42,7 +44,7 @@ from .outgoing import outgoing_peers
 from .pace import Pace
 from .pop_parts import PopParts
 from .registration import Registration
-from .replica import LogFollower, Replica
+from .replica import Replica
 from .saved import Saved
 from .slave_rows import as_slave
 from .slave_synchronize import SlaveSynchronize
@@ -58,7 +60,7 @@ from .transactions import Transactions
 log = logging.getLogger(__name__)
 
 VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
-HA_PORT_DISTANCE = 1
+HA_SECONDS = 0.1  # how late a slave may get what no turn of the loop has sent it
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
@@ -75,6 +77,9 @@ STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
 POP_TIDY_SECONDS = 10.0
+SLAVE_REASON = (
+    "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
+)
 
 # The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
 # every message, and so costs half of what a function of our own would.
@@ -110,7 +115,7 @@ class Broker:
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
-        self.ha_slave: LogFollower | None = None
+        self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
@@ -164,6 +169,7 @@ class Broker:
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
+        slaves = await self._listen_for_slaves()
         host = await store_host(config.broker_ip1, self.port)
         make_folder(self.root)  # a file in its place is told before anything looks inside
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
@@ -171,7 +177,14 @@ class Broker:
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
-        self.store.make_room()
+        self.ha = HaMaster(config, self.store, self.alive_ms, self._on_acked)
+        closers.append(self.ha.stop)
+        self._slaves = self.ha.slaves
+        if config.is_slave:
+            self.store.follow(SLAVE_REASON)
+            self.ha_slave = HaSlave(config, self.store, self.alive_ms, self._on_followed)
+        else:
+            self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
         self.store.batch_topics = self.topics.with_batch_queues
@@ -215,6 +228,9 @@ class Broker:
             interval_s=config.flush_interval_commit_log / 1000,
             timeout_ms=config.sync_flush_timeout,
             now_ms=now_ms,
+            is_sync=config.flush_disk_type == "SYNC_FLUSH",
+            has_slaves=config.acks_needed > 0,
+            slave_timeout_ms=config.slave_timeout,
         )
         self.syncer.start()
         closers.append(self.syncer.stop)
@@ -227,7 +243,7 @@ class Broker:
         self.holds = pulls.holds
         self.sends = SendHandlers(
             config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
-            self.syncer if config.flush_disk_type == "SYNC_FLUSH" else None,
+            self.syncer.for_answers,
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
             now_ms,
         )  # fmt: skip
@@ -263,8 +279,14 @@ class Broker:
         if not config.is_slave:
             self._write_by_itself()
         self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
+        self._every(HA_SECONDS, self.ha.sweep)
         await self.server.accept()
-        ha_address = f"{config.broker_ip2}:{self.port + HA_PORT_DISTANCE}"
+        await slaves.start_serving()
+        if self.ha_slave is not None:
+            self._every(SWEEP_SECONDS, self.ha_slave.sweep)
+            closers.append(self.ha_slave.stop)
+            self.ha_slave.start()
+        ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
         self.registration = Registration(config, self.topics, self.address, ha_address, on_master)
         closers.append(self.registration.stop)
@@ -330,6 +352,22 @@ class Broker:
 
     async def _listen(self, port: int, rows: dict[int, Row]) -> int:
         return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+
+    async def _listen_for_slaves(self) -> asyncio.Server:
+        config = self.config
+        try:
+            server, self.ha_port = await listen(
+                lambda: self.ha.connection(), config.bind_address, config.ha_listen_port,
+                accept=False,
+            )  # fmt: skip
+        except OSError as wrong:
+            raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
+
+        async def close() -> None:
+            server.close()
+
+        self._closers.append(close)
+        return server
 
     async def _close_store(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
@@ -466,6 +504,8 @@ class Broker:
         if dropped:
             # Earlier in this turn some did not get there, as when they filled a file.
             raise WritesRefused(store.refusal or "messages were dropped")
+        if self._slaves:
+            self.ha.send()
         if self.syncer.is_due:
             self.syncer.end_of_turn()
         if self.holds.marked:
@@ -479,6 +519,16 @@ class Broker:
     def _wake_all(self) -> None:
         self.holds.wake_all()
         self.server.turn.wake()
+
+    def _on_acked(self, end: int) -> None:
+        self.syncer.replicated(end)
+
+    def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The master's log brought these queues messages."""
+        for key in keys:
+            self.holds.mark(key)
+        if self.holds.marked or self._slaves:
+            self.server.turn.wake()
 
     def _on_synced(self) -> None:
         if self.store.readable_end_moves_with_sync:

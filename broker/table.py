@@ -48,7 +48,7 @@ SLOW = {
 def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     """The rows of the listen port by code."""
     b = broker
-    syncer = b.syncer if b.config.flush_disk_type == "SYNC_FLUSH" else None
+    syncer = b.syncer.for_answers
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
         b.config, b.store, b.stats, b.delays, b.timers,
@@ -79,7 +79,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         AdminOffsetHandlers(
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake
         ),
-        AdminHaHandlers(b.store),
+        AdminHaHandlers(b.ha, b.ha_slave),
         AdminAuthHandlers(),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(

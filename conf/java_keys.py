@@ -159,15 +159,14 @@ _TABLE = (
     putMsgIndexHightWater=600000  flushCommitLogLeastPages=4
     commitCommitLogLeastPages=4  flushLeastPagesWhenWarmMapedFile=4096
     flushConsumeQueueLeastPages=2  flushCommitLogThoroughInterval=10000
-    commitCommitLogThoroughInterval=200  maxMsgsNumBatch=64  haListenPort
-    haSendHeartbeatInterval=5000  haHousekeepingInterval=20000  haTransferBatchSize=32768
-    haMaxGapNotInSync=268435456  putMessageTimeout=8000  slaveTimeout=3000  transientStorePoolSize=5
+    commitCommitLogThoroughInterval=200  maxMsgsNumBatch=64
+    putMessageTimeout=8000  transientStorePoolSize=5
     maxLmqConsumeQueueNum=20000  scheduleAsyncDeliverMaxPendingLimit=2000
     scheduleAsyncDeliverMaxResendNum2Blocked=3  maxBatchDeleteFilesNum=50  dispatchCqThreads=10
     dispatchCqCacheNum=4096  maxTopicLength=127  travelCqFileNumWhenGetMessage=1
     correctLogicMinOffsetSleepInterval=1  correctLogicMinOffsetForceInterval=300000
     commitLogSwapMapReserveFileNum=100  logicQueueSwapMapReserveFileNum=20
-    maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1  inSyncReplicas=1
+    maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1
     minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
     sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
     accessMessageInMemoryHotRatio=26  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32

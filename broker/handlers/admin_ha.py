@@ -1,19 +1,20 @@
-"""Requests about replication, of a master that has no slaves: 907, 908, 1007."""
+"""Requests about replication: 907, 908, 1007."""
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
-from ...store.store import MessageStore
+from ..ha_master import HaMaster
+from ..ha_slave import HaSlave
 
 
 class AdminHaHandlers:
-    """Answers for a lone master."""
+    """Tells how master and slaves stand to each other. `slave` is None on a master."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self.store = store
+    def __init__(self, master: HaMaster, slave: HaSlave | None) -> None:
+        self.master = master
+        self.slave = slave
 
     def rows(self) -> list[Row]:
         return [
@@ -23,17 +24,18 @@ class AdminHaHandlers:
         ]
 
     def on_status(self, header: None, command: Command, connection: Connection) -> Reply:
-        info = HARuntimeInfo(master=True, master_commit_log_max_offset=self.store.log_end)
+        info = self.master.info() if self.slave is None else self.slave.info()
         return Reply(codes.SUCCESS, body=info.encode())
 
     def on_reset_flush_offset(
         self, header: MasterFlushOffset, command: Command, connection: Connection
     ) -> Reply:
-        return OK  # what its master has on disk is a slave's to know; a master passes over it
+        if self.slave is not None:  # a master passes over it, as in RocketMQ
+            self.slave.master_durable_end = header.offset
+        return OK
 
     def on_epochs(self, header: None, command: Command, connection: Connection) -> Reply:
         raise Refusal(
             codes.SYSTEM_ERROR,
-            "this request only for controllerMode; this broker is a master by itself, without a "
-            "controller",
+            "this request only for controllerMode; this broker has no controller",
         )

@@ -34,6 +34,28 @@ def table(rows: Iterable[Row]) -> dict[int, Row]:
     return found
 
 
+async def listen(
+    factory: Callable[[], asyncio.Protocol], host: str, port: int, *, accept: bool = True
+) -> tuple[asyncio.Server, int]:
+    """Listen on `host` and `port` (0: any free one); what listens, and the port.
+
+    With `accept` False nobody gets in before its `start_serving`. OSError with a plain sentence
+    when the port is taken or the address isn't ours.
+    """
+    try:
+        server = await asyncio.get_running_loop().create_server(
+            factory, host, port, backlog=BACKLOG, start_serving=accept
+        )
+    except OSError as wrong:
+        reason = wrong.strerror or str(wrong)
+        if wrong.errno == errno.EADDRINUSE:
+            reason = "another program listens there; stop it or choose another port"
+        elif wrong.errno == errno.EADDRNOTAVAIL:
+            reason = "the address is not one of this machine's; choose another"
+        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}") from None
+    return server, server.sockets[0].getsockname()[1]
+
+
 class Server:
     """Listens on one or more ports. Make it inside a running loop."""
 
@@ -68,21 +90,10 @@ class Server:
         With `accept` False the port is taken, but nobody gets in before `accept()`. OSError with a
         plain sentence when the port is taken or the address isn't ours.
         """
-        try:
-            server = await self._loop.create_server(
-                lambda: self._accept(rows), host, port, backlog=BACKLOG, start_serving=accept
-            )
-        except OSError as wrong:
-            reason = wrong.strerror or str(wrong)
-            if wrong.errno == errno.EADDRINUSE:
-                reason = "another program listens there; stop it or choose another port"
-            elif wrong.errno == errno.EADDRNOTAVAIL:
-                reason = "the address is not one of this machine's; choose another"
-            raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}") from None
+        server, found = await listen(lambda: self._accept(rows), host, port, accept=accept)
         self._servers.append(server)
         if self._idle_timer is None:
             self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
-        found: int = server.sockets[0].getsockname()[1]
         return found
 
     async def accept(self) -> None:
