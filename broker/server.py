@@ -525,8 +525,11 @@ class Broker:
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
         """The master's log brought these queues messages."""
+        targets = self.topics.targets
         for key in keys:
             self.holds.mark(key)
+            if key[0] not in targets and self.replica is not None:
+                self.replica.sync.lacks_topic = True
         if self.holds.marked or self._slaves:
             self.server.turn.wake()
 

@@ -54,6 +54,7 @@ class SlaveSynchronize:
     ) -> None:
         self.master = ""
         self.synced_ms = 0  # when everything was taken over last; 0: never
+        self.lacks_topic = False  # the log has messages of one that isn't here
         self._peers = peers
         self._own_address = own_address
         self._topics = topics
@@ -85,7 +86,12 @@ class SlaveSynchronize:
         now_ms = self._now_ms()
         if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
             self._asked_ms = now_ms
+            self.lacks_topic = False
             await self.sync_all(master)
+        elif self.lacks_topic:
+            # RocketMQ lets it wait for the minute, and a master's end in it leaves no such topic.
+            self.lacks_topic = False
+            await self._try("topics", self._sync_topics(master))
         if self._timers is not None:
             await self._try("timer check point", self._sync_timers(master, self._timers))
         self._take_waiting()

@@ -1,0 +1,246 @@
+"""A master and its slave, both ours, behind a name server: what the slave has and refuses."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker import config as config_module
+from aerobee.broker import ha_slave, registration, server
+from aerobee.broker.server import Broker
+from aerobee.broker.slave_rows import REFUSED
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.server import NameServer
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.cluster import ClusterInfo
+from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.topics import UpdateTopic
+
+from .conftest import Caller, Config, parked, records
+
+SECONDS = 10
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what one of two brokers is about to tell the other."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - they have no event for tests
+            await asyncio.sleep(0.005)
+
+
+class Pair:
+    """A name server, a master and a slave; `ask_master` and `ask_slave` speak to them."""
+
+    def __init__(self, config: Config, root: Path, **settings: Any) -> None:
+        self.config = config
+        self.root = root
+        self.settings = settings
+        self.ahead_ms = 0
+        self.running: list[Broker] = []
+        self.callers: list[Caller] = []
+
+    async def start(self) -> None:
+        self.namesrv = NameServer(NamesrvConfig(listen_port=0))
+        await self.namesrv.start()
+        self.master = await self.broker("master")
+        self.slave = await self.broker("slave", broker_role="SLAVE", broker_id=1)
+        self.ask_master, self.ask_slave = self.caller(self.master), self.caller(self.slave)
+        await until(lambda: self.slave.replica is not None and self.slave.replica.is_master_there())
+
+    async def broker(self, folder: str, **settings: Any) -> Broker:
+        config = self.config(
+            store_path_root_dir=str(self.root / folder),
+            namesrv_addr=self.namesrv.address,
+            **({"slave_read_enable": True} | self.settings | settings),
+        )
+        broker = Broker(config, now_ms=lambda: server.wall_clock_ms() + self.ahead_ms)
+        await broker.start()
+        self.running.append(broker)
+        return broker
+
+    def caller(self, broker: Broker) -> Caller:
+        self.callers.append(Caller(broker))
+        return self.callers[-1]
+
+    async def halt(self, broker: Broker) -> None:
+        self.running.remove(broker)
+        await broker.stop()
+
+    async def caught_up(self) -> None:
+        await until(lambda: self.slave.store.whole_end == self.master.store.log_end)
+
+    async def stop(self) -> None:
+        for caller in self.callers:
+            await caller.peers.close()
+        for broker in list(self.running):
+            await self.halt(broker)
+        await self.namesrv.stop()
+
+
+@pytest.fixture
+async def pair(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.05)
+    made = Pair(config, tmp_path)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) -> None:
+    answer = await pair.caller(pair.master).peers.request(
+        pair.namesrv.address, codes.GET_BROKER_CLUSTER_INFO
+    )
+    found = ClusterInfo.decode(answer.body or b"").broker_addr_table["broker-a"]
+    assert found.broker_addrs == {0: pair.master.address, 1: pair.slave.address}
+    assert pair.slave.replica is not None
+    assert pair.slave.replica.master() == pair.master.address
+    await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
+    assert pair.slave.topics.version == pair.master.topics.version
+
+
+async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
+    await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
+    await pair.ask_master.send("T", b"one")
+    await pair.caught_up()
+    # A topic that messages have come of isn't left to the next minute.
+    await pair.slave.replica.tick()  # type: ignore[union-attr]
+    answer = await pair.ask_slave.pull("T")
+    assert [one.body for one in records(answer)] == [b"one"]
+    assert answer.fields()["suggestWhichBrokerId"] == "0"
+
+
+async def has_topic(pair: Pair, name: str = "T") -> None:
+    """A topic that both have."""
+    await pair.ask_master.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic(name, 1, 1, 6))
+    replica = pair.slave.replica
+    assert replica is not None
+    await until(lambda: replica.sync.synced_ms > 0)
+    replica.sync._asked_ms = None
+    await replica.tick()
+    assert pair.slave.topics.get(name) is not None
+
+
+async def test_who_finds_nothing_on_the_slave_is_sent_to_the_master(pair: Pair) -> None:
+    await has_topic(pair)
+    for offset in (0, 7):  # nothing there yet; and what the slave may only not have yet
+        answer = await pair.ask_slave.pull("T", offset, suspend_ms=20_000)
+        assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+        fields = answer.fields()
+        assert fields["suggestWhichBrokerId"] == "0"
+        assert fields["nextBeginOffset"] == str(offset)  # a slave corrects nobody
+
+
+async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pair: Pair) -> None:
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"one")
+    await pair.caught_up()
+    port = pair.master.port
+    await pair.halt(pair.master)
+    replica = pair.slave.replica
+    assert replica is not None
+    await until(lambda: not replica.is_master_there())
+    answer = await pair.ask_slave.pull("T")
+    assert [one.body for one in records(answer)] == [b"one"]
+    waits = asyncio.create_task(pair.ask_slave.pull("T", 1, suspend_ms=60_000))
+    beyond = asyncio.create_task(pair.ask_slave.pull("T", 5, suspend_ms=60_000))
+    await parked(pair.slave, 2)
+    pair.master = await pair.broker("master", listen_port=port, ha_listen_port=pair.master.ha_port)
+    for waiting in (waits, beyond):
+        assert (await waiting).code == codes.PULL_RETRY_IMMEDIATELY
+
+
+@pytest.mark.parametrize("code", sorted(REFUSED))
+async def test_a_refusal_says_why_and_where_the_master_is(pair: Pair, code: int) -> None:
+    answer = await pair.ask_slave.ask(code)
+    assert answer.code == REFUSED[code][0]
+    assert (answer.remark or "").startswith(REFUSED[code][1])
+    assert (answer.remark or "").endswith(f"its master is {pair.master.address}, take it there")
+
+
+async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> None:
+    await has_topic(pair)
+    where = ("cg", "T", 0)
+    await pair.ask_slave.heartbeat(topics={"T": "*"})
+    answer = await pair.ask_slave.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset(*where, 4))
+    assert answer.code == codes.SUCCESS
+    answer = await pair.ask_slave.ask(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset(*where))
+    assert answer.fields() == {"offset": "4"}
+
+
+async def test_a_slave_delivers_no_delayed_message_by_itself(pair: Pair) -> None:
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"late", DELAY="1")
+    await pair.caught_up()
+    end = pair.slave.store.log_end
+    await pair.halt(pair.master)
+    pair.ahead_ms = 60_000  # the level is a second
+    for work in pair.slave._periodic:
+        await server._once(work)
+    assert pair.slave.store.log_end == end
+
+
+async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) -> None:
+    await has_topic(pair)
+    for number in range(20):
+        await pair.ask_master.send("T", b"%d" % number)
+    await pair.ask_master.send("T", b"late", DELAY="1")
+    pair.master.offsets.commit("T", "cg", 0, 7)
+    await pair.caught_up()
+    replica = pair.slave.replica
+    assert replica is not None
+    replica.sync._asked_ms = None
+    await replica.tick()
+    await pair.halt(pair.master)
+    await pair.halt(pair.slave)
+    new = await pair.broker("slave")  # brokerRole=ASYNC_MASTER, and so brokerId=0
+    caller = pair.caller(new)
+    assert (await caller.send("T", b"20")).code == codes.SUCCESS
+    found = [one.body for one in records(await caller.pull("T"))]
+    assert found[:20] == [b"%d" % number for number in range(20)]
+    assert new.offsets.get("T", "cg", 0) == 7
+    await until(lambda: new.store.max_offset("T", 0) == 22)
+    assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
+
+
+async def test_reading_from_a_slave_must_be_allowed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Pair(config, tmp_path, slave_read_enable=False)
+    await made.start()
+    try:
+        answer = await made.ask_slave.pull("T")
+        assert answer.code == codes.SYSTEM_BUSY
+        assert "slaveReadEnable is false" in (answer.remark or "")
+    finally:
+        await made.stop()
+
+
+async def test_the_word_of_a_name_server_that_knows_the_master_counts() -> None:
+    told: list[registration.Master] = []
+    one = registration.Registration.__new__(registration.Registration)
+    one._servers = ["a:1", "b:1"]
+    one._masters, one._master = {}, registration.NO_MASTER
+    master = registration.Master("m:10911", "m:10912")
+
+    def says(server: str, found: registration.Master) -> None:
+        class Answer:
+            @staticmethod
+            def header(kind: Any) -> Any:
+                return kind(found.ha_address or None, found.address or None)
+
+        one._take_master(server, Answer(), told.append)  # type: ignore[arg-type]
+
+    says("b:1", master)
+    says("a:1", registration.NO_MASTER)  # it was restarted a moment ago
+    assert told == [master]
+    says("b:1", registration.NO_MASTER)
+    assert told == [master, registration.NO_MASTER]
+
+
+@pytest.fixture(autouse=True)
+def all_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    roles = frozenset({"ASYNC_MASTER", "SYNC_MASTER", "SLAVE"})
+    monkeypatch.setattr(config_module, "SERVED_ROLES", roles)
