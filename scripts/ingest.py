@@ -5,6 +5,7 @@ Spark and Java are only needed here, so what is missing is said with the command
 
 import argparse
 import time
+from importlib.util import find_spec
 from typing import Any
 
 from tqdm import tqdm
@@ -12,7 +13,8 @@ from tqdm import tqdm
 from ..client.start_from import FIRST, TIMESTAMP, StartFrom
 from .failed import Failed
 
-INSTALL = 'pip install "aerobee[spark]"'
+INSTALL = "pip install 'aerobee[spark]'"
+PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # what that brings
 
 
 def declare(_: str, parser: argparse.ArgumentParser) -> None:
@@ -56,10 +58,14 @@ def run(options: argparse.Namespace) -> int:
     start = StartFrom.read(int(options.start) if options.start.isdecimal() else options.start)
     if start.where not in (FIRST, TIMESTAMP):
         raise Failed(f"--from {options.start} would write nothing; give earliest or a time")
-    try:
-        from ..spark import ingest, session
-    except ImportError as wrong:
-        raise Failed(f"{wrong.name or wrong} is not installed; run {INSTALL}") from wrong
+    missing = [name for name in PARTS if find_spec(name) is None]
+    if missing:
+        raise Failed(
+            f"ingest works through Spark, of which {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not installed; run {INSTALL}"
+        )
+    from ..spark import ingest, session
+
     follow = ingest.AVAILABLE_NOW if options.available_now else None
     follow = ingest.CONTINUOUS if options.continuous else follow
     begin = time.monotonic()

@@ -35,6 +35,10 @@ class DamagedStore(StoreError):
     """A file is not what its name and the settings say."""
 
 
+class ArrowMissing(StoreError, ImportError):
+    """Rows are Arrow's, and pyarrow is not installed."""
+
+
 class WritesRefused(StoreError):
     """The disk has failed once; nothing more is taken until a restart."""
 

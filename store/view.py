@@ -8,6 +8,7 @@ rows are asked for; `pip install "aerobee[spark]"` brings it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from . import checkpoint
 from .batch_queue import UNIT_BYTES, UNIT_TYPE
 from .consume_queue import ENTRY_BYTES, ENTRY_TYPE, FILLER
 from .derive import LMQ_PREFIX
-from .errors import StoreError
+from .errors import ArrowMissing, StoreError
 from .files import Row, queue_folders
 from .records import Positions
 from .run import Passed
@@ -120,8 +121,9 @@ class StoreView:
         """The records of the offsets [start, end), a bounded piece at a time and without a gap.
 
         As a pull brings them, so `spark/decode.py` and `batches` read them. MessagesGone when a
-        part is not there any more, DamagedStore when a record is not whole.
+        part is not there any more, DamagedStore when a record is not whole, ArrowMissing.
         """
+        _check_arrow()
         from .columns import messages
 
         queue = self.queue(topic, queue_id)
@@ -144,6 +146,7 @@ class StoreView:
         the queue that it was sent to. `columns` are names of those in `schema()`, all without.
         Raises as `pieces`; ValueError for a column that there is not.
         """
+        _check_arrow()
         from .columns import messages
 
         schema = messages.schema_of(columns)
@@ -155,6 +158,7 @@ class StoreView:
 
     def schema(self, columns: Sequence[str] | None = None) -> "Schema":
         """The columns of `batches`."""
+        _check_arrow()
         from .columns import messages
 
         return messages.schema_of(columns)
@@ -344,3 +348,11 @@ class BatchQueueView(QueueView):
     def is_own(self, record: Passed, number: int) -> bool:
         """Whether this record is the one that this entry was made for."""
         return True
+
+
+def _check_arrow() -> None:
+    if find_spec("pyarrow") is None:
+        raise ArrowMissing(
+            "the rows of a store need pyarrow, which is not installed; run "
+            "pip install 'aerobee[spark]'"
+        )

@@ -19,7 +19,7 @@ from aerobee.spark.decode import decode
 from aerobee.spark.schema import row_columns
 from aerobee.store import MessagesGone, StoreView
 from aerobee.store.consume_queue import ENTRY_TYPE
-from aerobee.store.errors import DamagedStore, StoreError
+from aerobee.store.errors import ArrowMissing, DamagedStore, StoreError
 from aerobee.store.store import MessageStore
 
 from .conftest import BORN_HOST, SMALL, OpenStore, Unpack, put
@@ -258,3 +258,19 @@ def test_neither_the_store_nor_its_view_need_arrow_before_rows_are_asked_for() -
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_without_arrow_one_sentence_says_what_brings_it(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = StoreView(open_store().root)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for ask in (
+        lambda: next(view.batches("T", 0)),
+        lambda: next(view.pieces("T", 0)),
+        lambda: view.schema(),
+    ):
+        with pytest.raises(
+            ArrowMissing, match=r"not installed; run pip install 'aerobee\[spark\]'$"
+        ):
+            ask()
