@@ -279,8 +279,10 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_limit(option: str, sen
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("brokerRole=SLAVE", "only ASYNC_MASTER is served"),
-        ("brokerRole=SYNC_MASTER", "only ASYNC_MASTER is served"),
+        ("brokerRole=SLAVE", "brokerId is 0, but a slave's must be at least 1"),
+        ("brokerRole=SYNC_MASTER", "only ASYNC_MASTER and SLAVE are served"),
+        ("haMasterAddress=elsewhere", "must be host:port"),
+        ("brokerIP2=a:1", "must be an IP address or the name of a host, without a port"),
         ("brokerName=..", "becomes a topic's name"),
         ("brokerName=a/b", "becomes a topic's name"),
         ("deleteWhen=04;24", "hours from 00 to 23"),
@@ -292,8 +294,17 @@ def test_what_the_broker_can_not_be_is_refused(option: str, why: str) -> None:
         load_broker(options=[option])
 
 
-def test_a_master_has_broker_id_0_whatever_was_given() -> None:
+def test_a_master_has_broker_id_0_whatever_was_given_and_a_slave_its_own() -> None:
     assert load_broker(options=["brokerId=3"])[0].broker_id == 0
+    slave, _ = load_broker(options=["brokerId=3", "brokerRole=SLAVE", "brokerName=a"])
+    assert (slave.broker_id, slave.is_slave) == (3, True)
+
+
+def test_a_slave_calls_messages_cold_a_little_earlier_as_in_rocketmq() -> None:
+    options = ["brokerId=1", "brokerRole=SLAVE"]
+    assert load_broker(options=options)[0].store_settings().memory_ratio_percent == 30
+    low = load_broker(options=[*options, "accessMessageInMemoryMaxRatio=5"])[0]
+    assert low.store_settings().memory_ratio_percent == 1
 
 
 def test_the_brokers_name_is_the_hosts_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
