@@ -51,13 +51,12 @@ class Groups:
         found = self._groups.get(name)
         if found is not None:
             return found
-        if not self.auto_create and not is_system_group(name):
-            return None
         try:
-            check_group(name)
+            found = self._new(name)
         except Refusal as wrong:
             raise Refusal(codes.SUBSCRIPTION_GROUP_NOT_EXIST, wrong.remark) from None
-        found = SubscriptionGroupConfig(group_name=name)
+        if found is None:
+            return None
         try:
             self.put(found)
         except StoreError as wrong:
@@ -72,12 +71,13 @@ class Groups:
         """
         missing = {}
         for name in names:
-            if name not in self._groups and (self.auto_create or is_system_group(name)):
+            if name not in self._groups:
                 try:
-                    check_group(name)
+                    found = self._new(name)
                 except Refusal:
                     continue  # it will be told when it pulls
-                missing[name] = SubscriptionGroupConfig(group_name=name)
+                if found is not None:
+                    missing[name] = found
         if missing:
             self.put_all(list(missing.values()))
 
@@ -145,6 +145,13 @@ class Groups:
     def to_body(self) -> SubscriptionGroupWrapper:
         """The table as subscriptionGroup.json and request 201 have it."""
         return SubscriptionGroupWrapper(dict(self._groups), self.forbidden, self.version)
+
+    def _new(self, name: str) -> SubscriptionGroupConfig | None:
+        """What the first use of a group makes; None when it may not. Refusal for its name."""
+        if not self.auto_create and not is_system_group(name):
+            return None
+        check_group(name)
+        return SubscriptionGroupConfig(group_name=name)
 
     def _check_number(self, number: int) -> None:
         if number > GROUPS_MAX:

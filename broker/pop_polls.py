@@ -71,7 +71,7 @@ class PopPolls:
         connection: Connection,
     ) -> bool:
         """Keep a request waiting for messages in these queues; False when no more may wait here, or
-        there is no memory for it."""
+        there is no memory for it: then the queues were not even worked out."""
         polls = self._waiting.get(place)
         if self.count >= self._total_max or (
             polls is not None and len(polls) > self._per_place_max

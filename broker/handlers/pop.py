@@ -5,7 +5,7 @@ nothing waits in `PopPolls`, which runs the same look again when a message comes
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -227,12 +227,14 @@ class PopHandlers:
             )
         return topic
 
-    def _queues(self, topic: str, group: str, queue_id: int) -> Iterable[Key]:
-        """The queues in which a message is news for this place."""
+    def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[Key]:
+        """The queues in which a message is news for this place: who has no room doesn't ask."""
         config = self.topics.get(topic)
         count = config.read_queue_nums if config is not None else 0
-        queues = [(topic, number) for number in (range(count) if queue_id < 0 else [queue_id])]
-        return [*queues, *((name, 0) for name in self.pops.retry_topics(topic, group))]
+        for number in range(count) if queue_id < 0 else [queue_id]:
+            yield topic, number
+        for name in self.pops.retry_topics(topic, group):
+            yield name, 0
 
     def _pop_again(
         self, header: PopMessage, command: Command, connection: Connection, final: bool

@@ -318,6 +318,23 @@ async def test_a_pop_that_waited_in_vain_is_told_so_with_all_its_fields(
     }
 
 
+async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
+    run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p = await popper(run, config, clock, pop_polling_size=0)
+    pops = p.broker.pop.handlers.pops
+    asked: list[str] = []
+    names = pops.retry_topics
+    monkeypatch.setattr(pops, "retry_topics", lambda *key: asked.append("") or names(*key))
+    waits = asyncio.create_task(p.ask(poll_ms=10_000))
+    await p.waiting(1)
+    of_one_that_waits = len(asked)
+    assert (await p.ask(poll_ms=10_000)).code == codes.POLLING_FULL
+    assert len(asked) - of_one_that_waits == of_one_that_waits - 1
+    await p.send(b"a")
+    assert (await waits).code == codes.SUCCESS
+
+
 async def test_when_too_many_wait_the_next_is_told_so_and_can_be_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
