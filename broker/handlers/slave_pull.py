@@ -2,7 +2,7 @@
 
 A slave knows only a part of what its master does: it may be behind, and its log may begin later.
 So it never corrects a reader's offset. While the master can be asked, whoever finds nothing here is
-sent there; else he waits here, as he would there.
+sent there, after a moment in which something may come; else he waits here, as he would there.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,9 @@ from ..matching import Wanted
 from .pull import PullHandlers
 
 MASTER = 0  # the id of a master
+# How long somebody waits who is then sent to the master. RocketMQ's slave sends him at once, also
+# without a master, and until the client's route has the master again it asks here in circles.
+MASTER_MS = 1_000
 # What came of an offset that is in the queue; the others say that it is not.
 LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
 
@@ -39,6 +42,19 @@ class SlavePullHandlers(PullHandlers):
                 "its master, or set slaveReadEnable=true on both",
             )
         return super().on_pull(header, command, connection)
+
+    def rerun(
+        self, header: PullMessage, command: Command, connection: Connection, final: bool
+    ) -> Reply | bytes | None:
+        # Somebody who waited without a master waits no longer once there is one.
+        return super().rerun(header, command, connection, final or self.is_master_there())
+
+    def _may_wait(self, header: PullMessage, found: Found) -> bool:
+        return found.status not in LOOKED_AT
+
+    def _suspend_ms(self, header: PullMessage) -> int:
+        asked_ms = super()._suspend_ms(header)
+        return min(asked_ms, MASTER_MS) if self.is_master_there() else asked_ms
 
     def _look(self, header: PullMessage, wanted: Wanted) -> Found:
         found = super()._look(header, wanted)

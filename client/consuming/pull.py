@@ -5,6 +5,7 @@ queue costs one request that is always under way and no polling.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...protocol import codes
@@ -29,7 +30,7 @@ from ...protocol.headers.pull import (
 from ...protocol.record import Record, decode_all
 from ..answers import header_of
 from ..cluster import Cluster
-from ..errors import BrokerError, ClientError
+from ..errors import AerobeeError, BrokerError, ClientError
 from ..queue_bounds import broker_of
 from .offsets import OffsetStore
 from .process_queue import ProcessQueue
@@ -185,6 +186,8 @@ class Puller:
             suggested = held.suggested_broker_id
             if self._cluster.address_of(queue.broker_name, suggested, only=False) == address:
                 await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
+                with suppress(AerobeeError):  # its next pull may make the same of it
+                    await self._cluster.route(queue.topic, fresh=True)
         held.next_offset = result.next_offset
         if fresh:
             stats = held.stats

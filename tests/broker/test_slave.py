@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aerobee.broker import config as config_module
 from aerobee.broker import ha_slave, registration, server
+from aerobee.broker.handlers import slave_pull
 from aerobee.broker.server import Broker
 from aerobee.broker.slave_rows import REFUSED
 from aerobee.namesrv.config import NamesrvConfig
@@ -126,11 +127,25 @@ async def has_topic(pair: Pair, name: str = "T") -> None:
 async def test_who_finds_nothing_on_the_slave_is_sent_to_the_master(pair: Pair) -> None:
     await has_topic(pair)
     for offset in (0, 7):  # nothing there yet; and what the slave may only not have yet
-        answer = await pair.ask_slave.pull("T", offset, suspend_ms=20_000)
+        answer = await pair.ask_slave.pull("T", offset)
         assert answer.code == codes.PULL_RETRY_IMMEDIATELY
         fields = answer.fields()
         assert fields["suggestWhichBrokerId"] == "0"
         assert fields["nextBeginOffset"] == str(offset)  # a slave corrects nobody
+
+
+async def test_who_can_wait_is_sent_to_the_master_after_a_moment(pair: Pair) -> None:
+    await has_topic(pair)
+    assert pair.slave.replica is not None
+    pair.slave.replica.sweep()  # that the master is there is no news any more
+    begun_ms = server.wall_clock_ms()
+    answer = await pair.ask_slave.pull("T", suspend_ms=60_000)
+    assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+    assert server.wall_clock_ms() - begun_ms >= slave_pull.MASTER_MS
+    waits = asyncio.create_task(pair.ask_slave.pull("T", suspend_ms=60_000))
+    await parked(pair.slave, 1)
+    await pair.ask_master.send("T", b"one")  # and this comes first
+    assert [one.body for one in records(await waits)] == [b"one"]
 
 
 async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pair: Pair) -> None:

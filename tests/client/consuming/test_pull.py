@@ -25,6 +25,7 @@ class TwoBrokers:
     def __init__(self) -> None:
         self.known = {0: MASTER, 1: SLAVE}
         self.asked: list[str] = []
+        self.routes = 0  # asked for anew
         self.answers: dict[str, Callable[[], Any]] = {}
 
     @property
@@ -34,6 +35,10 @@ class TwoBrokers:
     def address_of(self, broker_name: str, broker_id: int, *, only: bool) -> str:
         assert not only
         return self.known.get(broker_id) or self.known[min(self.known)]
+
+    async def route(self, topic: str, *, fresh: bool) -> None:
+        assert (topic, fresh) == ("orders", True)
+        self.routes += 1
 
     async def request(self, address: str, *_: Any, timeout_s: float) -> Command:
         self.asked.append(address)
@@ -94,7 +99,7 @@ async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_r
     cluster.answers = {SLAVE: nothing}
     await puller.pull(held, WANTED)
     assert cluster.asked == [SLAVE, SLAVE]
-    assert (slept, held.next_offset) == ([NOT_HERE_SECONDS], 1)
+    assert (slept, cluster.routes, held.next_offset) == ([NOT_HERE_SECONDS], 1, 1)
 
 
 async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> None:
