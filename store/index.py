@@ -11,18 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ..protocol.properties import find
 from ..protocol.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from . import disk
 from .errors import DamagedStore, plain_errors
 from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
 from .key_hash import Hashes, key_hash, key_hashes
+from .keys import hashes_of_keys, index_keys, places_of_keys, table_of
 from .segment import Segment, make_folder
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
 
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
+TABLE_MESSAGES_MIN = 200  # for fewer with several keys the arrays cost more than they save
 _find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
 _find_keys = re.compile(rb"KEYS\x01([^\x02]+)\x02").search
 
@@ -176,6 +177,9 @@ class Index:
         places: Sequence[int]
         times: Sequence[int]
         topics, _, places, times, only = zip(*batch, strict=True)
+        if None in only and len(batch) >= TABLE_MESSAGES_MIN:
+            self._add_by_table(batch)
+            return
         if None in only or topics.count(topics[0]) < len(topics):
             keys, places, times = _extract(batch)
             if not keys:
@@ -184,6 +188,16 @@ class Index:
             prefix = f"{topics[0]}#".encode()
             keys = [prefix + key for key in only]
         self.add(key_hashes(keys), np.array(places, np.int64), np.array(times, np.int64))
+
+    def _add_by_table(self, batch: list[Pending]) -> None:
+        """`_add` for many messages, some of them with more keys than the unique one."""
+        topics, raws, places, times, _ = zip(*batch, strict=True)
+        table = table_of(raws)
+        rows, starts, ends = places_of_keys(table)
+        numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+        topic_of = np.fromiter(map(numbers.__getitem__, topics), np.int64, len(topics))[rows]
+        hashes = hashes_of_keys(table, starts, ends, list(numbers), topic_of)
+        self.add(hashes, np.array(places, np.int64)[rows], np.array(times, np.int64)[rows])
 
     def _writable(self) -> IndexFile:
         previous = self.files[-1] if self.files else None
@@ -238,18 +252,6 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence
             places.append(offset)
             times.append(store_ms)
     return keys, places, times
-
-
-def index_keys(raw: bytes) -> list[bytes]:
-    """The keys that a message with these properties is indexed under: unique key, words of KEYS."""
-    found = []
-    unique = find(raw, b"UNIQ_KEY")
-    if unique:
-        found.append(unique)
-    keys = find(raw, b"KEYS")
-    if keys:
-        found += [key for key in keys.split(b" ") if key]
-    return found
 
 
 def is_indexed(sys_flag: int) -> bool:

@@ -21,7 +21,7 @@ from ..protocol.record import decode_record, store_ms_of
 from . import status
 from .batch_queue import BatchQueue
 from .consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_array
-from .index import index_keys
+from .keys import index_keys
 from .parts import Parts
 from .queues import Queue
 from .time_search import offset_at

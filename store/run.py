@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from ..protocol import properties as props
 from ..protocol.record import CRC_MASK, TRANSACTION_MASK, TRANSACTION_ROLLBACK, crc32
-from ..protocol.tags import string_hash
-from .key_hash import positive_hashes, slice_hashes
+from .key_hash import slice_hashes
+from .keys import hashes_of_keys, places_of_keys, table_of
 from .property_table import PropertyTable
 from .records import BODY_CRC_AT, QUEUE_ID_AT, Positions, Records, chain, survey
 from .segment import Segment
 
 RUN_BYTES = 2 << 20  # read at once; the arrays of small messages then fit the cache
 TOPICS_SEEN_AT_ONCE = 16  # with more topics than this in a run, names are looked up one by one
-BLANK = ord(" ")
 
 
 @dataclass(slots=True)
@@ -98,11 +97,7 @@ class Run:
         """The properties of all records."""
         records, data = self.records, self.records.data
         pairs = zip(records.properties_at.tolist(), records.properties_end.tolist(), strict=True)
-        # A separator too many is an entry without a name, which is none.
-        texts = b"\x02".join([data[at:end] for at, end in pairs]) + b"\x02"
-        bounds = np.zeros(len(records) + 1, np.int64)
-        np.cumsum(records.properties_end - records.properties_at + 1, out=bounds[1:])
-        return PropertyTable(texts, bounds)
+        return table_of([data[at:end] for at, end in pairs])
 
     def raw_properties(self, row: int) -> bytes:
         """The properties of one record as they are stored."""
@@ -134,20 +129,13 @@ class Run:
 
         As the index has them: first a record's unique key, then each word of KEYS.
         """
-        table = self.properties
-        rows, starts, ends = table.find(props.UNIQ_KEY)
-        more = _words(table, *table.find(props.KEYS))
-        if len(more[0]):
-            both = [np.concatenate(pair) for pair in zip((rows, starts, ends), more, strict=True)]
-            order = np.argsort(both[0], kind="stable")
-            rows, starts, ends = (values[order] for values in both)
+        rows, starts, ends = places_of_keys(self.properties)
         kinds = self.records.sys_flags[rows] & TRANSACTION_MASK
         if (kinds == TRANSACTION_ROLLBACK).any():
             kept = kinds != TRANSACTION_ROLLBACK
             rows, starts, ends = rows[kept], starts[kept], ends[kept]
-        prefixes = [string_hash(f"{topic}#") & 0xFFFFFFFF for topic in self.topics]
-        before = np.array(prefixes, np.uint32)[self.topic_of[rows]]
-        return rows, positive_hashes(slice_hashes(table.data, starts, ends, before))
+        topic_of = self.topic_of[rows]
+        return rows, hashes_of_keys(self.properties, starts, ends, self.topics, topic_of)
 
     def since(self, place: int) -> "Run":
         """The records from this place of the log on."""
@@ -215,21 +203,3 @@ def _topics(records: Records) -> tuple[list[bytes], Positions]:
 def _telling_first(name: bytes) -> list[tuple[int, int]]:
     """The bytes of a name with their places, the last ones first: in them topics differ most."""
     return list(enumerate(name))[::-1]
-
-
-def _words(
-    table: PropertyTable, rows: Positions, starts: Positions, ends: Positions
-) -> tuple[Positions, Positions, Positions]:
-    """The words that these values consist of; a value is cut at each blank."""
-    if not len(rows):
-        return rows, starts, ends
-    blanks = np.flatnonzero(table.data == BLANK)
-    holder = np.searchsorted(starts, blanks, side="right") - 1
-    blanks = blanks[(holder >= 0) & (blanks < ends[holder])]
-    if not len(blanks):
-        return rows, starts, ends
-    begins = np.sort(np.concatenate((starts, blanks + 1)))
-    stops = np.sort(np.concatenate((blanks, ends)))
-    owner = rows[np.searchsorted(starts, begins, side="right") - 1]
-    is_word = stops > begins
-    return owner[is_word], begins[is_word], stops[is_word]

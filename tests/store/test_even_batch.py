@@ -8,7 +8,7 @@ from aerobee.protocol.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.record import decode_all
 from aerobee.store import batches, even_batch
 from aerobee.store.consume_queue import ConsumeQueue
-from aerobee.store.index import index_keys
+from aerobee.store.keys import index_keys
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from aerobee.store.errors import DamagedStore
-from aerobee.store.index import Index, index_keys
+from aerobee.store.index import TABLE_MESSAGES_MIN, Index
+from aerobee.store.keys import index_keys
 from aerobee.store.settings import StoreSettings
 
 from .conftest import SMALL, Clock
@@ -35,24 +36,28 @@ def fill(index: Index, count: int, clock: Clock, start: int = 0) -> None:
     index.flush((start + count) * 100)
 
 
-@pytest.mark.parametrize(
-    ("raw", "keys"),
-    [
-        (b"", []),
-        (b"TAGS\x01t\x02", []),
-        (b"UNIQ_KEY\x01u\x02", [b"u"]),
-        (b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", [b"u", b"a", b"b"]),
-        (b"KEYS\x01 a  b \x02", [b"a", b"b"]),
-        (b"x\x01KEYS\x01no\x02KEYS\x01yes", [b"yes"]),
-        (b"MY_UNIQ_KEY\x01no\x02", []),
-        (b"UNIQ_KEY\x01old\x02UNIQ_KEY\x01new\x02", [b"new"]),
-        (b"x\x01UNIQ_KEY\x01no\x02", []),
-        (b"UNIQ_KEY\x01u\x02KEYS\x01 a  b\x02", [b"u", b"a", b"b"]),
-        (b"MY_KEYS\x01no\x02UNIQ_KEY\x01u\x02", [b"u"]),
-        (b"UNIQ_KEY\x01u\x02x\x01KEYS\x01no\x02", [b"u"]),
-        (b"UNIQ_KEY\x01u\x02KEYS\x01last", [b"u", b"last"]),
-    ],
-)
+RAW_AND_KEYS: list[tuple[bytes, list[bytes]]] = [
+    (b"", []),
+    (b"TAGS\x01t\x02", []),
+    (b"UNIQ_KEY\x01u\x02", [b"u"]),
+    (b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", [b"u", b"a", b"b"]),
+    (b"KEYS\x01 a  b \x02", [b"a", b"b"]),
+    (b"x\x01KEYS\x01no\x02KEYS\x01yes", [b"yes"]),
+    (b"MY_UNIQ_KEY\x01no\x02", []),
+    (b"UNIQ_KEY\x01old\x02UNIQ_KEY\x01new\x02", [b"new"]),
+    (b"x\x01UNIQ_KEY\x01no\x02", []),
+    (b"UNIQ_KEY\x01u\x02KEYS\x01 a  b\x02", [b"u", b"a", b"b"]),
+    (b"MY_KEYS\x01no\x02UNIQ_KEY\x01u\x02", [b"u"]),
+    (b"UNIQ_KEY\x01u\x02x\x01KEYS\x01no\x02", [b"u"]),
+    (b"UNIQ_KEY\x01u\x02KEYS\x01last", [b"u", b"last"]),
+    (
+        "KEYS\x01größe 日本 \U0001f41d\x02".encode(),
+        ["größe".encode(), "日本".encode(), "\U0001f41d".encode()],
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "keys"), RAW_AND_KEYS)
 def test_keys_are_the_unique_one_and_the_words_of_keys(
     index: Index, raw: bytes, keys: list[bytes]
 ) -> None:
@@ -88,6 +93,21 @@ def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock
     assert [file.segment.view[:] for file in one.files] == [
         file.segment.view[:] for file in many.files
     ]
+
+
+def test_many_at_once_are_indexed_as_each_by_itself(tmp_path: Path, clock: Clock) -> None:
+    settings = StoreSettings(index_slots=64, index_entries=4_096)
+    one, many = (Index(tmp_path / name, settings, clock) for name in ("one", "many"))
+    for number in range(TABLE_MESSAGES_MIN):
+        raw, keys = RAW_AND_KEYS[number % len(RAW_AND_KEYS)]
+        only = keys[0] if keys == [b"u"] and number % 2 else None
+        item = (f"T{number % 3}", raw, number * 100, clock.ms + number * 500, only)
+        many.pending.append(item)
+        one.pending.append(item)
+        one.flush(ALL)
+    many.flush(ALL)
+    assert many.files[0].count > TABLE_MESSAGES_MIN
+    assert one.files[0].segment.view[:] == many.files[0].segment.view[:]
 
 
 def test_keys_that_are_known_are_indexed_as_if_they_were_looked_for(
