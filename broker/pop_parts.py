@@ -21,6 +21,7 @@ from .pop import Pops
 from .pop_buffer import PopBuffer
 from .pop_log import PopLog
 from .pop_orders import PopOrders
+from .pop_peek import Peeks
 from .pop_revive import PopRevive
 from .request_modes import RequestModes
 from .stats import Stats
@@ -61,7 +62,10 @@ class PopParts:
         self.modes = RequestModes(folder / "messageRequestMode.json")
         self._queues = TopicQueues(config, topics, now_ms)
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)
-        self.handlers = PopHandlers(config, topics, groups, filters, pops, holds, wake, now_ms)
+        peeks = Peeks(config, store, topics, self.buffer, stats)
+        self.handlers = PopHandlers(
+            config, topics, groups, filters, pops, peeks, holds, wake, now_ms
+        )
         self.families = (
             self.handlers,
             PopAckHandlers(

@@ -1,7 +1,8 @@
-"""POP_MESSAGE (200050), NOTIFICATION (200054), POLLING_INFO (200055).
+"""POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055).
 
 A pop takes messages and makes them invisible to the rest of its group for a while. One that finds
-nothing waits in `PopPolls`, which runs the same look again when a message comes.
+nothing waits in `PopPolls`, which runs the same look again when a message comes. A peek only looks,
+and never waits.
 """
 
 import logging
@@ -15,6 +16,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.pop import (
     Notification,
     NotificationAnswer,
+    PeekMessage,
     PollingInfo,
     PollingInfoAnswer,
     PopMessage,
@@ -28,6 +30,7 @@ from ..groups import Groups
 from ..holds import Holds, Key
 from ..pop import Popped, Pops
 from ..pop_checkpoints import MESSAGES_MAX
+from ..pop_peek import Peeks
 from ..pop_polls import PopPolls
 from ..topics import Topics
 
@@ -42,10 +45,13 @@ log = logging.getLogger(__name__)
 _NO_POP = PopMessageAnswer().to_fields()
 _NONE_OF = {
     PopMessage: _NO_POP,
+    PeekMessage: _NO_POP,
     Notification: NotificationAnswer().to_fields(),
     PollingInfo: PollingInfoAnswer().to_fields(),
 }
 _NOTHING = "NO_MESSAGE_IN_QUEUE"
+
+Asked = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
@@ -58,6 +64,7 @@ class PopHandlers:
         groups: Groups,
         filters: Filters,
         pops: Pops,
+        peeks: Peeks,
         holds: Holds,
         mark: Callable[[Key], None],
         now_ms: Callable[[], int],
@@ -67,6 +74,7 @@ class PopHandlers:
         self.groups = groups
         self.filters = filters
         self.pops = pops
+        self.peeks = peeks
         self.mark = mark
         self.now_ms = now_ms
         limits = (config.pop_polling_size, config.max_pop_polling_size)
@@ -76,6 +84,7 @@ class PopHandlers:
     def rows(self) -> list[Row]:
         return [
             Row(codes.POP_MESSAGE, PopMessage, self.on_pop, "SUB"),
+            Row(codes.PEEK_MESSAGE, PeekMessage, self.on_peek, "SUB"),
             Row(codes.NOTIFICATION, Notification, self.on_notification, "SUB"),
             Row(codes.POLLING_INFO, PollingInfo, self.on_polling_info, "SUB"),
         ]
@@ -107,6 +116,25 @@ class PopHandlers:
                 return None
             code = codes.POLLING_FULL
         return self._nothing(header, found, code)
+
+    def on_peek(self, header: PeekMessage, command: Command, connection: Connection) -> Reply:
+        if connection.backlog.is_full:
+            raise connection.backlog.busy()
+        header.queue_id = max(-1, header.queue_id)  # any below 0 is for all queues
+        topic = self._check(header)
+        if header.max_messages < 0:
+            raise self._refused(
+                codes.SYSTEM_ERROR,
+                f"maxMsgNums is {header.max_messages}, it must be 0 or more; correct it",
+            )
+        try:
+            found = self.peeks.peek(header, topic)
+        except StoreError as wrong:
+            raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
+        fields = PopMessageAnswer(rest=found.rest).to_fields()
+        if not found.count:
+            return Reply(codes.PULL_NOT_FOUND, fields, _NOTHING)
+        return Reply(codes.SUCCESS, fields, "FOUND", found.records)
 
     def on_notification(
         self, header: Notification, command: Command, connection: Connection
@@ -185,15 +213,15 @@ class PopHandlers:
         except (StoreError, OverflowError) as wrong:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
-    def _check(self, header: PopMessage | Notification | PollingInfo) -> TopicConfig:
-        """What can forbid any of the three; gives the topic."""
+    def _check(self, header: Asked) -> TopicConfig:
+        """What can forbid any of the four; gives the topic."""
         try:
             return self._allowed(header)
         except Refusal as refusal:
             refusal.fields = _NONE_OF[type(header)]
             raise
 
-    def _allowed(self, header: PopMessage | Notification | PollingInfo) -> TopicConfig:
+    def _allowed(self, header: Asked) -> TopicConfig:
         if not self.config.broker_permission & PERM_READ:
             raise self._refused(
                 codes.NO_PERMISSION,

@@ -30,6 +30,17 @@ class PopMessage(Header):
     attempt_id: str | None = field(name="attemptId", default=None)
 
 
+class PeekMessage(Header):
+    """PEEK_MESSAGE (200052): what a pop would find. Answered as one, with nothing but the rest."""
+
+    may_miss: ClassVar = {"queueId": "0", "maxMsgNums": "0"}
+
+    group: str = field(name="consumerGroup")
+    topic: str
+    queue_id: Int32 = field(name="queueId")
+    max_messages: Int32 = field(name="maxMsgNums")
+
+
 class PopMessageAnswer(Header):
     """What a pop answers, whatever its code. The infos are described in `pop_handles`."""
 

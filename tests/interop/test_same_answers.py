@@ -60,6 +60,12 @@ def queue(code: int, topic: str, **more: str) -> Asked:
     return Asked(code, {"topic": topic, "queueId": "0"} | more)
 
 
+def peek(topic: str = "T", **more: str) -> Asked:
+    """PEEK_MESSAGE of a group that has read nothing."""
+    fields = {"consumerGroup": "peeker", "topic": topic, "queueId": "0", "maxMsgNums": "32"}
+    return Asked(codes.PEEK_MESSAGE, fields | more)
+
+
 def beat(group: str, kind: str) -> Asked:
     """HEART_BEAT of a member of this group."""
     consumer = {
@@ -141,6 +147,21 @@ ASKED = (
     queue(codes.ACK_MESSAGE, "T", consumerGroup="cg", offset="99", extraInfo=HANDLE),
     queue(codes.ACK_MESSAGE, "nosuch", consumerGroup="cg", offset="0", extraInfo=HANDLE),
     queue(codes.ACK_MESSAGE, "T", consumerGroup="cg", offset="0", extraInfo="x"),
+    # what a pop would find
+    peek(),
+    *(peek(maxMsgNums=number) for number in ("0", "1", "-1", "1000")),
+    *(peek(queueId=number) for number in ("1", "99", "-1", "-2")),
+    *(peek(consumerGroup=name) for name in ("a b", "g" * 256)),
+    queue(codes.PEEK_MESSAGE, "T", consumerGroup="peeker"),
+    queue(codes.PEEK_MESSAGE, "T", maxMsgNums="32"),
+    peek("nosuch"),
+    peek("a b"),
+    queue(OFFSET, "T", consumerGroup="peeker", commitOffset="1"),
+    peek(),
+    peek(queueId="-1"),
+    queue(OFFSET, "T", consumerGroup="peeker", commitOffset="99"),
+    peek(),
+    queue(PROGRESS, "T", consumerGroup="peeker"),
     # groups
     Asked(
         codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None,
@@ -208,11 +229,13 @@ def seen(answer: Command) -> tuple[int, dict[str, str], list[tuple[bytes, str, s
         return answer.code, {}, []
     fields = {name: "" if name in OWN else value for name, value in answer.fields().items()}
     records = []
-    if answer.code == 0 and "nextBeginOffset" in fields:
+    if answer.code == 0 and not fields.keys().isdisjoint(("nextBeginOffset", "restNum")):
         records = [
             (record.body, record.topic, record.properties.get("DELAY"))
             for record in decode_all(answer.body or b"")
         ]
+        if "restNum" in fields:
+            records.sort(key=str)  # of several queues, which chance has put in order
     return answer.code, fields, records
 
 
