@@ -57,7 +57,6 @@ HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 HA_PORT_DISTANCE = 1
 
-SERVED_ROLES = frozenset({"ASYNC_MASTER", "SLAVE"})
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
 SLAVES_MAX = 16  # of one master
@@ -237,11 +236,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     others: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        if self.broker_role not in SERVED_ROLES:
-            raise ConfigError(
-                f"brokerRole is {self.broker_role}, but only {' and '.join(sorted(SERVED_ROLES))} "
-                "are served; set one of them or leave it out"
-            )
         if not self.is_slave:
             force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
         elif self.broker_id == 0:

@@ -148,8 +148,10 @@ class SlaveConnection(asyncio.Protocol):
         log.info("a slave has connected from %s", self.address)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closed = True
         self._master.lost(self)
+        if self._is_closed:
+            return
+        self._is_closed = True
         log.warning("the slave %s is gone, it has the log up to %d", self.address, self.acked)
 
     def pause_writing(self) -> None:

@@ -280,7 +280,9 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_limit(option: str, sen
     ("option", "why"),
     [
         ("brokerRole=SLAVE", "brokerId is 0, but a slave's must be at least 1"),
-        ("brokerRole=SYNC_MASTER", "only ASYNC_MASTER and SLAVE are served"),
+        ("inSyncReplicas=0", "inSyncReplicas"),
+        ("inSyncReplicas=18", "inSyncReplicas"),
+        ("haTransferBatchSize=4194304", "haTransferBatchSize"),
         ("haMasterAddress=elsewhere", "must be host:port"),
         ("brokerIP2=a:1", "must be an IP address or the name of a host, without a port"),
         ("brokerName=..", "becomes a topic's name"),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker import config as config_module
 from aerobee.broker import ha_slave, registration, server
 from aerobee.broker.handlers import slave_pull
 from aerobee.broker.server import Broker
@@ -253,9 +252,3 @@ async def test_the_word_of_a_name_server_that_knows_the_master_counts() -> None:
     assert told == [master]
     says("b:1", registration.NO_MASTER)
     assert told == [master, registration.NO_MASTER]
-
-
-@pytest.fixture(autouse=True)
-def all_roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    roles = frozenset({"ASYNC_MASTER", "SYNC_MASTER", "SLAVE"})
-    monkeypatch.setattr(config_module, "SERVED_ROLES", roles)
