@@ -38,7 +38,8 @@ from .pop_orders import PopOrders
 from .stats import Stats
 from .topics import Topics
 
-BYTES_MAX = 256 << 10  # of a queue in one pop
+BYTES_MAX = 256 << 10  # of a queue in one pop, or one message
+ANSWER_BYTES_MAX = 15 << 20  # of messages: with its header an answer must fit into a frame
 FROM_START = 0  # initMode MIN
 LOOKS_MAX = 16  # at one queue in one pop, while what is found there doesn't match
 
@@ -225,9 +226,11 @@ class Pops:
                 break
             looks += 1
             got = self._look(topic, queue_id, offset, room, wanted)
-        if got.status == status.FOUND and not self._note(found, header, key, offset, got):
-            found.rest += got.max_offset - offset
-            return
+        if got.status == status.FOUND:
+            has_room = not found.count or found.size + got.size <= ANSWER_BYTES_MAX
+            if not has_room or not self._note(found, header, key, offset, got):
+                found.rest += got.max_offset - offset
+                return
         found.rest += max(0, got.max_offset - got.next_offset)
 
     def _first_offset(self, topic: str, queue_id: int, init_mode: int) -> int:

@@ -16,11 +16,11 @@ from ..store import status
 from ..store.reading import Buffer
 from ..store.store import MessageStore
 from .config import BrokerConfig
+from .pop import ANSWER_BYTES_MAX
 from .pop_buffer import PopBuffer
 from .stats import Stats
 from .topics import Topics
 
-ANSWER_BYTES_MAX = 15 << 20  # of messages: with its header it must fit into a frame
 RETRIES_FIRST_IN = 5  # one peek in so many
 
 _WRONG_OFFSET = (status.OFFSET_TOO_SMALL, status.OFFSET_OVERFLOW_BADLY)

@@ -57,6 +57,20 @@ async def test_the_rest_is_counted_over_all_queues(run: Run, config: Config, clo
     assert (await p.ask(queue_id=1)).fields()["restNum"] == "0"
 
 
+async def test_large_messages_of_many_queues_come_in_answers_that_a_client_can_read(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock, queues=5)
+    bodies = {b"%d" % number * (4 << 20) for number in range(5)}
+    for number, body in enumerate(sorted(bodies)):
+        await p.send(body, queue_id=number)
+    first = await p.ask()
+    assert (len(records(first)), first.fields()["restNum"]) == (3, "2")
+    assert len(first.fields()["msgOffsetInfo"].split(";")) == 3
+    second = await p.ask()
+    assert {record.body for each in (first, second) for record in records(each)} == bodies
+
+
 async def test_what_is_acknowledged_never_comes_again(
     run: Run, config: Config, clock: Clock
 ) -> None:
