@@ -1,0 +1,180 @@
+"""A master and a slave that follows its log, one of them ours and the other the real one: the files
+become the same to the byte, and an acknowledged message is on the slave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from aerobee.protocol import codes, properties
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.batch import Entry, encode_batch
+from aerobee.protocol.bodies.ha import HARuntimeInfo
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, JavaCluster
+from aerobee.store.check import check
+
+from .programs import SECONDS
+
+TOPIC = "Replicated"
+SEGMENT = 256 << 10
+SETTINGS: dict[str, str | int] = SMALL_FILES | {
+    "brokerRole": "SYNC_MASTER",
+    "inSyncReplicas": 2,
+    "mappedFileSizeCommitLog": SEGMENT,
+    "haSendHeartbeatInterval": 500,  # a real slave says nothing before that has passed
+    "slaveTimeout": 60_000,
+}
+COUNT = 300
+AT_ONCE = 50
+
+
+@dataclass
+class Pair:
+    """A SYNC_MASTER that waits for its slave, and the slave."""
+
+    master: AerobeeCluster | JavaCluster
+    slave: AerobeeCluster | JavaCluster
+
+    def log_files(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """The files of both logs, but for those that a real broker makes before it needs them."""
+        both = []
+        for cluster in (self.master, self.slave):
+            files = sorted((cluster.store / "commitlog").iterdir())
+            found = {path.name: path.read_bytes() for path in files}
+            both.append({name: data for name, data in found.items() if data.strip(b"\0")})
+        return both[0], both[1]
+
+
+@pytest.fixture(scope="module", params=["ours has a java slave", "java has our slave"])
+def pair(
+    request: pytest.FixtureRequest, java_is_here: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("replication")
+    slave: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1}
+    found: Pair
+    if request.param.startswith("ours"):
+        ours = AerobeeCluster(folder / "master", SETTINGS)
+        slave |= {"namesrvAddr": ours.namesrv}
+        found = Pair(ours, JavaCluster(folder / "slave", SETTINGS | slave, flags=("-Xmx512m",)))
+    else:
+        java = JavaCluster(folder / "master", SETTINGS, flags=("-Xmx512m",))
+        slave |= {"namesrvAddr": java.namesrv}
+        found = Pair(java, AerobeeCluster(folder / "slave", SETTINGS | slave))
+    try:
+        found.master.start()
+        start_slave(found)
+        yield found
+    finally:
+        found.slave.stop()
+        found.master.stop()
+
+
+def start_slave(pair: Pair) -> None:
+    pair.slave.start_broker()
+    asyncio.run(joined(pair))
+
+
+async def joined(pair: Pair) -> None:
+    """Returns once the slave has what its master has."""
+    peers = Peers(upgrade=False)
+    async with asyncio.timeout(SECONDS):
+        while True:
+            status = await ha_status(peers, pair.master.broker)
+            if any(one.diff == 0 for one in status.ha_connection_info):
+                break
+            await asyncio.sleep(0.05)
+    await peers.close()
+
+
+async def ha_status(peers: Peers, broker: str) -> HARuntimeInfo:
+    answer = await peers.request(broker, codes.GET_BROKER_HA_STATUS, None, b"", SECONDS)
+    return HARuntimeInfo.decode(answer.body)
+
+
+async def send(
+    peers: Peers, pair: Pair, body: bytes, *, batch: bool = False, **pairs: str
+) -> tuple[int, dict[str, str]]:
+    text = properties.encode(pairs).decode()
+    header = SendMessage("pg", TOPIC, "TBW102", 4, 0, 0, 1, 0, text, 0, batch=batch)
+    code = codes.SEND_BATCH_MESSAGE if batch else codes.SEND_MESSAGE_V2
+    answer = await peers.request(pair.master.broker, code, header, body, SECONDS)
+    return answer.code, answer.fields()
+
+
+async def fill(peers: Peers, pair: Pair, seed: int) -> list[int]:
+    """Messages of all kinds, over several files; the codes of the answers."""
+    draw = Random(seed)
+    orders: list[tuple[bytes, dict[str, Any]]] = []
+    for number in range(COUNT):
+        body = draw.randbytes(draw.choice([0, 1, 30, 500, 9_000]) + 1)
+        orders.append((body, {"KEYS": f"k{number}", "UNIQ_KEY": f"U{seed}{number:020d}"}))
+    entries = [Entry(0, b"%d" % number, b"TAGS\x01a\x02") for number in range(40)]
+    orders.append((encode_batch(entries), {"batch": True}))
+    orders.append((b"half", {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": f"H{seed}"}))
+    orders.append((b"x" * 200_000, {}))
+    orders.append((b"later", {"DELAY": "18"}))
+    found = []
+    for at in range(0, len(orders), AT_ONCE):
+        sends = [send(peers, pair, body, **more) for body, more in orders[at : at + AT_ONCE]]
+        found += [code for code, _ in await asyncio.gather(*sends)]
+    return found
+
+
+async def test_an_acknowledged_message_is_on_the_slave_and_the_files_are_the_same(
+    pair: Pair, peers: Peers
+) -> None:
+    assert set(await fill(peers, pair, 1)) == {codes.SUCCESS}
+    ends = (await ha_status(peers, pair.master.broker)).master_commit_log_max_offset
+    slave = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info
+    assert slave.max_offset == ends > 3 * SEGMENT
+    mine, others = pair.log_files()
+    assert len(mine) >= 4
+    assert mine == others
+
+
+async def test_both_tell_how_they_stand_in_the_same_words(pair: Pair, peers: Peers) -> None:
+    texts = []
+    for cluster in (pair.master, pair.slave):
+        answer = await peers.request(cluster.broker, codes.GET_BROKER_HA_STATUS, None, b"", SECONDS)
+        texts.append(json.loads(answer.body or b""))
+    master, slave = texts
+    assert master.keys() == slave.keys()
+    (one,) = master["haConnectionInfo"]
+    assert one.keys() == {
+        "addr", "diff", "inSync", "slaveAckOffset", "transferFromWhere", "transferredByteInSecond"
+    }  # fmt: skip
+    assert (one["diff"], one["inSync"], master["inSyncSlaveNums"]) == (0, True, 1)
+    assert one["slaveAckOffset"] == one["transferFromWhere"]
+    client = slave["haClientRuntimeInfo"]
+    assert client.keys() == master["haClientRuntimeInfo"].keys() | {"masterAddr"}
+    host, port = pair.master.broker.split(":")
+    assert client["masterAddr"] == f"{host}:{int(port) + 1}"
+    assert client["maxOffset"] == one["slaveAckOffset"]
+
+
+async def test_a_slave_that_was_killed_goes_on_where_its_whole_messages_end(
+    pair: Pair, peers: Peers
+) -> None:
+    filling = asyncio.ensure_future(fill(peers, pair, 2))
+    end = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info.max_offset
+    async with asyncio.timeout(SECONDS):
+        while True:
+            status = await ha_status(peers, pair.slave.broker)
+            if status.ha_client_runtime_info.max_offset > end + SEGMENT:
+                break
+    await asyncio.to_thread(pair.slave.stop_broker, kill=True)
+    assert not filling.done()  # nobody has what is sent now
+    await asyncio.to_thread(start_slave, pair)
+    assert set(await filling) == {codes.SUCCESS}
+    mine, others = pair.log_files()
+    assert mine == others
+    if isinstance(pair.slave, AerobeeCluster):
+        await asyncio.to_thread(pair.slave.stop_broker, kill=False)
+        assert not check(pair.slave.store).is_damaged
+        await asyncio.to_thread(start_slave, pair)
