@@ -7,7 +7,8 @@ import org.apache.rocketmq.namesrv.NamesrvStartup;
  * The real name server and the real broker, by their own start-up classes. Either may be left out.
  * Ready means that the name server shows the broker: on a busy machine its first registration can
  * find no name server connected yet, and its next one comes ten seconds later.
- * Stops both in order when standard input ends; kill -9 is a real crash.
+ * Stops both in order when standard input ends; kill -9 is a real crash. On the order "sync" a slave
+ * copies its master's tables.
  *
  * --namesrv FILE --broker FILE (properties files as mqnamesrv and mqbroker read them)
  */
@@ -29,8 +30,15 @@ public final class Cluster {
         }
         Report.line("ready", "pid", ProcessHandle.current().pid(),
             "broker", broker == null ? null : broker.getBrokerAddr());
-        while (Report.order() != null) {
-            Report.line("unknown");
+        String order;
+        while ((order = Report.order()) != null) {
+            if (order.equals("sync") && broker != null) {
+                // A slave does it by itself, but for the first time after a minute.
+                broker.getSlaveSynchronize().syncAll();
+                Report.line("synced", "master", broker.getSlaveSynchronize().getMasterAddr());
+            } else {
+                Report.line("unknown");
+            }
         }
         if (broker != null) {
             broker.shutdown();
@@ -58,7 +66,7 @@ public final class Cluster {
     private static boolean isRegistered(BrokerController broker, String name) {
         try {
             return broker.getBrokerOuterAPI().getBrokerClusterInfo().getBrokerAddrTable()
-                .containsKey(name);
+                .get(name).getBrokerAddrs().containsValue(broker.getBrokerAddr());
         } catch (Exception notYet) {
             return false;
         }

@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * "queues", the queues it holds; on "stop" or the end of standard input it leaves its group.
  *
  * --namesrv A --topic T --group G --tags EXPR --from first|last --model clustering|broadcasting
+ * --routes MS (how often it asks for routes)
  * --orderly --fail N (the first N deliveries ask for a later try) --trace, --traceTopic T
  * --pop (the broker decides who reads what, and how) --invisible MS
  */
@@ -36,6 +37,7 @@ public final class Consume {
         // Its class moved with 5.0, so it is not named here.
         consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(),
             orders.text("model", "clustering").toUpperCase(Locale.ROOT)));
+        consumer.setPollNameServerInterval(orders.number("routes", 30_000));
         consumer.subscribe(topic, orders.text("tags", "*"));
         Recent.ask(consumer, orders);
         AtomicInteger toFail = new AtomicInteger(orders.number("fail", 0));
