@@ -1,0 +1,130 @@
+"""A master lost with all it has, again and again, its slave made the master by hand each time.
+
+`AEROBEE_PROMOTIONS` is how many masters are lost, `AEROBEE_KILLS_SEED` the seed of the moments.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.ha import HARuntimeInfo
+from aerobee.protocol.headers.topics import UpdateTopic
+from aerobee.scripts.child import Child
+from aerobee.store.check import check
+
+from .test_kill import QUEUES, SECONDS, SEED, TOPIC, Load
+
+PROMOTIONS = int(os.environ.get("AEROBEE_PROMOTIONS", "2"))
+ACKNOWLEDGED_MAX = 800  # before a master is lost
+SETTINGS = {
+    "httpPort": "-1",
+    "listenPort": "0",
+    "brokerName": "pair",
+    # A new slave gets the log from its last file on: here that is all of it.
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+}
+ROLES = {
+    "master": {
+        "brokerRole": "SYNC_MASTER",
+        "inSyncReplicas": "2",
+        "slaveTimeout": str(SECONDS * 1000),
+    },
+    "slave": {"brokerRole": "SLAVE", "brokerId": "1"},
+}
+
+
+class Senders(Load):
+    """Producers alone: what a reader sees of a master may be on no slave yet."""
+
+    async def _read(self, peers: Peers, address: str) -> None:
+        with suppress(OSError):  # until the master is gone
+            while True:
+                await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
+                await asyncio.sleep(0.1)
+
+
+@contextmanager
+def running(folder: Path, name: str, *words: str) -> Iterator[tuple[Child, str]]:
+    """One of our daemons in a process of its own, and its address."""
+    command = [sys.executable, "-m", "aerobee.scripts.cli", *words]
+    environment = {key: "" for key in os.environ if key.startswith("AEROBEE_")}
+    with Child(command, folder / f"{name}.stderr", cwd=folder, env=environment) as child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        found = re.search(r"on (127\.0\.0\.1:\d+)", ready)
+        assert found is not None, ready
+        yield child, found[1]
+
+
+def broker(
+    folder: Path, namesrv: str, role: str, store: Path
+) -> AbstractContextManager[tuple[Child, str]]:
+    words = ["broker", "-n", namesrv]
+    for key, value in (SETTINGS | ROLES[role] | {"storePathRootDir": str(store)}).items():
+        words += ["--set", f"{key}={value}"]
+    return running(folder, f"{store.name}-{role}", *words)
+
+
+async def has_slave(address: str) -> None:
+    """Returns once a slave has all that this master has."""
+    peers = Peers(upgrade=False)
+    async with asyncio.timeout(SECONDS):
+        while True:
+            answer = await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
+            info = HARuntimeInfo.decode(answer.body)
+            if any(slave.diff == 0 for slave in info.ha_connection_info):
+                break
+            await asyncio.sleep(0.05)  # another process
+    await peers.close()
+
+
+async def make_topic(address: str) -> None:
+    peers = Peers(upgrade=False)
+    header = UpdateTopic(TOPIC, QUEUES, QUEUES, 6)
+    answer = await peers.request(address, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=SECONDS)
+    assert answer.code == codes.SUCCESS, answer.remark
+    await peers.close()
+
+
+async def test_a_slave_made_the_master_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+    draw = Random(f"{SEED} promotion")
+    load = Senders()
+    stores = [tmp_path / "a", tmp_path / "b"]
+    with running(tmp_path, "namesrv", "namesrv", "--listen-port", "0", "--set", "httpPort=-1") as (
+        _,
+        namesrv,
+    ):
+        for number in range(PROMOTIONS):
+            old, new = stores
+            with broker(tmp_path, namesrv, "master", old) as (master, address):
+                if number:
+                    await load.read_all(address)
+                    load.ledger.check()
+                else:
+                    await make_topic(address)
+                with broker(tmp_path, namesrv, "slave", new) as (slave, _):
+                    await has_slave(address)
+                    await load.until(address, draw.randrange(1, ACKNOWLEDGED_MAX), master)
+                    if number % 2:
+                        slave.process.kill()  # and the slave's process at the same moment
+                    else:
+                        assert slave.stop() == 0
+            shutil.rmtree(old)
+            assert not [one.line for one in check(new).findings if one.is_damage]
+            stores.reverse()
+        with broker(tmp_path, namesrv, "master", stores[0]) as (last, address):
+            await load.read_all(address)
+            load.ledger.check()
+            assert last.stop() == 0
+    assert load.acknowledged > 50 * PROMOTIONS
+    for path in tmp_path.glob("*.stderr"):  # noqa: ASYNC240
+        assert "Traceback" not in path.read_text(), path.read_text()
