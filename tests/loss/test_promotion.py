@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -24,6 +25,7 @@ from .test_kill import QUEUES, SECONDS, SEED, TOPIC, Load
 
 PROMOTIONS = int(os.environ.get("AEROBEE_PROMOTIONS", "2"))
 ACKNOWLEDGED_MAX = 800  # before a master is lost
+STILL_SECONDS = 0.2
 SETTINGS = {
     "httpPort": "-1",
     "listenPort": "0",
@@ -51,6 +53,22 @@ class Senders(Load):
             while True:
                 await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
                 await asyncio.sleep(0.1)
+
+    async def until_lost(
+        self, address: str, acknowledged: int, master: Child, slave: Child
+    ) -> None:
+        """Work until so many messages were acknowledged; then the slave stands still for a moment,
+        in which nothing may be acknowledged, and then the master is killed."""
+        most = self.acknowledged + acknowledged
+        work = asyncio.create_task(self.until(address, 1 << 62, master))
+        async with asyncio.timeout(SECONDS):
+            while self.acknowledged < most:  # noqa: ASYNC110 - it counts
+                await asyncio.sleep(0.001)
+        slave.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(STILL_SECONDS)
+        self.enough.set()
+        await work
+        slave.process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
@@ -113,11 +131,12 @@ async def test_a_slave_made_the_master_has_all_that_was_acknowledged(tmp_path: P
                     await make_topic(address)
                 with broker(tmp_path, namesrv, "slave", new) as (slave, _):
                     await has_slave(address)
-                    await load.until(address, draw.randrange(1, ACKNOWLEDGED_MAX), master)
+                    count = draw.randrange(100, ACKNOWLEDGED_MAX)
+                    await load.until_lost(address, count, master, slave)
                     if number % 2:
-                        slave.process.kill()  # and the slave's process at the same moment
-                    else:
                         assert slave.stop() == 0
+                    else:
+                        slave.process.kill()
             shutil.rmtree(old)
             assert not [one.line for one in check(new).findings if one.is_damage]
             stores.reverse()
