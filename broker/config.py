@@ -24,6 +24,13 @@ from ..protocol import java_properties
 from ..protocol.ha import CHUNK_BYTES_MAX
 from ..store.retention import HOUR_MS, Rules
 from ..store.settings import StoreSettings
+from .access_settings import (
+    check_classes,
+    codes_of,
+    credentials_of,
+    init_user_of,
+    shown,
+)
 from .delays import parse_levels
 from .store_host import may_be_host
 
@@ -40,12 +47,18 @@ PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
 # Keys without effect here on which somebody who sets them relies.
-NO_ACCESS_CONTROL = "there is no access control, whoever can connect may do everything"
+NO_PLAIN_ACL = (
+    "the plain_acl.yml of RocketMQ 4 is not read; use authenticationEnabled and "
+    "authorizationEnabled with users and access lists as RocketMQ 5 has them"
+)
+NO_MIGRATION = (
+    "the users of a plain_acl.yml are not taken over; make them with mqadmin's createUser and "
+    "createAcl"
+)
 NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
 RELIED_ON = {
-    "aclEnable": NO_ACCESS_CONTROL,
-    "authenticationEnabled": NO_ACCESS_CONTROL,
-    "authorizationEnabled": NO_ACCESS_CONTROL,
+    "aclEnable": NO_PLAIN_ACL,
+    "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,
     "enableControllerMode": NO_REPLICAS,
 }
@@ -117,6 +130,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
+
+    # Whom it serves
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    init_authentication_user: str = ""
+    inner_client_authentication_credentials: str = ""
+    authentication_whitelist: str = ""
+    authorization_whitelist: str = ""
 
     # What it lets people do
     broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
@@ -286,11 +307,24 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "
                 "is not served; name one folder, and move all files of the log there"
             )
+        self._check_access()
         hours = self.delete_when.split(";")
         if max(map(int, hours)) > 23:
             raise ConfigError(
                 f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
                 "them; correct it"
+            )
+
+    def _check_access(self) -> None:
+        check_classes(self.others)
+        init_user_of(self.init_authentication_user)
+        credentials_of(self.inner_client_authentication_credentials)
+        codes_of("authenticationWhitelist", self.authentication_whitelist)
+        codes_of("authorizationWhitelist", self.authorization_whitelist)
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise ConfigError(
+                "authorizationEnabled is true and authenticationEnabled is not, so anybody could "
+                "name himself any user; switch on both, or neither"
             )
 
     @property
@@ -370,7 +404,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         }
         found |= self.others
         found |= {
-            key: text_of(getattr(self, info.name))
+            key: shown(key, text_of(getattr(self, info.name)))
             for key, info in KEYS.fields.items()
             if key not in OWN_KEYS
         }
@@ -398,17 +432,24 @@ def load_broker(
 
 
 def to_text(config: BrokerConfig) -> str:
-    """The body of GET_BROKER_CONFIG (26). AuthConfig's keys are there only if they were given."""
-    unseen = AUTH_KEYS - config.others.keys()
-    shown = {key: text for key, text in config.as_properties().items() if key not in unseen}
-    return java_properties.dump(shown)
+    """The body of GET_BROKER_CONFIG (26), without passwords.
+
+    AuthConfig's keys are there only if they were given.
+    """
+    fields = KEYS.fields
+    given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
+    unseen = AUTH_KEYS - config.others.keys() - given
+    found = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    return java_properties.dump(found)
 
 
 def describe(config: BrokerConfig) -> list[str]:
     """One line a key: its state, the key, its value; the ones that were given and are unknown
     last, so that they are seen."""
     values = config.as_properties()
-    values |= {key: text_of(getattr(config, info.name)) for key, info in KEYS.fields.items()}
+    values |= {
+        key: shown(key, text_of(getattr(config, info.name))) for key, info in KEYS.fields.items()
+    }
     lines = {state: [] for state in (ACCEPTED, USED, UNKNOWN)}  # type: dict[str, list[str]]
     for key in sorted({*values, *KEYS.accepted}):
         state = KEYS.state(key)

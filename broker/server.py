@@ -24,6 +24,7 @@ from ..store.errors import StoreError, WritesRefused
 from ..store.segment import make_folder
 from ..store.store import MessageStore
 from ..store.walk import Progress
+from .access import Access, open_access
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
@@ -115,6 +116,7 @@ class Broker:
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
+        self.access: Access | None = None  # where not everybody may do everything
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
@@ -256,9 +258,12 @@ class Broker:
         closers.append(self.pop.close)
         self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
+        self.access = open_access(config, now_ms)
         table = full_table(self, pulls)
         if isinstance(pulls, SlavePullHandlers):
             table = self._follow(table, pulls)
+        if self.access is not None:
+            table = self.access.guard(table)
         rows.update(table)
         fast_rows.update(fast_table(table))
         self._every(SWEEP_SECONDS, lambda: _in_turns(self.holds.sweep_in_parts(now_ms())))

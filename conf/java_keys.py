@@ -222,15 +222,14 @@ _AUTH_TABLE = (
         "String",
         """
     configName  clusterName  authConfigPath  authenticationProvider  authenticationMetadataProvider
-    authenticationStrategy  authenticationWhitelist  initAuthenticationUser
-    innerClientAuthenticationCredentials  authorizationProvider  authorizationMetadataProvider
-    authorizationStrategy  authorizationWhitelist
+    authenticationStrategy  authorizationProvider  authorizationMetadataProvider
+    authorizationStrategy
     """,
     ),
     (
         "boolean",
         """
-    authenticationEnabled=false  authorizationEnabled=false  migrateAuthFromV1Enabled=false
+    migrateAuthFromV1Enabled=false
     """,
     ),
     (
@@ -254,6 +253,16 @@ def _keys(table: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str | None]]
     return found
 
 
-AUTH_KEYS = frozenset(_keys(_AUTH_TABLE))
+# Of the same class, but with an effect here: a broker's settings declare them.
+_USED_AUTH_KEYS = {
+    "authenticationEnabled",
+    "authenticationWhitelist",
+    "authorizationEnabled",
+    "authorizationWhitelist",
+    "initAuthenticationUser",
+    "innerClientAuthenticationCredentials",
+}
+
+AUTH_KEYS = frozenset(_keys(_AUTH_TABLE)) | _USED_AUTH_KEYS
 # Key to Java type (String, boolean, int, long, double) and default.
 JAVA_KEYS = _keys(_TABLE + _AUTH_TABLE)

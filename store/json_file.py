@@ -17,6 +17,7 @@ from .segment import make_folder, sync_folder
 T = TypeVar("T")
 
 FILE_BYTES_MAX = 1 << 30
+OWNER_ONLY = 0o600  # the mode of a file that has secrets in it
 
 
 def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
@@ -38,14 +39,14 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
     return None
 
 
-def save(path: Path, text: bytes | str) -> None:
+def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
     """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
     make_folder(path.parent, sync=True)
     data = text.encode() if isinstance(text, str) else text
     previous = _read(path)
     if previous:
-        _replace(_backup(path), previous)
-    _replace(path, data)
+        _replace(_backup(path), previous, mode)
+    _replace(path, data, mode)
     with plain_errors(path.parent, "write"):
         sync_folder(path.parent)
 
@@ -77,10 +78,10 @@ def _read(path: Path) -> bytes:
             disk.current.close(fd)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, mode: int) -> None:
     made = path.with_name(path.name + ".new")
     with plain_errors(path, "write"):
-        fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             view, at = memoryview(data), 0
             while at < len(data):

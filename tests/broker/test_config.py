@@ -169,9 +169,8 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "instead"),
     [
-        ("aclEnable", "no access control"),
-        ("authenticationEnabled", "no access control"),
-        ("authorizationEnabled", "no access control"),
+        ("aclEnable", "use authenticationEnabled and authorizationEnabled"),
+        ("migrateAuthFromV1Enabled", "createUser and createAcl"),
         ("enableDLegerCommitLog", "no replicas"),
         ("enableControllerMode", "no replicas"),
     ],
