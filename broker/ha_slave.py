@@ -120,7 +120,8 @@ class HaSlave:
                 continue
             await self._follow(self.master)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), RETRY_SECONDS)
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._changed.wait()
 
     async def _follow(self, master: str) -> None:
         """Connect, and return when the connection is over."""
@@ -142,7 +143,8 @@ class HaSlave:
         finally:
             connection.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(connection.over.wait(), CLOSE_SECONDS)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await connection.over.wait()
             self._connection = None
             self._cut_torn()
         log.warning("the connection to the master at %s is over", master)

@@ -200,7 +200,8 @@ class Syncer:
         if self._groups and self._has_slaves and self.failure is None:
             self._given = asyncio.Event()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._given.wait(), LAST_SECONDS)
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._given.wait()
             while self._groups:
                 self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
         self._plans.put(None)
