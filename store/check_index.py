@@ -4,6 +4,7 @@ An index is in the order of the log, so both are gone through side by side. Only
 are the entries of a stretch compared one by one.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,10 @@ INDEX = "index"
 BLOCK_ENTRIES = 1 << 18  # of a file looked at together
 DEFAULT_SLOTS, DEFAULT_ENTRIES = 5_000_000, 20_000_000
 LAYOUT_ENTRIES = 1_000  # that are looked at to find out the numbers of slots and entries
+LAYOUT_ENTRIES_AT_ONCE = 8  # of these, with many numbers of slots at once
+LAYOUTS_AT_ONCE = 1 << 18
+SLOTS_STEP = ENTRY_BYTES // SLOT_BYTES  # between two numbers of slots that leave whole entries
+assert SLOTS_STEP * SLOT_BYTES == ENTRY_BYTES
 MISSING_TOLD = 20  # keys without an entry that are told one by one
 
 
@@ -278,21 +283,37 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
         return (slots, capacity) if file_bytes(slots, capacity) == size else None
     if file_bytes(DEFAULT_SLOTS, DEFAULT_ENTRIES) == size:
         return DEFAULT_SLOTS, DEFAULT_ENTRIES
-    _, _, begin_offset, _, _, count = HEADER.unpack_from(segment.view, 0)
-    tried = np.arange(1, (size - HEADER_BYTES - 2 * ENTRY_BYTES) // SLOT_BYTES + 1)
-    rest = size - HEADER_BYTES - SLOT_BYTES * tried
-    fits = (rest % ENTRY_BYTES == 0) & (rest // ENTRY_BYTES >= max(count, 2))
-    tried = tried[fits]
-    if count > 1:
-        first_at = HEADER_BYTES + SLOT_BYTES * tried + ENTRY_BYTES
-        offset = unaligned(segment.view, ">i8")[first_at + 4]
-        older = unaligned(segment.view, ">i4")[first_at + 16]
-        tried = tried[(offset == begin_offset) & (older == 0)]
-    for slot_count in tried.tolist():
-        fitting = (size - HEADER_BYTES - SLOT_BYTES * slot_count) // ENTRY_BYTES
+    count = HEADER.unpack_from(segment.view, 0)[5]
+    for slot_count in _likely(segment):
         if _is_layout(segment, slot_count, min(count, LAYOUT_ENTRIES)):
-            return slot_count, fitting
+            return slot_count, (size - HEADER_BYTES - SLOT_BYTES * slot_count) // ENTRY_BYTES
     return None
+
+
+def _likely(segment: Segment) -> Iterator[int]:
+    """The numbers of slots that the size and the first entries allow, of millions at once.
+
+    A region without data looks like an entry, so the slots must lead to all of the first ones.
+    """
+    size, view = segment.size, segment.view
+    _, _, begin_offset, _, _, count = HEADER.unpack_from(view, 0)
+    least_bytes = ENTRY_BYTES * max(count, 2)
+    most, uneven = divmod(size - HEADER_BYTES - least_bytes, SLOT_BYTES)
+    if uneven:
+        return
+    first = most % SLOTS_STEP or SLOTS_STEP  # what is left must be entries
+    for low in range(first, most + 1, SLOTS_STEP * LAYOUTS_AT_ONCE):
+        tried = np.arange(low, min(low + SLOTS_STEP * LAYOUTS_AT_ONCE, most + 1), SLOTS_STEP)
+        for number in range(1, min(count, LAYOUT_ENTRIES_AT_ONCE + 1)):
+            at = HEADER_BYTES + SLOT_BYTES * tried + ENTRY_BYTES * number
+            hashes = unaligned(view, ">i4")[at].astype(np.int64)
+            newest = unaligned(view, ">i4")[HEADER_BYTES + SLOT_BYTES * (hashes % tried)]
+            fits = (hashes >= 0) & (newest >= number)
+            if number == 1:
+                fits &= unaligned(view, ">i8")[at + 4] == begin_offset
+                fits &= unaligned(view, ">i4")[at + 16] == 0
+            tried = tried[fits]
+        yield from tried.tolist()
 
 
 def _is_layout(segment: Segment, slot_count: int, count: int) -> bool:

@@ -3,10 +3,11 @@
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aerobee.store import checkpoint
+from aerobee.store import check_index, checkpoint
 from aerobee.store.check import LOG, Report, Sizes, check
 from aerobee.store.check_config import CHECKPOINT, CONFIG
 from aerobee.store.check_index import INDEX
@@ -419,3 +420,18 @@ def test_an_empty_store_is_clean(tmp_path: Path) -> None:
     store.open()
     store.close()
     assert check(tmp_path / "store").findings == []
+
+
+def test_the_layout_of_an_index_of_few_keys_is_found_without_trying_each(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots, entries = 5_000, 4_000
+    store = open_store(settings=replace(SMALL, index_slots=slots, index_entries=entries))
+    fill(store, 10)
+    store.close()
+    tried: list[int] = []
+    whole = check_index._is_layout
+    monkeypatch.setattr(check_index, "_is_layout", lambda *one: tried.append(one[1]) or whole(*one))
+    report = check(store.root)
+    assert (lines(report), report.parts[INDEX].checked) == ([], 20)
+    assert tried == [slots]  # the empty slots before it look like entries of the first message
