@@ -196,6 +196,39 @@ async def test_a_slave_delivers_no_delayed_message_by_itself(pair: Pair) -> None
     assert pair.slave.store.log_end == end
 
 
+async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one(
+    pair: Pair,
+) -> None:
+    await has_topic(pair)
+    soon = str(server.wall_clock_ms() + 1_000)
+    await pair.ask_master.send("T", b"by level", DELAY="1")
+    await pair.ask_master.send("T", b"by time", TIMER_DELIVER_MS=soon)
+    await pair.ask_master.send("T", b"much later", DELAY="18")
+    pair.ahead_ms = 10_000
+    await until(lambda: pair.master.store.max_offset("T", 0) == 2)
+    await pair.caught_up()
+    replica, slave = pair.slave.replica, pair.slave
+    assert replica is not None
+    assert slave.timers is not None
+    assert pair.master.timers is not None
+    state, other = slave.timers.state, pair.master.timers.state
+    await until(lambda: other.check.queue_offset == 1)
+    replica.sync._asked_ms = None
+    await replica.tick()
+    await until(lambda: state.queue_offset == 1 and state.read_ms >= other.check.read_ms)
+    assert slave.delays.offsets == {1: 1}
+    await pair.halt(pair.master)
+    await pair.halt(slave)
+    new = await pair.broker("slave")
+    for work in new._periodic:
+        await server._once(work)
+    assert new.store.max_offset("T", 0) == 2
+    pair.ahead_ms = 3 * 3_600_000
+    await until(lambda: new.store.max_offset("T", 0) == 3)
+    found = records(await pair.caller(new).pull("T"))
+    assert sorted(one.body for one in found) == [b"by level", b"by time", b"much later"]
+
+
 async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) -> None:
     await has_topic(pair)
     for number in range(20):
