@@ -28,6 +28,7 @@ TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
 STORAGE = (*NODE, "storage_type", "storage_medium")
 PRODUCERS = (*NODE, "language", "version", "protocol_type")
 GROUP = (*NODE, "consumer_group")
+SLAVE = (*NODE, "slave")
 CONSUMERS = (
     *NODE,
     *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
@@ -42,6 +43,7 @@ def families(broker: "Broker") -> Iterator[Family]:
     yield from _transactions(broker, node)
     yield from _connections(broker, node)
     yield from _storage(broker, node)
+    yield from _replication(broker, node)
 
 
 def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
@@ -188,8 +190,11 @@ def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
             *("rocketmq_storage_flush_behind_bytes", "Not yet on the disk, bytes"),
             max(0, store.log_end - store.durable_end),
         ),
-        # Queues are written with the log, never behind it.
-        ("rocketmq_storage_dispatch_behind_bytes", "Not yet in the queues, bytes", 0),
+        (
+            # Queues are written with the log; a slave's with each whole message.
+            *("rocketmq_storage_dispatch_behind_bytes", "Not yet in the queues, bytes"),
+            store.log_end - store.whole_end,
+        ),
         (
             *("aerobee_storage_takes_messages", "0 while sends are refused, as on a full disk"),
             int(store.refusal is None and store.pause_reason is None),
@@ -203,6 +208,23 @@ def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
         )
     for name, text, value in numbers:
         yield name, "gauge", text, STORAGE, [(labels, value)]
+
+
+def _replication(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
+    """RocketMQ has no such numbers outside of its controller."""
+    slaves = broker.ha.info().ha_connection_info
+    yield "aerobee_slaves", "gauge", "Slaves that are connected", NODE, [(node, len(slaves))]
+    yield (
+        *("aerobee_slave_behind_bytes", "gauge", "Of the log that a slave lacks, bytes", SLAVE),
+        [((*node, slave.addr or ""), slave.diff) for slave in slaves],
+    )
+    yield (
+        *("aerobee_slaves_refused", "counter", "Slaves let go for what they asked or sent", NODE),
+        [(node, broker.ha.refused)],
+    )
+    if broker.ha_slave is not None:
+        text = "1 while a slave is connected to its master"
+        yield "aerobee_follows", "gauge", text, NODE, [(node, int(broker.ha_slave.connected))]
 
 
 def _topic_and_group(topic: str, group: str) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ def overview(broker: "Broker") -> Overview:
     """The broker as it is now."""
     title = f"aerobee broker {broker.config.broker_name}"
     tables = [_topics(broker), _groups(broker)]
+    if broker.ha.slaves:
+        tables.append(_slaves(broker))
     differing = sorted(broker.clients.differing().items())
     if differing:
         tables.append(("Groups whose members subscribe differently", ("Group", "Who"), differing))
@@ -47,6 +49,7 @@ def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
         ("Address for clients", broker.address),
         ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
         ("Name servers", ", ".join(names) or "none"),
+        ("Role", _role(broker)),
         ("Store", str(broker.root.absolute())),
         ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
         ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
@@ -55,6 +58,32 @@ def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
         ("Messages in since start", broker.stats.broker_puts().messages),
         ("Messages out since start", broker.stats.broker_gets().messages),
     ]
+
+
+def _role(broker: "Broker") -> str:
+    config, slave = broker.config, broker.ha_slave
+    if slave is None:
+        waits = f", waits for {config.acks_needed} of its slaves" if config.acks_needed else ""
+        return f"{config.broker_role}{waits}; slaves connect to port {broker.ha_port}"
+    if slave.master is None:
+        return "SLAVE, no master is known"
+    state = "follows" if slave.connected else "can't reach its master,"
+    return f"SLAVE {config.broker_id}, {state} {slave.master}"
+
+
+def _slaves(broker: "Broker") -> Table:
+    columns = ("Slave", "Has the log up to", "Bytes behind", "In sync", "Bytes a second")
+    rows = [
+        (
+            slave.addr or "",
+            slave.slave_ack_offset,
+            slave.diff,
+            "yes" if slave.in_sync else "no",
+            slave.transferred_byte_in_second,
+        )
+        for slave in broker.ha.info().ha_connection_info
+    ]
+    return "Slaves", columns, rows
 
 
 def _topics(broker: "Broker") -> Table:

@@ -110,7 +110,8 @@ class RuntimeInfo:
             "commitLogDirCapacity": f"Total : {_size(disk.total)}, Free : {_size(disk.free)}.",
             "remainHowManyDataToFlush": _size(max(0, store.log_end - store.durable_end)),
             "earliestMessageTimeStamp": -1 if first is None else store_ms_of(first),
-            "dispatchBehindBytes": 0,  # queues are written with the log, never behind it
+            # Queues are written with the log; a slave's with each whole message.
+            "dispatchBehindBytes": store.log_end - store.whole_end,
         }
 
     def _differing(self) -> dict[str, object]:

@@ -44,7 +44,7 @@ class Following(Parts):
     @property
     def whole_end(self) -> int:
         """Where the last message ends that is in its queue. On a master that is the log's end."""
-        return self._log.written if self._derive is None else self._whole_end
+        return self._log.end if self._derive is None else self._whole_end
 
     def raw(self, place: int, most: int) -> bytes:
         """The log's bytes from this place on, within one file; none behind what is written."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker import ha_master, server
+from aerobee.broker.overview import overview
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.batch import Entry, encode_batch
@@ -16,6 +17,7 @@ from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 
 from .conftest import Caller, Clock, Config
+from .test_metrics import values
 
 SECONDS = 20
 SEGMENT = 64 << 10
@@ -317,6 +319,32 @@ async def test_how_slaves_stand_is_told_as_by_a_java_master(
     assert (one.in_sync, one.transfer_from_where) == (True, end)
     assert one.transferred_byte_in_second == end - 1 + CHUNK_HEAD_BYTES
     assert (other.in_sync, other.diff) == (False, end - 1)
+
+
+async def test_slaves_are_in_the_metrics_and_on_the_status_page(
+    run: Any, config: Config, connect: Connect
+) -> None:
+    broker, caller = await master(run, config, **SYNC)
+    assert values(broker, "aerobee_slaves") == {(): 0}
+    title = f"SYNC_MASTER, waits for 1 of its slaves; slaves connect to port {broker.ha_port}"
+    assert dict(overview(broker)[1])["Role"] == title
+    await caller.send("T", WAIT="false")
+    end = broker.store.log_end
+    slave, other = await connect(broker), await connect(broker)
+    slave.report(end - 10)
+    other.report(end + 10)
+    await other.closed()
+    await until(lambda: [one.acked for one in broker.ha.slaves] == [end - 10])
+    assert values(broker, "aerobee_slaves") == {(): 1}
+    assert values(broker, "aerobee_slave_behind_bytes") == {(slave.address,): 10}
+    assert values(broker, "aerobee_slaves_refused") == {(): 1}
+    [(_, columns, [row])] = [table for table in overview(broker)[2] if table[0] == "Slaves"]
+    assert list(zip(columns, row, strict=True))[:4] == [
+        ("Slave", slave.address),
+        ("Has the log up to", end - 10),
+        ("Bytes behind", 10),
+        ("In sync", "yes"),
+    ]
 
 
 async def test_a_stop_lets_a_slave_have_the_rest(

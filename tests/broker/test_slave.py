@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aerobee.broker import ha_slave, registration, server
 from aerobee.broker.handlers import slave_pull
+from aerobee.broker.overview import overview
 from aerobee.broker.server import Broker
 from aerobee.broker.slave_rows import REFUSED
 from aerobee.namesrv.config import NamesrvConfig
@@ -18,6 +19,7 @@ from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumer
 from aerobee.protocol.headers.topics import UpdateTopic
 
 from .conftest import Caller, Config, parked, records
+from .test_metrics import values
 
 SECONDS = 10
 
@@ -99,6 +101,15 @@ async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) ->
     assert pair.slave.replica.master() == pair.master.address
     await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
     assert pair.slave.topics.version == pair.master.topics.version
+
+
+async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
+    (fact,) = [text for name, text in overview(pair.slave)[1] if name == "Role"]
+    assert fact == f"SLAVE 1, follows 127.0.0.1:{pair.master.ha_port}"
+    assert values(pair.slave, "aerobee_follows") == {(): 1}
+    await pair.halt(pair.master)
+    await until(lambda: values(pair.slave, "aerobee_follows") == {(): 0})
+    assert "can't reach its master" in dict(overview(pair.slave)[1])["Role"]
 
 
 async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
