@@ -7,6 +7,7 @@ answer is judged by `findings`. A broker that doesn't answer is a finding, not t
 import argparse
 import asyncio
 import json
+from collections.abc import Mapping
 
 from ..client.admin import Admin
 from ..client.errors import AerobeeError
@@ -14,7 +15,7 @@ from ..protocol import java_properties
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
-from .findings import Finding, of_broker, of_group, of_topic
+from .findings import Finding, no_master, of_broker, of_group, of_slaves, of_topic, slaves_needed
 from .show import each, with_admin
 from .shown import plain
 
@@ -45,13 +46,11 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
 async def examine(admin: Admin) -> list[Finding]:
     """All findings of a cluster. What asks every broker is left out while one doesn't answer."""
     info = await admin.cluster_info()
-    masters = {
-        name: data.broker_addrs.get(MASTER_ID, "")
-        for name, data in sorted(info.broker_addr_table.items())
-    }
-    parts = await each(masters.items(), lambda one: _broker(admin, *one))
+    brokers = {name: one.broker_addrs for name, one in sorted(info.broker_addr_table.items())}
+    parts = await each(brokers.items(), lambda one: _broker(admin, *one))
     found = [finding for findings, _ in parts for finding in findings]
-    if not all(answers for _, answers in parts):
+    has_master = any(MASTER_ID in addresses for addresses in brokers.values())
+    if not has_master or not all(answers for _, answers in parts):
         return found
     groups: dict[str, SubscriptionGroupConfig] = {}
     for one in (await admin.groups()).values():
@@ -79,14 +78,21 @@ async def examine(admin: Admin) -> list[Finding]:
     return found
 
 
-async def _broker(admin: Admin, name: str, address: str) -> tuple[list[Finding], bool]:
-    """The findings of one broker, and whether it answers."""
+async def _broker(
+    admin: Admin, name: str, addresses: Mapping[int, str]
+) -> tuple[list[Finding], bool]:
+    """The findings of a master and its slaves, and whether it answers."""
+    address = addresses.get(MASTER_ID, "")
     if not address:
-        lack = Finding(f"broker {name}", "it has no master, so it takes no messages", "start it")
-        return [lack], True
+        return [no_master(name, addresses)], True
+    slaves = len(addresses) - 1
+    found: list[Finding] = []
     try:
         runtime = await admin.broker_runtime(address)
         settings = java_properties.parse(await admin.broker_config(address))
+        if slaves or slaves_needed(settings):
+            info = await admin.ha_status(address)
+            found += of_slaves(name, settings, slaves, info)
     except AerobeeError as wrong:
         lack = Finding(
             f"broker {name}",
@@ -94,4 +100,4 @@ async def _broker(admin: Admin, name: str, address: str) -> tuple[list[Finding],
             "start it; topics and groups are looked at when all brokers answer",
         )
         return [lack], False
-    return list(of_broker(name, runtime, settings)), True
+    return [*of_broker(name, runtime, settings), *found], True

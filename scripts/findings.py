@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..broker.runtime_info import DIFFERING_PREFIX
 from ..protocol.bodies.clients import ConsumerConnection
 from ..protocol.bodies.group import SubscriptionGroupConfig
+from ..protocol.bodies.ha import HARuntimeInfo
 from ..protocol.bodies.route import QueueData
 from ..protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
@@ -70,6 +71,53 @@ def of_broker(
             f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
             room,
         )
+
+
+def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
+    """A broker name of which no master is there; `slaves` are addresses by broker id."""
+    do = "start it"
+    if slaves:
+        number, address = min(slaves.items())
+        do += (
+            f"; if it is lost for good, stop slave {number} at {address} and start it with "
+            "brokerRole=ASYNC_MASTER"
+        )
+    return Finding(f"broker {name}", "it has no master, so it takes no messages", do)
+
+
+def slaves_needed(settings: Mapping[str, str]) -> int:
+    """How many slaves a master waits for before it answers a send."""
+    if settings.get("brokerRole") != "SYNC_MASTER":
+        return 0
+    return max(0, int(_number(settings, "inSyncReplicas", 1)) - 1)
+
+
+def of_slaves(
+    name: str, settings: Mapping[str, str], registered: int, info: HARuntimeInfo
+) -> Iterator[Finding]:
+    """What a master tells about its slaves, of which so many are registered."""
+    where, following = f"broker {name}", len(info.ha_connection_info)
+    needed = slaves_needed(settings)
+    if following < needed:
+        yield Finding(
+            where,
+            f"it waits for {needed} of its slaves and {following} follow it, so sends are answered "
+            "FLUSH_SLAVE_TIMEOUT",
+            "start its slaves, or lower inSyncReplicas",
+        )
+    elif following < registered:
+        yield Finding(
+            where,
+            f"{following} of its {registered} slaves follow its log",
+            "look into the logs of the others",
+        )
+    for slave in info.ha_connection_info:
+        if not slave.in_sync:
+            yield Finding(
+                where,
+                f"its slave at {slave.addr} is {slave.diff:,} bytes behind",
+                "see what holds the slave up, its disk or the network",
+            )
 
 
 def of_topic(

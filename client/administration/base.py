@@ -48,7 +48,7 @@ class Asking(OwnCluster):
             raise NoRouteError(
                 f"no master broker (cluster {cluster or 'any'}, broker {broker or 'any'}); the "
                 f"name server knows clusters {sorted(info.cluster_addr_table)} and brokers "
-                f"{sorted(info.broker_addr_table)}"
+                f"{sorted(info.broker_addr_table)}{_only_slaves(info)}"
             )
         return found
 
@@ -94,3 +94,13 @@ class Asking(OwnCluster):
             if answer.code not in missing:
                 raise BrokerError(answer.code, answer.remark, address, doing)
         return None
+
+
+def _only_slaves(info: ClusterInfo) -> str:
+    """What there is to say of brokers that have slaves and no master."""
+    alone = [
+        name for name, data in info.broker_addr_table.items() if MASTER_ID not in data.broker_addrs
+    ]
+    if not alone:
+        return ""
+    return f"; {', '.join(sorted(alone))} have slaves only: start a master there"

@@ -4,6 +4,7 @@ import pytest
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
 from aerobee.protocol.bodies.route import QueueData
 from aerobee.protocol.bodies.stats import (
     ConsumeStats,
@@ -12,7 +13,15 @@ from aerobee.protocol.bodies.stats import (
     TopicStatsTable,
 )
 from aerobee.protocol.bodies.subscription import subscription
-from aerobee.scripts.findings import Finding, of_broker, of_group, of_topic
+from aerobee.scripts.findings import (
+    Finding,
+    no_master,
+    of_broker,
+    of_group,
+    of_slaves,
+    of_topic,
+    slaves_needed,
+)
 
 SETTINGS = {"brokerPermission": "6", "diskMaxUsedSpaceRatio": "75"}
 
@@ -156,3 +165,34 @@ def test_a_group_that_is_switched_off() -> None:
     off = SubscriptionGroupConfig("g", consume_enable=False)
     found = one(list(of_group("g", off, members("T"), progress((1, 4)), {})))
     assert "consumeEnable is false), 3 messages wait" in found
+
+
+SYNC = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}
+
+
+def slaves(*diffs: int) -> HARuntimeInfo:
+    """What a master says of slaves that are so far behind, of which 1,000 bytes are too much."""
+    return HARuntimeInfo(
+        True, 5_000, 0, [HAConnectionRuntimeInfo(f"s{d}:1", 0, d, d < 1_000) for d in diffs]
+    )
+
+
+def test_a_master_that_waits_for_slaves_which_are_away_is_told() -> None:
+    assert slaves_needed({"brokerRole": "SYNC_MASTER"}) == 0
+    assert slaves_needed({"brokerRole": "ASYNC_MASTER", "inSyncReplicas": "3"}) == 0
+    found = one(list(of_slaves("b", SYNC, 1, slaves())))
+    assert "waits for 1 of its slaves and 0 follow it" in found
+    assert "FLUSH_SLAVE_TIMEOUT" in found
+    assert list(of_slaves("b", SYNC, 1, slaves(0))) == []
+
+
+def test_slaves_that_do_not_follow_or_are_behind_are_told() -> None:
+    found = one(list(of_slaves("b", {}, 2, slaves(0))))
+    assert found == "broker b: 1 of its 2 slaves follow its log"
+    found = one(list(of_slaves("b", {}, 1, slaves(4_000))))
+    assert found == "broker b: its slave at s4000:1 is 4,000 bytes behind"
+
+
+def test_a_lost_master_and_who_can_take_its_place() -> None:
+    assert no_master("b", {}).do == "start it"
+    assert "stop slave 1 at s:1 and start it with" in no_master("b", {2: "t:1", 1: "s:1"}).do
