@@ -291,6 +291,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
+        for text in filter(None, self.namesrv_addr.replace(",", ";").split(";")):
+            host, _, port = text.rpartition(":")
+            if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
+                raise ConfigError(
+                    f"namesrvAddr names {text!r}, but must be host:port, several with ; between "
+                    "them; correct it"
+                )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)

@@ -191,6 +191,16 @@ def test_the_address_that_clients_are_told_may_be_a_name() -> None:
     assert load_broker(options=["brokerIP1=fd00::1"])[0].broker_ip1 == "fd00::1"
 
 
+@pytest.mark.parametrize(
+    "text", ["names", "names:", ":9876", "names:x", "names:70000", "a:1; b:2", "http://names:80"]
+)
+def test_what_is_no_address_of_a_name_server_stops_the_start(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^namesrvAddr names '.*', but must be host:port"):
+        load_broker(options=[f"namesrvAddr={text}"])
+    for good in ("", "names:9876", "10.1.2.3:1;[::1]:2;my_names.example:3;", "::1:9876"):
+        assert load_broker(options=[f"namesrvAddr={good}"])[0].namesrv_addr == good
+
+
 def test_an_unknown_variable_warns() -> None:
     _, warnings = load_broker(environ={"AEROBEE_XYZZY": "1"})
     assert warnings == ["unknown key xyzzy (environment variable AEROBEE_XYZZY) has no effect"]
