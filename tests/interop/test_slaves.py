@@ -153,6 +153,10 @@ def test_the_slaves_files_say_what_those_of_its_master_do(pair: Pair) -> None:
     assert table(pair.slave, "topics.json")[TOPIC].read_queue_nums == 3
     assert table(pair.slave, "subscriptionGroup.json")[GROUP].retry_max_times == 3
     assert table(pair.slave, "consumerOffset.json")[f"{TOPIC}@{GROUP}"] == {1: 2}
+    if isinstance(pair.slave, AerobeeCluster):
+        assert pair.slave.broker_process is not None
+        said = pair.slave.broker_process.stderr_path.read_text()
+        assert "trying again" not in said, said  # each answer of the real one could be read
 
 
 def test_mqadmin_lists_both(pair: Pair, mqadmin: Mqadmin) -> None:
