@@ -13,6 +13,8 @@ LAST = "CONSUME_FROM_LAST_OFFSET"
 FIRST = "CONSUME_FROM_FIRST_OFFSET"
 TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
+MS_MAX = (1 << 63) - 1  # the protocol's numbers end there
+
 Start = Literal["latest", "earliest"] | datetime | int | float | str
 
 
@@ -40,6 +42,8 @@ class StartFrom:
                 ) from None
         if isinstance(start, datetime):
             return cls(TIMESTAMP, round(start.timestamp() * 1000))
-        if isinstance(start, bool) or start < 0:
-            raise ClientError(f"start is {start!r}; as a number it is ms since the epoch")
+        if isinstance(start, bool) or not 0 <= start <= MS_MAX:
+            raise ClientError(
+                f"start is {start!r}; as a number it is ms since the epoch, 0 to {MS_MAX}"
+            )
         return cls(TIMESTAMP, int(start))

@@ -10,7 +10,9 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from typing import NoReturn
 
 from .failed import Failed
 from .shown import PlainFormatter, plain
@@ -59,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     if not words or words[0] not in COMMANDS:
-        _overview().parse_args(
-            words or ["--help"]
-        )  # helps, or says what is wrong, and ends the program
+        _explain(words)
     command = words[0]
     file, does = COMMANDS[command]
     parser = argparse.ArgumentParser(
@@ -71,6 +73,17 @@ def _options(words: list[str]) -> argparse.Namespace:
     import_module(f".{file}", __package__).declare(command, parser)
     # Words and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
     return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
+
+
+def _explain(words: list[str]) -> NoReturn:
+    """Help, or say what is wrong, and end the program."""
+    overview = _overview()
+    if words and not words[0].startswith("-"):
+        near = get_close_matches(words[0], COMMANDS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+        overview.error(f"there is no command {words[0]!r}; {hint}")
+    overview.parse_args(words or ["--help"])
+    raise AssertionError("argparse ends a program that names no command")
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -56,12 +56,18 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         add("--listen-port", type=_port, metavar="N", help="the broker's; 0: any free one (10911)")
         parser.set_defaults(run=up)
     else:
-        add("-c", dest="file", type=Path, metavar="FILE", help="settings: properties or YAML")
+        add(
+            *("-c", "--config"),
+            dest="file",
+            type=Path,
+            metavar="FILE",
+            help="settings: properties or YAML",
+        )
     if command == "namesrv":
         add("--listen-port", type=_port, metavar="N", help="0: any free one (9876)")
         parser.set_defaults(run=namesrv)
     if command == "broker":
-        add("-n", dest="namesrv", metavar="ADDR;ADDR", help="name servers to register with")
+        add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
         add("--print-config", action="store_true", help="show each setting: used or not")
         parser.set_defaults(run=broker)
     add(

@@ -24,7 +24,10 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
     parser.add_argument(
-        "-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)"
+        "-n",
+        "--namesrv",
+        metavar="ADDR;ADDR",
+        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
     )
     parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
     parser.set_defaults(run=lambda options: asyncio.run(with_admin(doctor, options)))

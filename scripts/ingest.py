@@ -28,7 +28,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("topic", metavar="TOPIC")
     add("--to", required=True, dest="target", metavar="DIR", help="a new folder, or a Spark URI")
     add("--format", choices=("parquet", "json", "csv", "delta"), default="parquet")
-    add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    add(
+        "-n",
+        "--namesrv",
+        metavar="ADDR;ADDR",
+        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
+    )
     add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
     add(
         "--from",

@@ -38,7 +38,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("file", nargs="?", default="-", metavar="FILE", help="- for standard input (the default)")
-    add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    add(
+        "-n",
+        "--namesrv",
+        metavar="ADDR;ADDR",
+        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
+    )
     add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
     add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
     add(

@@ -31,16 +31,21 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     if command == "topics":
         add("action", nargs="?", choices=["list", "create", "delete"], default="list")
-        add("name", nargs="?", metavar="TOPIC", help="to create or delete")
+        add("name", nargs="?", metavar="TOPIC", help="to list alone, create or delete")
         add("--queues", type=int, metavar="N", help="of the topic, per broker (4)")
         add("--all", action="store_true", help="also those of the system, retries, dead letters")
     if command == "groups":
         add("action", nargs="?", choices=["list", "delete"], default="list")
-        add("name", nargs="?", metavar="GROUP", help="to delete, with its progress")
+        add("name", nargs="?", metavar="GROUP", help="to list alone, or delete with its progress")
         add("--all", action="store_true", help="also those of the system")
     if command == "lag":
         add("group", nargs="?", metavar="GROUP", help="queue by queue, of this group")
-    add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    add(
+        "-n",
+        "--namesrv",
+        metavar="ADDR;ADDR",
+        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
+    )
     add("--json", action="store_true", help="one object a line instead of a table")
     work = {"topics": topics, "groups": groups, "cluster": cluster, "lag": lag}[command]
     parser.set_defaults(run=lambda options: asyncio.run(with_admin(work, options)))
@@ -57,10 +62,12 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
             await admin.delete_topic(name)
             print(f"deleted topic {name} and its messages")
         else:
-            raise Failed(f"there is no topic {name}; `aerobee topics --all` lists those there are")
+            raise _unknown("topic", name)
         return 0
     names = await admin.topics()
-    if not options.all:
+    if options.name is not None:
+        names = _only(options, "topic", names)
+    elif not options.all:
         info = await admin.cluster_info()
         own = {*info.broker_addr_table, *info.cluster_addr_table}
         own |= {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}
@@ -96,11 +103,13 @@ async def groups(admin: Admin, options: argparse.Namespace) -> int:
         name = _named(options, "group")
         known = await _group_names(admin, everything=True)
         if name not in known and not await _progress(admin, name):
-            raise Failed(f"there is no group {name}; `aerobee groups --all` lists those there are")
+            raise _unknown("group", name)
         await admin.delete_group(name, clean_offsets=True)
         print(f"deleted group {name} and its progress")
         return 0
-    names = await _group_names(admin, everything=options.all)
+    names = await _group_names(admin, everything=options.all or options.name is not None)
+    if options.name is not None:
+        names = _only(options, "group", names)
     rows = await each(names, lambda name: _group_row(admin, name))
     return _print(("GROUP", "MEMBERS", "TOPICS", "BEHIND BY"), rows, options)
 
@@ -204,10 +213,21 @@ async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Answer]]) -
 
 
 def _named(options: argparse.Namespace, what: str) -> str:
-    if options.name is None:
+    if not options.name:
         raise Failed(f"which {what}? write: aerobee {options.command} {options.action} NAME")
     name: str = options.name
     return name
+
+
+def _only(options: argparse.Namespace, what: str, names: list[str]) -> list[str]:
+    """The one that was named; Failed when it isn't there."""
+    if options.name not in names:
+        raise _unknown(what, options.name)
+    return [options.name]
+
+
+def _unknown(what: str, name: str) -> Failed:
+    return Failed(f"there is no {what} {name}; `aerobee {what}s --all` lists those there are")
 
 
 def _first(text: str) -> float:

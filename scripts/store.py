@@ -36,12 +36,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=("check", "dump", "rebuild"))
     add("folder", type=Path, metavar="DIR", help="what the broker has as storePathRootDir")
-    add("what", nargs="?", choices=WHATS, default="log", help="to dump (log)")
+    add("what", nargs="?", choices=WHATS, help="to dump (log)")
     add("--json", action="store_true", help="for programs: one object a line")
     add("--topic", metavar="TOPIC", help="dump: only of this topic")
-    add("--queue", type=int, metavar="N", help="dump: only of this queue")
-    add("--from", type=int, dest="start", default=0, metavar="N", help="dump: log or queue offset")
-    add("-n", "--count", type=int, default=LINES_DEFAULT, metavar="N", help="dump: lines (20)")
+    add("--queue", type=_number, metavar="N", help="dump: only of this queue")
+    add("--from", type=_number, dest="start", metavar="N", help="dump: log or queue offset (0)")
+    add("-n", "--count", type=_number, metavar="N", help=f"dump: lines ({LINES_DEFAULT})")
     add("-c", dest="file", type=Path, metavar="FILE", help="the broker's settings, for file sizes")
     add(
         *("--set", "-s"),
@@ -56,12 +56,27 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do one of the three; 1 when check finds damage."""
+    _check_options(options)
     settings = _settings(options)
     if options.action == "check":
         return _check(options, settings)
     if options.action == "dump":
         return _dump(options, settings)
     return _rebuild(options, settings)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Failed for words that are for dump only; what dump was not told is filled in."""
+    given = {
+        "what to dump": options.what, "--topic": options.topic, "--queue": options.queue,
+        "--from": options.start, "-n": options.count,
+    }  # fmt: skip
+    named = [name for name, value in given.items() if value is not None]
+    if options.action != "dump" and named:
+        raise Failed(f"{named[0]} is for dump; {options.action} takes the whole store")
+    options.what = options.what or "log"
+    options.start = options.start or 0
+    options.count = LINES_DEFAULT if options.count is None else options.count
 
 
 def _check(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
@@ -166,6 +181,12 @@ def _settings(options: argparse.Namespace) -> "StoreSettings | None":
     for warning in warnings:
         print(f"aerobee store: {warning}", file=sys.stderr)
     return config.store_settings()
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
 
 
 def _text(line: dict[str, Any]) -> str:

@@ -20,7 +20,8 @@ from ..client.start_from import FIRST, LAST, StartFrom
 from ..protocol import codes
 from ..protocol import properties as props
 from ..protocol.compression import CompressionMissing, decompress
-from ..protocol.errors import Malformed
+from ..protocol.errors import Malformed, Refusal
+from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_all
 from .failed import Failed
 from .shown import json_line, log_to_stderr, plain_body
@@ -53,7 +54,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="one object a line, as `pub --json` takes it")
     add("--tags", default="*", metavar="EXPRESSION", help="only these: a, or a || b")
     add("--group", metavar="NAME", help="consume as a member of this group, and acknowledge")
-    add("--namesrv", metavar="ADDR;ADDR", help="name servers (127.0.0.1:9876)")
+    add("--namesrv", metavar="ADDR;ADDR", help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)")
     parser.set_defaults(run=run)
 
 
@@ -69,6 +70,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _print_messages(options: argparse.Namespace) -> None:
+    try:
+        check_topic(options.topic)  # else it would be waited for
+    except Refusal as wrong:
+        raise Failed(wrong.remark) from None
     start = options.start
     beginning = StartFrom.read(int(start) if start.isdecimal() else start)
     source = _look(options, beginning) if options.group is None else _consume(options, beginning)

@@ -184,6 +184,18 @@ def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
     assert not any(line.startswith("made ") for line in output("topics", *where).splitlines())
 
 
+def test_a_topic_or_a_group_is_listed_alone(daemon: Daemon) -> None:
+    for name in ("alone", "beside"):
+        output("pub", name, "-n", daemon.namesrv, data="x\n")
+        sub = ["--from", "earliest", "-n", "1", "--group", f"of-{name}"]
+        output("sub", name, "--namesrv", daemon.namesrv, *sub)
+    for command, name in (("topics", "alone"), ("groups", "of-alone")):
+        lines = output(command, "list", name, "-n", daemon.namesrv).splitlines()
+        assert [line.split()[0] for line in lines[1:]] == [name]
+        said = refused(command, "list", "nosuch", "-n", daemon.namesrv)
+        assert f"there is no {command[:-1]} nosuch; `aerobee {command} --all` lists" in said
+
+
 def test_cluster_lists_the_broker(daemon: Daemon) -> None:
     [broker] = output("cluster", "--json", "-n", daemon.namesrv).splitlines()
     found = json.loads(broker)
