@@ -195,7 +195,9 @@ async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> Non
     assert answer.fields() == {"offset": "4"}
 
 
-async def test_a_slave_delivers_no_delayed_message_by_itself(pair: Pair) -> None:
+async def test_a_slave_delivers_no_delayed_message_by_itself(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     await has_topic(pair)
     await pair.ask_master.send("T", b"late", DELAY="1")
     await pair.caught_up()
@@ -205,6 +207,7 @@ async def test_a_slave_delivers_no_delayed_message_by_itself(pair: Pair) -> None
     for work in pair.slave._periodic:
         await server._once(work)
     assert pair.slave.store.log_end == end
+    assert "delay level" not in caplog.text  # nor was it tried, which the log here refuses
 
 
 async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one(
