@@ -39,6 +39,7 @@ NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a 
 
 TlsMode = Literal["disabled", "permissive", "enforcing"]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
+BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
 Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
@@ -103,12 +104,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     # Where it is
     namesrv_addr: str = ""
-    bind_address: str = "127.0.0.1"
+    bind_address: BindAddress = "127.0.0.1"
     listen_port: Port = 10_911
     broker_ip1: str = field(name="brokerIP1", default="")
     broker_ip2: str = field(name="brokerIP2", default="")  # for slaves; brokerIP1 where empty
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
-    http_bind_address: str = "127.0.0.1"
+    http_bind_address: BindAddress = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
     tls_server_mode: TlsMode = "permissive"
@@ -470,7 +471,7 @@ def reachable_address(bind_address: str) -> str:
     On loopback only this host can connect. Bound to everything, it is the address that this
     machine uses towards others, which works from the host itself and from a container alike.
     """
-    if bind_address not in ("", "0.0.0.0", "::"):  # noqa: S104
+    if bind_address not in ("0.0.0.0", "::"):  # noqa: S104
         return "127.0.0.1" if bind_address == "localhost" else bind_address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -168,5 +168,6 @@ def _wanted(kind: inspect.Type) -> str:
         return "one of " + ", ".join(map(str, kind.values))
     if isinstance(kind, inspect.StrType):
         length = f" of at most {kind.max_length} characters" if kind.max_length else ""
+        length += ", not an empty one" if kind.min_length else ""
         return f"a text{length} that matches {kind.pattern}" if kind.pattern else f"a text{length}"
     raise AssertionError(f"settings have no {kind}")

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from ..protocol import java_properties
 
+BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
@@ -59,7 +60,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     written to a disk unless a setting says so."""
 
     listen_port: Port = 9876
-    bind_address: str = "127.0.0.1"
+    bind_address: BindAddress = "127.0.0.1"
     server_channel_max_idle_time_seconds: IdleSeconds = 120
     tls_server_mode: TlsMode = "permissive"
     tls_server_cert_path: str = ""

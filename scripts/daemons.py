@@ -13,7 +13,7 @@ import msgspec
 
 from ..conf.load import Keys, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
-from ..namesrv.config import UNUSED, NamesrvConfig
+from ..namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ..protocol.aio.connection import host_text
 from . import serving
 from .progress import bytes_bar
@@ -36,7 +36,7 @@ class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
     """A name server's settings and those of its HTTP door, which a Java one doesn't have."""
 
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
-    http_bind_address: str = "127.0.0.1"
+    http_bind_address: BindAddress = "127.0.0.1"
 
     def __post_init__(self) -> None:
         if self.http_port is None:
@@ -217,7 +217,7 @@ def _warn(warnings: Iterable[str]) -> None:
 
 def _to_connect(bind_address: str, port: int) -> str:
     """Where somebody on this host finds what is bound there."""
-    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
     return host_text((host, port))
 
 

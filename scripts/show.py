@@ -64,6 +64,8 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
         else:
             raise _unknown("topic", name)
         return 0
+    if options.queues is not None:
+        raise Failed("--queues is for create; write: aerobee topics create NAME --queues N")
     names = await admin.topics()
     if options.name is not None:
         names = _only(options, "topic", names)

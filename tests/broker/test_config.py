@@ -201,6 +201,12 @@ def test_what_is_no_address_of_a_name_server_stops_the_start(text: str) -> None:
         assert load_broker(options=[f"namesrvAddr={good}"])[0].namesrv_addr == good
 
 
+@pytest.mark.parametrize("key", ["bindAddress", "httpBindAddress"])
+def test_an_empty_address_does_not_open_every_one(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} is '' .*but must be a text, not an empty one"):
+        load_broker(options=[f"{key}="])
+
+
 def test_an_unknown_variable_warns() -> None:
     _, warnings = load_broker(environ={"AEROBEE_XYZZY": "1"})
     assert warnings == ["unknown key xyzzy (environment variable AEROBEE_XYZZY) has no effect"]
