@@ -209,7 +209,10 @@ class SlaveConnection(asyncio.Protocol):
         if self.next >= end:
             return
         if self.next < store.log_start:
-            self._refuse(_deleted(self.next, store.log_start))
+            self._refuse(
+                f"it is to get the log from {self.next} on, which begins at {store.log_start} by "
+                "now; delete its store folder, so that it begins anew, or copy the files it lacks"
+            )
         elif not self._is_full:
             self._goes_on = True  # others get their turn
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -258,9 +261,6 @@ class SlaveConnection(asyncio.Protocol):
         if place == 0:
             # As in RocketMQ: an empty slave gets the last file, not the whole log.
             place = store.written_end - store.written_end % store.segment_bytes
-        elif place < store.log_start:
-            self._refuse(_deleted(place, store.log_start))
-            return
         self.next = place
         log.info("the slave %s gets the log from %d on", self.address, place)
 
@@ -284,10 +284,3 @@ class _Refused(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
-
-
-def _deleted(place: int, start: int) -> str:
-    return (
-        f"it asks for the log from {place} on, which begins at {start} by now; delete its store "
-        "folder, so that it begins anew, or copy the files that it lacks"
-    )

@@ -447,6 +447,6 @@ def _no_batch() -> Refusal:
 def _busy() -> Refusal:
     return Refusal(
         codes.SYSTEM_BUSY,
-        f"[OVERLOAD]{WAITING_MAX} messages wait for the disk, which is the limit; try again "
-        "later, or set flushDiskType=ASYNC_FLUSH",
+        f"[OVERLOAD]{WAITING_MAX} messages wait for the disk or for slaves, which is the limit; "
+        "try again later, or set flushDiskType=ASYNC_FLUSH and inSyncReplicas=1",
     )

@@ -236,7 +236,7 @@ async def test_who_asks_for_what_was_deleted_is_told_where_the_log_begins(
     slave = await connect(broker)
     slave.report(8)
     await slave.closed()
-    assert f"asks for the log from 8 on, which begins at {SEGMENT} by now" in caplog.text
+    assert f"is to get the log from 8 on, which begins at {SEGMENT} by now" in caplog.text
 
 
 async def test_who_falls_behind_what_is_deleted_is_let_go(
