@@ -8,7 +8,7 @@ after the turn's messages are in the log (`_end_of_turn`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -42,7 +42,7 @@ from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .offsets import Offsets
 from .outgoing import outgoing_peers
-from .pace import Pace
+from .periodic import Periodic, in_turns
 from .pop_parts import PopParts
 from .registration import Registration
 from .replica import Replica
@@ -72,8 +72,6 @@ INDEX_MANY = 512
 INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
-STEP_SECONDS = 0.05  # how late a delayed message may be
-FAILED_SECONDS = 1.0  # how soon that is tried again which failed
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
@@ -111,8 +109,7 @@ class Broker:
         self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
         self.root = config.store_dir
-        self._tasks: list[asyncio.Task[None]] = []
-        self._periodic: list[Callable[[], object]] = []
+        self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
@@ -136,10 +133,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Leave the name servers, answer what waits, write everything, close the store."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._periodic.stop()
         while self._closers:
             await self._closers.pop()()
 
@@ -148,8 +142,7 @@ class Broker:
 
         For a clock that was moved: then everything that became due is done on return.
         """
-        for work in self._periodic:
-            await _once(work)
+        await self._periodic.catch_up()
         self._end_of_turn()
 
     async def _start(self) -> None:
@@ -266,29 +259,11 @@ class Broker:
             table = self.access.guard(table)
         rows.update(table)
         fast_rows.update(fast_table(table))
-        self._every(SWEEP_SECONDS, lambda: _in_turns(self.holds.sweep_in_parts(now_ms())))
-        self._every(DELAY_SECONDS, self.syncer.sweep)
-        self._every(EXPIRE_SECONDS, self._expire)
-        self._every(INDEX_SECONDS, self._index)
-        self._every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
-        self._every(config.clean_resource_interval / 1000, self.cleaner.run)
-        self._every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
-        self._every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
-        self._every(FILTERS_SECONDS, self._save_filters)
-        if self.timers is not None:
-            self._in_steps(partial(self._time, self.timers))
-            self._every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
-        self._every(POP_SECONDS, self.pop.sweep)
-        self._every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
-        self._every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
-        if not config.is_slave:
-            self._write_by_itself()
-        self._every(STATS_SECONDS, lambda: _in_turns(self.stats.sample_in_parts(now_ms())))
-        self._every(HA_SECONDS, self.ha.sweep)
+        self._work_periodically()
         await self.server.accept()
         await slaves.start_serving()
         if self.ha_slave is not None:
-            self._every(SWEEP_SECONDS, self.ha_slave.sweep)
+            self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)
             closers.append(self.ha_slave.stop)
             self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
@@ -297,22 +272,49 @@ class Broker:
         closers.append(self.registration.stop)
         await self.registration.start()
 
+    def _work_periodically(self) -> None:
+        config, every = self.config, self._periodic.every
+        every(SWEEP_SECONDS, lambda: in_turns(self.holds.sweep_in_parts(self.now_ms())))
+        every(DELAY_SECONDS, self.syncer.sweep)
+        every(EXPIRE_SECONDS, self._expire)
+        every(INDEX_SECONDS, self._index)
+        every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
+        every(config.clean_resource_interval / 1000, self.cleaner.run)
+        every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
+        every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
+        every(FILTERS_SECONDS, self._save_filters)
+        if self.timers is not None:
+            self._periodic.in_steps(self.server.turn, partial(self._time, self.timers))
+            every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
+        every(POP_SECONDS, self.pop.sweep)
+        every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
+        every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
+        if not config.is_slave:
+            self._write_by_itself()
+        every(STATS_SECONDS, lambda: in_turns(self.stats.sample_in_parts(self.now_ms())))
+        every(HA_SECONDS, self.ha.sweep)
+
     def _write_by_itself(self) -> None:
         """What a master writes without being asked; into a slave's log it comes from there."""
         config = self.config
-        self._in_steps(lambda most: self.delays.deliver(self.now_ms(), most))
-        self._every(config.revive_interval / 1000, self._revive)
-        self._every_hot(
+        self._periodic.in_steps(
+            self.server.turn, lambda most: self.delays.deliver(self.now_ms(), most)
+        )
+        self._periodic.every(config.revive_interval / 1000, self._revive)
+        self._periodic.every_hot(
+            self.hot_keys,
             "transactionOpBatchInterval",
             lambda: config.transaction_op_batch_interval,
             self.transactions.write_ended,
         )
-        self._every_hot(
+        self._periodic.every_hot(
+            self.hot_keys,
             "transactionMetricFlushInterval",
             lambda: config.transaction_metric_flush_interval,
             lambda: self._save(self.transaction_counts),
         )
-        self._every_hot(
+        self._periodic.every_hot(
+            self.hot_keys,
             "transactionCheckInterval",
             lambda: config.transaction_check_interval,
             self._check_transactions,
@@ -331,8 +333,8 @@ class Broker:
         address = self.config.ha_master_address
         self.replica = replica = Replica(sync, self.ha_slave, address, self._wake_all)
         pulls.is_master_there = replica.is_master_there
-        self._tasks.append(asyncio.create_task(replica.run(), name="replica"))
-        self._every(SWEEP_SECONDS, replica.sweep)
+        self._periodic.start(replica.run(), "replica")
+        self._periodic.every(SWEEP_SECONDS, replica.sweep)
         return as_slave(table, replica.master)
 
     def _on_hot_keys(self) -> None:
@@ -439,46 +441,6 @@ class Broker:
             part.changed = True
             raise
 
-    def _every(self, seconds: float, work: Callable[[], object]) -> None:
-        """Do the work again and again; a failure is logged and doesn't end it."""
-        self._periodic.append(work)
-        self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
-
-    def _every_hot(
-        self, key: str, period_ms: Callable[[], int], work: Callable[[], object]
-    ) -> None:
-        """The same with a period that this hot key says; a change begins it anew."""
-        changed = asyncio.Event()
-        self._periodic.append(work)
-        self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
-        self.hot_keys.on_change(key, changed.set)
-
-    def _in_steps(self, step: Callable[[int], bool]) -> None:
-        """Do the work in steps, between which requests get their turn, as long as it says so.
-
-        `step` is told how many messages it may move.
-        """
-        pace = Pace(self.server.turn)
-        self._periodic.append(partial(self._all_steps, step, pace))
-        self._tasks.append(asyncio.create_task(self._steps(step, pace)))
-
-    async def _all_steps(self, step: Callable[[int], bool], pace: Pace) -> None:
-        while step(pace.share()):
-            for _ in range(pace.turns):
-                await asyncio.sleep(0)
-
-    async def _steps(self, step: Callable[[int], bool], pace: Pace) -> None:
-        while True:
-            await asyncio.sleep(STEP_SECONDS)
-            try:
-                await self._all_steps(step, pace)
-            except StoreError as wrong:
-                log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
-                await asyncio.sleep(FAILED_SECONDS)
-            except Exception:
-                log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
-                await asyncio.sleep(FAILED_SECONDS)
-
     def _time(self, timers: Timers, most: int) -> bool:
         return timers.step(self.now_ms(), most)
 
@@ -563,54 +525,3 @@ class Broker:
             self.alive_ms() - self.config.channel_expired_timeout
         ):
             connection.close()
-
-
-async def _repeat(seconds: float, work: Callable[[], object]) -> None:
-    fault = ""
-    while True:
-        await asyncio.sleep(seconds)
-        fault = await _try(work, seconds, fault)
-
-
-async def _repeat_hot(
-    period_ms: Callable[[], int], changed: asyncio.Event, work: Callable[[], object]
-) -> None:
-    fault = ""
-    while True:
-        try:
-            async with asyncio.timeout(period_ms() / 1000):
-                await changed.wait()
-        except TimeoutError:
-            fault = await _try(work, period_ms() / 1000, fault)
-        else:
-            changed.clear()
-
-
-async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
-    """Does it and gives what went wrong, "" for nothing. The same as `before` isn't told again:
-    some of this is tried many times a second."""
-    try:
-        await _once(work)
-    except Exception as wrong:
-        fault = type(wrong).__name__
-        if fault != before:
-            # A full disk is no mistake of ours, so where it was found helps nobody.
-            where = None if isinstance(wrong, StoreError | OSError) else wrong
-            log.error(
-                "a periodic task failed: %s; it is tried every %g s", wrong, seconds, exc_info=where
-            )
-        return fault
-    if before:
-        log.warning("a periodic task that failed works again")
-    return ""
-
-
-async def _in_turns(parts: Iterable[object]) -> None:
-    for _ in parts:
-        await asyncio.sleep(0)  # requests get their turn
-
-
-async def _once(work: Callable[[], object]) -> None:
-    waits = work()
-    if isinstance(waits, Coroutine):
-        await waits

@@ -5,7 +5,7 @@ import errno
 import logging
 
 import pytest
-from aerobee.broker.server import _repeat
+from aerobee.broker.periodic import Periodic
 from aerobee.store.errors import DiskFull
 
 
@@ -23,10 +23,11 @@ async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_
             raise fault
 
     with caplog.at_level(logging.WARNING):
-        task = asyncio.create_task(_repeat(0.001, work))
+        periodic = Periodic()
+        periodic.every(0.001, work)
         async with asyncio.timeout(30):
             await done.wait()
-        task.cancel()
+        await periodic.stop()
     told = [(one.getMessage(), one.exc_info is not None) for one in caplog.records]
     end = "; it is tried every 0.001 s"
     assert told == [
