@@ -61,9 +61,8 @@ def check_classes(others: Mapping[str, str]) -> None:
         given = others.get(key, "").strip()
         if given and given not in names:
             raise ConfigError(
-                f"{key} is {given[:200]!r}, but users and access lists are this broker's own, as "
-                f"{' and '.join(name.rpartition('.')[2] for name in names)} have them in RocketMQ; "
-                "leave the key out"
+                f"{key} is {given[:200]!r}, but users and access lists are this broker's own, so "
+                f"it can only be {' or '.join(names)}; leave the key out"
             )
 
 

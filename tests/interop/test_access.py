@@ -1,0 +1,202 @@
+"""Access control on our broker and on the real one: the same users, rights and words.
+
+Both are walked through one story: the real mqadmin makes users and access lists, signing by its
+tools.yml, and a producer and a consumer of RocketMQ's that sign as one of the users do what they
+may, and what they may not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from aerobee.scripts import java_side
+from aerobee.scripts.clusters import (
+    CLUSTER_NAME,
+    SMALL_FILES,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
+
+from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
+
+ADMIN, ADMIN_SECRET = "admin", "12345678"
+SHOP, SHOP_SECRET = "shop", "a-secret"
+AUTH = "org.apache.rocketmq.auth"
+
+Outputs = dict[str, str]
+
+
+def settings(folder: Path) -> dict[str, str | int]:
+    return {
+        "authenticationEnabled": "true",
+        "authenticationProvider": (f"{AUTH}.authentication.provider.DefaultAuthenticationProvider"),
+        "authenticationMetadataProvider": (
+            f"{AUTH}.authentication.provider.LocalAuthenticationMetadataProvider"
+        ),
+        "authorizationEnabled": "true",
+        "authorizationProvider": f"{AUTH}.authorization.provider.DefaultAuthorizationProvider",
+        "authorizationMetadataProvider": (
+            f"{AUTH}.authorization.provider.LocalAuthorizationMetadataProvider"
+        ),
+        "authConfigPath": str(folder / "auth"),
+        "initAuthenticationUser": f'{{"username":"{ADMIN}","password":"{ADMIN_SECRET}"}}',
+        "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"inner-secret"}',
+    }
+
+
+class Tool:
+    """The real mqadmin, signing as whoever it is told."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self._keys = home / "conf" / "tools.yml"
+        self._keys.parent.mkdir(parents=True)
+        self.program = java_side.start("Admin", home=home)
+        self.run = Mqadmin(self.program)
+        self.name, self.broker = ("-n", cluster.namesrv), ("-b", cluster.broker)
+        self.sign(ADMIN, ADMIN_SECRET)
+
+    def sign(self, user: str, secret: str) -> None:
+        self._keys.write_text(f"accessKey: {user}\nsecretKey: {secret}\n")
+
+    def __call__(self, *words: str) -> str:
+        return self.run(*words, *self.name, *self.broker)
+
+
+def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:
+    tool = Tool(cluster, home)
+    outputs: Outputs = {}
+
+    def note(title: str, *words: str) -> None:
+        outputs[title] = tool(*words)
+
+    def acl(command: str, resource: str, actions: str, *more: str) -> tuple[str, ...]:
+        return (command, "-s", f"User:{SHOP}", "-r", resource, "-a", actions, *more)
+
+    try:
+        tool.program.wait_event("started", SECONDS)
+        for topic in ("Orders", "Secret"):
+            tool("updateTopic", "-t", topic, "-r", "2", "-w", "2")
+        for topic in ("Orders", "Secret"):
+            tool.run.until(
+                lambda text: "readQueueNums" in text, "topicRoute", *tool.name, "-t", topic
+            )
+        note("listUser at first", "listUser")
+        note("createUser", "createUser", "-u", SHOP, "-p", SHOP_SECRET, "-t", "Normal")
+        note("createUser again", "createUser", "-u", SHOP, "-p", "other")
+        note("createUser without a type", "createUser", "-u", "guest", "-p", "guest-secret")
+        note("getUser", "getUser", "-u", SHOP)
+        note("getUser of nobody", "getUser", "-u", "nobody")
+        note("updateUser", "updateUser", "-u", "guest", "-s", "disable")
+        note("updateUser of nobody", "updateUser", "-u", "nobody", "-s", "disable")
+        note("listUser", "listUser")
+        note("listUser with a filter", "listUser", "-f", "ho")
+
+        own = acl("createAcl", "Topic:Orders,Group:shop*", "Pub,Sub", "-i", "127.0.0.1/8")
+        note("createAcl", *own, "-d", "Allow")
+        note("createAcl for nobody", *("createAcl", "-s", "User:nobody", "-r", "Topic:a"),
+             *("-a", "Pub", "-d", "Allow"))  # fmt: skip
+        note("updateAcl", *acl("updateAcl", "Topic:Sec*", "All", "-d", "Deny"))
+        note("updateAcl of what is there", *acl("updateAcl", "Topic:Old", "Get", "-d", "Allow"))
+        note("getAcl", "getAcl", "-s", f"User:{SHOP}")
+        note("getAcl of nobody", "getAcl", "-s", "User:nobody")
+        note("getAcl of one without", "getAcl", "-s", "User:guest")
+        note("listAcl", "listAcl")
+        note("listAcl with a filter", "listAcl", "-s", SHOP, "-r", "Topic:O")
+        note("deleteAcl of a resource", "deleteAcl", "-s", f"User:{SHOP}", "-r", "Topic:Old")
+        note("listAcl after that", "listAcl")
+        between = ("-f", cluster.broker, "-t", cluster.broker)
+        outputs["copyUser"] = tool.run("copyUser", *tool.name, *between, "-u", "guest")
+        outputs["copyAcl"] = tool.run("copyAcl", *tool.name, *between)
+
+        signs = {"user": SHOP, "secret": SHOP_SECRET, "group": "shop-readers"}
+        client = java.start("Signed", namesrv=cluster.namesrv, **signs)
+        client.wait_event("started", SECONDS)
+        for topic in ("Orders", "Secret"):
+            answer = client.ask(f"send {topic} first", "answered", SECONDS)
+            outputs[f"a send to {topic}"] = f"{answer['code']} {answer['text']}"
+        client.ask("consume Orders", "consuming", SECONDS)
+        wait_until(
+            lambda: [each["key"] for each in client.events("message")] == ["first"],
+            lambda: (cluster.kind, client.lines),
+        )
+
+        tool.sign(SHOP, SHOP_SECRET)
+        note("listUser by one who may not", "listUser")
+        status = ("topicStatus", *tool.name, "-t", "Secret")
+        outputs["a topic's status by one who may not"] = tool.run(*status)
+        tool.sign(SHOP, "guessed")
+        note("listUser with a wrong password", "listUser")
+        tool.sign("nobody", "guessed")
+        note("listUser by nobody", "listUser")
+        tool.sign("guest", "guest-secret")
+        note("listUser by one who is disabled", "listUser")
+
+        tool.sign(ADMIN, ADMIN_SECRET)
+        note("deleteAcl", "deleteAcl", "-s", f"User:{SHOP}")
+        note("deleteUser", "deleteUser", "-u", "guest")
+        note("listAcl at last", "listAcl")
+        note("listUser at last", "listUser")
+    finally:
+        tool.program.process.terminate()
+        tool.program.wait(10)
+    return outputs
+
+
+def in_words(output: str) -> list[str]:
+    """What is printed without addresses, and of an exception only what the server says."""
+    text = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", output)
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("at ", "... "))]
+    # Where RocketMQ has said what is wrong, ours goes on and says why or what to do.
+    return [re.sub(r"(?<=check signature failed)[.:].*?(?= BROKER|$)", "", line) for line in kept]
+
+
+@pytest.fixture(scope="module")
+def outputs(
+    java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Outputs, Outputs]]:
+    """What came of the story with ours and with the real one."""
+    folders = [tmp_path_factory.mktemp(kind) for kind in ("ours", "real")]
+    ours = AerobeeCluster(folders[0], {**SMALL_FILES, **settings(folders[0])})
+    real = JavaCluster(folders[1], settings(folders[1]), flags=("-Xmx1g",))
+    with side_by_side(ours, real) as clusters, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(
+            lambda cluster, folder: walk(cluster, java, folder / "tool"), clusters, folders
+        )
+        yield first, second
+
+
+def test_everything_prints_the_same(outputs: tuple[Outputs, Outputs]) -> None:
+    ours, real = outputs
+    assert ours.keys() == real.keys()
+    wrong = {
+        title: (in_words(ours[title]), in_words(text))
+        for title, text in real.items()
+        if in_words(ours[title]) != in_words(text)
+    }
+    assert wrong == {}
+
+
+def test_it_is_what_it_should_be(outputs: tuple[Outputs, Outputs]) -> None:
+    """Or else both could be wrong in the same way."""
+    ours, _ = outputs
+    rows = [line.split() for line in ours["listUser"].splitlines()[1:]]
+    assert ["shop", SHOP_SECRET, "Normal", "enable"] in rows
+    assert ["guest", "guest-secret", "Normal", "disable"] in rows
+    assert ours["a send to Orders"] == "0 "
+    refused = "User:shop has no permission to access"
+    assert (
+        f"{refused} Topic:Secret from 127.0.0.1, the decision is deny."
+        in (ours["a send to Secret"])
+    )
+    assert (
+        f"{refused} Cluster:{CLUSTER_NAME} from 127.0.0.1, no matched policies."
+        in (ours["listUser by one who may not"])
+    )
+    assert "User:guest is disabled." in ours["listUser by one who is disabled"]
+    assert ours["listAcl at last"] == ""
