@@ -118,7 +118,11 @@ class Groups:
         if master.data_version == self.version:
             return False
         self._check_number(len(master.subscription_group_table))
-        self._groups = dict(master.subscription_group_table)
+        kept = self._groups  # an entry that is the same keeps its text
+        self._groups = {
+            name: kept[name] if kept.get(name) == one else one
+            for name, one in master.subscription_group_table.items()
+        }
         self.forbidden = master.forbidden_table or {}
         self.version = master.data_version
         self._write()

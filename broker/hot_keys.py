@@ -66,6 +66,7 @@ HOT = STORE_LIMITS | {
     "rejectPullConsumerEnable",
     "rejectTransactionMessage",
     "shortPollingTimeMills",
+    "slaveReadEnable",
     "storeReplyMessageEnable",
     "timerCongestNumEachSlot",
     "timerMaxDelaySec",

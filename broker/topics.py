@@ -169,7 +169,7 @@ class Topics:
         if version == self.version:
             return False
         gone = self._topics.keys() - topics.keys()
-        self._take(list(topics.values()))
+        self._take([one for name, one in topics.items() if self._topics.get(name) != one])
         for name in gone:
             self.targets.pop(name, None)
             self.with_batch_queues.discard(name)
