@@ -92,7 +92,7 @@ class Batches(BatchWriting):
         They lie side by side, and are readable after the next `write_staged`. The properties
         `shared` are added to each message's own. Malformed stands for a body that can't be read.
         """
-        store_ms = self._last_ms = self._now_ms()
+        store_ms, start = self._now_ms(), self._log.end
         places: list[PlacedBatch | StoreError | Malformed] = []
         alike: list[Batch] = []
         topic, shape, room = "", None, 0
@@ -105,6 +105,8 @@ class Batches(BatchWriting):
             alike.append(batch)
             room -= len(batch[4])
         places += self._put_alike(alike, shape, shared, store_ms)
+        if self._log.end != start:
+            self._last_ms = store_ms
         return places
 
     def _put_alike(

@@ -85,7 +85,7 @@ class Writing(Batches):
         if len(pending) > self.index_pending_max:
             self._relieve_index()
         body_bytes_max = self._body_bytes_max
-        store_ms = self._last_ms = self._now_ms()
+        store_ms, start = self._now_ms(), log.end
         places: list[Placed | StoreError] = []
         for message in messages:
             (
@@ -147,6 +147,8 @@ class Writing(Batches):
                 places.append(wrong)
                 if until_error:
                     break
+        if log.end != start:
+            self._last_ms = store_ms
         return places
 
     def _put_unusual(self, message: Message, queue: ConsumeQueue | None, store_ms: int) -> Placed:

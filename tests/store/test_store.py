@@ -10,9 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.protocol.errors import Malformed
 from aerobee.protocol.record import decode_record
 from aerobee.store import checkpoint, walk
-from aerobee.store.errors import DamagedStore, DiskFull, NotWritable, StoreError, StoreInUse
+from aerobee.store.errors import (
+    DamagedStore,
+    DiskFull,
+    MessageTooLarge,
+    NotWritable,
+    StoreError,
+    StoreInUse,
+)
 from aerobee.store.segment import Segment
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
@@ -258,6 +266,26 @@ def test_queues_are_synced_now_and_then_and_the_checkpoint_tells(
     assert (saved.log_ms, saved.queues_ms) == (clock.ms, clock.ms)
     assert saved.synced_end == plan.log_end
     assert saved.index_count == 2
+
+
+def test_the_checkpoint_tells_the_time_of_the_last_message_and_not_of_a_refused_one(
+    open_store: OpenStore, clock: Clock
+) -> None:
+    store = open_store()
+    put(store)
+    last_ms = clock.ms
+    clock.ms += 1
+    store.put_all([])
+    with pytest.raises(MessageTooLarge):
+        put(store, body=bytes(SMALL.max_message_bytes + 1))
+    with pytest.raises(Malformed):
+        store.put_batch("T", 0, 0, 1, bytes(8), b"no batch", b"")
+    plan = store.sync_plan()
+    assert plan is not None
+    plan.run()
+    store.synced(plan)
+    store.save_checkpoint()
+    assert checkpoint.load(store.root / "checkpoint").log_ms == last_ms
 
 
 def test_a_failed_sync_at_the_end_leaves_abort(
