@@ -24,6 +24,7 @@ from . import (
     java_side,
     loadgen,
     measures,
+    replication_measures,
     spark_measures,
     store_measures,
     transaction_measures,
@@ -115,6 +116,10 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
             found.compared = measures.rates(*sides, program, rounds, scale, _say)
     elif part == "brokers":
         found.compared = broker_measures.brokers(folder, program, rounds, scale, flags, _say)
+    elif part == "replication":
+        found.compared = replication_measures.replication(
+            folder, program, rounds, scale, flags, _say
+        )
     elif part == "delayed":
         programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
         with both() as sides:

@@ -20,6 +20,7 @@ from .store_measures import Held
 PARTS = {
     "rates": "Sends and pulls",
     "brokers": "Two brokers on one machine",
+    "replication": "A master with a slave",
     "calls": "Calls for a send",
     "start": "Start",
     "memory": "Memory",
