@@ -1,5 +1,6 @@
 """Looking at a cluster and changing it: every request of an administrator as a method."""
 
+from .administration.access import AccessAdmin
 from .administration.brokers import BrokerAdmin
 from .administration.groups import GroupAdmin
 from .administration.messages import MessageAdmin
@@ -9,7 +10,7 @@ from .route import QUEUES_MAX
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 
 
-class Admin(BrokerAdmin, TopicAdmin, GroupAdmin, MessageAdmin):
+class Admin(BrokerAdmin, TopicAdmin, GroupAdmin, MessageAdmin, AccessAdmin):
     """Asks and changes a cluster.
 
     async with Admin("127.0.0.1:9876") as admin:

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from ..protocol import codes
-from ..protocol.bodies.body import Body
+from ..protocol.bodies.body import Body, read
 from ..protocol.command import Command
 from ..protocol.errors import Refusal
 from ..protocol.wire import Header
@@ -27,6 +27,14 @@ def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
     """The answer's body as a `kind`; `request` is the code that was asked."""
     try:
         return kind.decode(answer.body)
+    except ValueError as wrong:
+        raise _unreadable(request, wrong) from wrong
+
+
+def bodies_of(answer: Command, kind: type[AnyBody], request: int) -> list[AnyBody]:
+    """The answer's body as a list of `kind`, empty without a body."""
+    try:
+        return read(answer.body, list[kind]) if answer.body else []  # type: ignore[valid-type]
     except ValueError as wrong:
         raise _unreadable(request, wrong) from wrong
 

@@ -57,6 +57,14 @@ class Admin(Blocking[_Admin]):
     member_offsets = awaited(_Admin.member_offsets)
     set_request_mode = awaited(_Admin.set_request_mode)
 
+    users = awaited(_Admin.users)
+    create_user = awaited(_Admin.create_user)
+    update_user = awaited(_Admin.update_user)
+    delete_user = awaited(_Admin.delete_user)
+    access_lists = awaited(_Admin.access_lists)
+    allow = awaited(_Admin.allow)
+    delete_access = awaited(_Admin.delete_access)
+
     message = awaited(_Admin.message)
     query = awaited(_Admin.query)
     resume_transaction = awaited(_Admin.resume_transaction)

@@ -1,7 +1,9 @@
 """Who a client is to brokers with access control, and whether it speaks TLS."""
 
+import os
 import ssl
 from dataclasses import dataclass, field
+from typing import Self
 
 from ..protocol.signature import signed
 from .errors import ClientError
@@ -27,6 +29,17 @@ class Security:
         if bool(self.access_key) != bool(self.secret_key):
             missing = "secret_key" if self.access_key else "access_key"
             raise ClientError(f"{missing} is empty; give access_key and secret_key, or neither")
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Signed with $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY, or not without them."""
+        access_key = os.environ.get("AEROBEE_ACCESS_KEY", "")
+        secret_key = os.environ.get("AEROBEE_SECRET_KEY", "")
+        if bool(access_key) != bool(secret_key):
+            raise ClientError(
+                "only one of AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY is set; set both, or neither"
+            )
+        return cls(access_key, secret_key)
 
     @property
     def signs(self) -> bool:

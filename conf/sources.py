@@ -15,6 +15,8 @@ from ..protocol import java_properties
 
 FILE_BYTES_MAX = 1 << 20
 ENVIRONMENT_PREFIX = "AEROBEE_"
+# Of the commands that are clients: no settings of a daemon, which must not keep or show them.
+CLIENT_VARIABLES = frozenset({"AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"})
 
 
 class ConfigError(ValueError):
@@ -46,7 +48,7 @@ def from_environment(environ: Mapping[str, str], keys: Iterable[str]) -> list[Se
     words: AEROBEE_LISTEN_PORT or AEROBEE_LISTENPORT for listenPort. Empty ones count as not set."""
     known = {key.lower(): key for key in keys}
     found = []
-    for name in sorted(environ):
+    for name in sorted(environ.keys() - CLIENT_VARIABLES):
         if name.startswith(ENVIRONMENT_PREFIX) and environ[name]:
             bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "").lower()
             source = f"environment variable {name}"

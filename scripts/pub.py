@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from ..client.blocking import Message, Producer
 from ..client.errors import AerobeeError
+from ..client.security import Security
 from .failed import Failed
 
 READ_BYTES_MAX = 256 << 10  # taken from the input at once
@@ -65,7 +66,9 @@ def run(options: argparse.Namespace) -> int:
     sent = 0
     with (
         _open(options.file) as source,
-        Producer(options.namesrv, group="aerobee-pub") as producer,
+        Producer(
+            options.namesrv, group="aerobee-pub", security=Security.from_environment()
+        ) as producer,
         _progress(source) as bar,
     ):
         if source.isatty():

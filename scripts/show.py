@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from ..client.admin import Admin
+from ..client.security import Security
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.bodies.stats import OffsetWrapper
@@ -166,7 +167,7 @@ async def with_admin(
     work: Callable[[Admin, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
 ) -> int:
     """Does the work with a client for the name servers of the options; the exit code."""
-    async with Admin(options.namesrv) as admin:
+    async with Admin(options.namesrv, security=Security.from_environment()) as admin:
         return await work(admin, options)
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
-from ..client import Consumer, MessageQueue
+from ..client import Consumer, MessageQueue, Security
 from ..client.errors import AerobeeError, NoRouteError
 from ..client.reader import Reader
 from ..client.start_from import FIRST, LAST, StartFrom
@@ -101,6 +101,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
         group=options.group,
         topics={options.topic: options.tags},
         start={FIRST: "earliest", LAST: "latest"}.get(start.where, start.ms),
+        security=Security.from_environment(),
     ) as consumer:
         async for message in consumer:
             try:
@@ -112,7 +113,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
 async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
     """Every message, from queues that are read side by side."""
     wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
-    async with Reader(options.namesrv) as reader:
+    async with Reader(options.namesrv, security=Security.from_environment()) as reader:
         watch = _Watch(reader, options.topic, start)
         watch.begin()
         try:
