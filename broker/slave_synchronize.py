@@ -83,6 +83,8 @@ class SlaveSynchronize:
         master = self.master
         if not master or master == self._own_address:
             return
+        if not await self._try("data", self._check(master)):
+            return
         now_ms = self._now_ms()
         if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
             self._asked_ms = now_ms
@@ -111,6 +113,22 @@ class SlaveSynchronize:
             self.synced_ms = self._now_ms()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    async def _check(self, master: str) -> None:
+        """ValueError when this can't be the master that the log here comes from: one that was
+        started with an empty store, say, has no topics, and they would be gone here as well."""
+        here = self._log_end()
+        there = await self._log_end_of(master)
+        if there < here:
+            raise ValueError(
+                f"its log ends at {there}, this slave's at {here}, so it is not the one that was "
+                "followed; make this broker the master if it has what you want, else delete its "
+                "store"
+            )
+
+    async def _log_end_of(self, master: str) -> int:
+        text = await self._ask(master, codes.GET_BROKER_HA_STATUS)
+        return HARuntimeInfo.decode(text).master_commit_log_max_offset
 
     async def _sync_topics(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_TOPIC_CONFIG)
@@ -154,9 +172,7 @@ class SlaveSynchronize:
         What waits already is left to wait: under load a newer one would for ever take its place.
         """
         if name not in self._waiting:
-            text = await self._ask(master, codes.GET_BROKER_HA_STATUS)
-            end = HARuntimeInfo.decode(text).master_commit_log_max_offset
-            self._waiting[name] = end, take
+            self._waiting[name] = await self._log_end_of(master), take
 
     def _take_waiting(self) -> None:
         here = self._log_end()

@@ -212,6 +212,23 @@ async def test_what_can_not_be_had_is_told_once_and_the_rest_is_taken(
     assert "it answers 1" in told[0]
 
 
+async def test_nothing_is_taken_from_a_master_that_has_less(
+    slave: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master()
+    one = slave(master)
+    one.sync.set_master("m:1")
+    one.log_end = 1_001
+    for _ in range(3):
+        await one.sync.tick()
+    assert set(master.asked) == {codes.GET_BROKER_HA_STATUS}
+    (told,) = [text for text in caplog.messages if "from master m:1" in text]
+    assert "its log ends at 1000, this slave's at 1001" in told
+    master.end = 1_001
+    await one.sync.tick()
+    assert one.offsets.get("A", "g", 0) == 4
+
+
 async def test_without_a_master_nobody_is_asked(slave: Made) -> None:
     master = Master()
     one = slave(master)
