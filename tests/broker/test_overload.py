@@ -223,8 +223,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_MANY", 6)
     monkeypatch.setattr(server, "INDEX_TIMES", 4)
-    for task in broker._tasks:  # the periodic one would empty it in between
-        task.cancel()
+    await broker._periodic.stop()  # it would empty it in between
     for _ in range(15):
         await caller.send("T", b"x")
     store = broker.store
