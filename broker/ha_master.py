@@ -37,12 +37,15 @@ class HaMaster:
         self,
         config: BrokerConfig,
         store: MessageStore,
+        server: asyncio.Server,
         now_ms: Callable[[], int],
         on_acked: Callable[[int], None],
     ) -> None:
-        """`now_ms` is a clock for silence, not for messages."""
+        """`server` listens and makes a `connection` for each slave; `now_ms` is a clock for
+        silence, not for messages."""
         self.config = config
         self.store = store
+        self._server = server
         self.now_ms = now_ms
         self.slaves: list[SlaveConnection] = []
         self.acks_needed = config.acks_needed
@@ -50,6 +53,10 @@ class HaMaster:
         self.refused = 0  # connections that were closed for what they asked for or sent
         self._on_acked = on_acked
         self._progress = asyncio.Event()  # a slave has said something
+
+    async def accept(self) -> None:
+        """Let slaves in."""
+        await self._server.start_serving()
 
     def send(self) -> None:
         """Give each slave what is new in the log."""
@@ -75,6 +82,7 @@ class HaMaster:
 
     async def stop(self) -> None:
         """Let the slaves have the rest of the log, for a while, and close the connections."""
+        self._server.close()
         deadline = asyncio.get_running_loop().time() + LAST_SECONDS
         try:
             async with asyncio.timeout_at(deadline):

@@ -163,7 +163,7 @@ class MasterConnection(asyncio.Protocol):
         self.over = asyncio.Event()
         self._slave = slave
         self._chunks = Chunks()
-        self._heard_ms = slave.now_ms()
+        self._heard_ms = slave.heard_ms = slave.now_ms()
         self._reported_ms = 0
         self._reported = -1
         self._transport: asyncio.Transport

@@ -172,7 +172,7 @@ class Broker:
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
-        self.ha = HaMaster(config, self.store, self.alive_ms, self._on_acked)
+        self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)
         self._slaves = self.ha.slaves
         if config.is_slave:
@@ -261,7 +261,7 @@ class Broker:
         fast_rows.update(fast_table(table))
         self._work_periodically()
         await self.server.accept()
-        await slaves.start_serving()
+        await self.ha.accept()
         if self.ha_slave is not None:
             self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)
             closers.append(self.ha_slave.stop)
