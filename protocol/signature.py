@@ -34,8 +34,11 @@ def signed(
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:
     """What is signed; `fields` without the signature."""
-    names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-    return "".join(fields[name] for name in names).encode() + body
+    if "".join(fields).isascii():
+        names = sorted(fields)  # the same order, a third of the time
+    else:
+        names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    return "".join(map(fields.__getitem__, names)).encode() + body
 
 
 def signature(secret_key: str, content: bytes) -> str:
