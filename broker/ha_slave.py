@@ -192,16 +192,16 @@ class MasterConnection(asyncio.Protocol):
         except StoreError as wrong:
             self._leave(str(wrong))
             return
-        if store.log_end <= self._reported:
-            return
-        self._report()  # who waits for it on the master need not wait for the queues here
-        try:
-            found = store.derive_new()
-        except StoreError as wrong:
-            slave.tell(f"what came from the master can't be read here yet: {wrong}")
-        else:
-            slave.is_well()
+        if store.log_end > self._reported:
+            self._report()  # who waits for it on the master need not wait for the queues here
+        if store.log_end > store.whole_end:
+            try:
+                found = store.derive_new()
+            except StoreError as wrong:
+                slave.tell(f"what came from the master can't be read here yet: {wrong}")
+                return
             slave.on_messages(found)
+        slave.is_well()
 
     def sweep(self) -> None:
         """Report again when it is time; leave when nothing has come for too long."""

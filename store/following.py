@@ -131,6 +131,8 @@ class Following(Parts):
         Who is asked next may have another message there. What is damaged stays: behind it may lie
         what was acknowledged. StoreError, and nothing is dropped, as `derive_new`.
         """
+        if self._log.refusal is not None:
+            return
         self.derive_new()
         if self._log.written > self._whole_end != self._damaged_at:
             self._log.cut(self._whole_end)

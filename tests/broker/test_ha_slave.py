@@ -10,6 +10,7 @@ import pytest
 from aerobee.broker import ha_slave
 from aerobee.broker.ha_slave import HaSlave
 from aerobee.protocol.ha import CHUNK_BYTES_MAX, CHUNK_HEAD, REPORT, REPORT_BYTES
+from aerobee.store.errors import DiskFull
 from aerobee.store.store import MessageStore
 
 from .conftest import Clock, Config
@@ -312,6 +313,41 @@ async def test_an_address_that_is_none_is_told(
         while not errors(caplog):  # noqa: ASYNC110 - it has no event for tests
             await asyncio.sleep(0)
     assert "can't connect to the master at nowhere" in errors(caplog)[0]
+
+
+async def test_what_had_no_room_in_its_queue_is_read_once_it_has(
+    master: Master,
+    slave: HaSlave,
+    told: list[set[tuple[str, int]]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = master.put()
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+
+    def is_full(store: MessageStore) -> None:
+        raise DiskFull("no room to make a file")
+
+    with monkeypatch.context() as full:
+        full.setattr(MessageStore, "derive_new", is_full)
+        link.send(0, end)
+        assert await link.report() == end  # it is here, after all
+        link.send(end, end)
+        async with asyncio.timeout(SECONDS):
+            while not errors(caplog):  # noqa: ASYNC110 - it has no event for tests
+                await asyncio.sleep(0)
+    link.send(end, end)  # a sign of life
+    async with asyncio.timeout(SECONDS):
+        while not told:  # noqa: ASYNC110 - it has no event for tests
+            await asyncio.sleep(0)
+    assert told == [{("T", 0)}]
+    assert slave.store.max_offset("T", 0) == 1
+    assert errors(caplog) == [
+        "what came from the master can't be read here yet: no room to make a file; tried again "
+        "every 0.01 s"
+    ]
 
 
 async def test_how_it_stands_is_told_as_by_a_java_slave(
