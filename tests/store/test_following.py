@@ -10,7 +10,8 @@ import pytest
 from aerobee.protocol.record import TRANSACTION_PREPARED, decode_record
 from aerobee.store.check import check
 from aerobee.store.consume_queue import ConsumeQueue
-from aerobee.store.errors import DamagedStore, DiskFull, WritesRefused
+from aerobee.store.errors import DamagedStore, DiskFull, StoreError, WritesRefused
+from aerobee.store.segment import Segment
 from aerobee.store.store import MessageStore
 
 from .conftest import SMALL, OpenStore, Unpack, java_settings, put
@@ -212,6 +213,34 @@ def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
         slave.close()
     assert "no room" in caplog.text
     assert contents(open_store(slave.root)) == contents(master)
+
+
+def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
+    open_store: OpenStore,
+    master: MessageStore,
+    slave: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(master, 20)
+    slave.append_raw(0, master.raw(0, 3_000))
+    slave.derive_new()
+
+    def broken(segment: Segment, at: int, data: bytes) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(Segment, "write", broken)
+        with pytest.raises(StoreError, match="did not take a write"):
+            slave.append_raw(3_000, b"more")
+    with pytest.raises(WritesRefused, match="did not take a write"):
+        slave.append_raw(3_000, b"more")
+    slave.cut_torn()
+    assert slave.log_end == 3_000
+    slave.close()
+    again = following(open_store, slave.root)
+    follow(again, master)
+    assert contents(again) == contents(master)
+    assert log_files(again) == log_files(master)
 
 
 def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
