@@ -16,10 +16,11 @@ from ..protocol.aio.connection import Connection, Handler, Inbox, Row
 from ..protocol.bodies.access import UserInfo
 from ..protocol.command import Command, read_ext
 from ..protocol.errors import Refusal
+from ..protocol.record import decode_record
 from ..protocol.signature import ACCESS_KEY, SIGNATURE, signature, signed_content
 from ..protocol.wire import Header
 from .access_lists import USER_PREFIX, AccessLists
-from .access_needs import needs
+from .access_needs import needs, place_of, placed_needs
 from .access_settings import codes_of, first_users
 from .config import BrokerConfig
 from .users import Users
@@ -40,8 +41,10 @@ class Access:
         config: BrokerConfig,
         users: Users,
         lists: AccessLists,
+        message_at: Callable[[int], bytes | None],
         now_ms: Callable[[], int],
     ) -> None:
+        """`message_at` gives the record at a place of the log, None where there is none."""
         self.users = users
         self.lists = lists
         self.refused = 0
@@ -49,6 +52,7 @@ class Access:
         self._is_limited = config.authorization_enabled
         self._unsigned = codes_of("authenticationWhitelist", config.authentication_whitelist)
         self._unlimited = codes_of("authorizationWhitelist", config.authorization_whitelist)
+        self._message_at = message_at
         self._now_ms = now_ms
         self._log_again_ms = 0
 
@@ -62,28 +66,33 @@ class Access:
         What was signed is what its handler then reads: the command has these fields from now on.
         """
         try:
-            fields = self._check(command, connection)
+            fields = _fields(command)
+            command.ext = read_ext(fields)
+            self._check(command, fields, connection)
         except Refusal as refusal:
             self._note(command, connection, refusal)
             raise
-        command.ext = read_ext(fields)
 
     def sender(self, command: Command) -> UserInfo:
         """Who signed the request; Refusal when that is not proven."""
         return self._proven(command, _fields(command))
 
-    def _check(self, command: Command, connection: Connection) -> dict[str, str]:
-        fields = _fields(command)
+    def _check(self, command: Command, fields: dict[str, str], connection: Connection) -> None:
         user = None
         if command.code not in self._unsigned:
             user = self._proven(command, fields)
         if not self._is_limited or command.code in self._unlimited:
-            return fields
+            return
         wanted = needs(command, fields, self._cluster)
+        place = place_of(command)
+        if place is not None:
+            record = self._message_at(place)
+            if record is not None:
+                wanted += placed_needs(command, fields, decode_record(record).topic)
         if wanted and user is None:
             user = self._proven(command, fields)
         if user is None or user.is_super:
-            return fields
+            return
         name = user.username or ""
         ip = connection.address.rpartition(":")[0].strip("[]")
         for need in wanted:
@@ -94,7 +103,6 @@ class Access:
                     f"{USER_PREFIX}{name} has no permission to access {need.kind}:{need.name} from "
                     f"{ip}, {denial}",
                 )
-        return fields
 
     def _proven(self, command: Command, fields: dict[str, str]) -> UserInfo:
         name = fields.get(ACCESS_KEY, "")
@@ -169,7 +177,9 @@ class _GuardedInbox(Inbox):
         self._inbox.append((header, command, connection))
 
 
-def open_access(config: BrokerConfig, now_ms: Callable[[], int]) -> Access | None:
+def open_access(
+    config: BrokerConfig, message_at: Callable[[int], bytes | None], now_ms: Callable[[], int]
+) -> Access | None:
     """Users and lists from their files, with the first users made; None where all may do all.
 
     StoreError when a file can't be read or written.
@@ -189,7 +199,7 @@ def open_access(config: BrokerConfig, now_ms: Callable[[], int]) -> Access | Non
             "access control is on and there is no user, so nobody can do anything; name the first "
             "in initAuthenticationUser"
         )
-    return Access(config, users, lists, now_ms)
+    return Access(config, users, lists, message_at, now_ms)
 
 
 def _fields(command: Command) -> dict[str, str]:

@@ -17,6 +17,10 @@ from ..protocol.bodies.queues import LockBatchRequestBody
 from ..protocol.bodies.topic import CreateTopicListRequestBody
 from ..protocol.command import Command
 from ..protocol.errors import Refusal
+from ..protocol.headers.clients import ConsumeMessageDirectly
+from ..protocol.headers.send import ConsumerSendMsgBack
+from ..protocol.headers.topics import ViewMessage
+from ..protocol.message_id import parse_offset_message_id
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from .policies import (
     CLUSTER,
@@ -113,7 +117,6 @@ NAMED = {
     codes.GET_MAX_OFFSET: _Named((GET,), _TOPIC),
     codes.GET_MIN_OFFSET: _Named((GET,), _TOPIC),
     codes.GET_EARLIEST_MSG_STORETIME: _Named((GET,), _TOPIC),
-    codes.VIEW_MESSAGE_BY_ID: _Named((GET,), _TOPIC),
     codes.CONSUMER_SEND_MSG_BACK: _Named((SUB,), (), _GROUP),
     codes.GET_CONSUMER_LIST_BY_GROUP: _Named((SUB, GET), (), _CONSUMERS),
     codes.GET_TOPIC_STATS_INFO: _Named((GET,), _TOPIC),
@@ -172,6 +175,35 @@ def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
     return [Need(CLUSTER, cluster, (action,))]
 
 
+def place_of(command: Command) -> int | None:
+    """Where in the log the message is that a request names by its place; None when it names none.
+
+    Refusal when its header can't be read.
+    """
+    code = command.code
+    if code == codes.VIEW_MESSAGE_BY_ID:
+        return command.header(ViewMessage).offset
+    if code == codes.CONSUMER_SEND_MSG_BACK:
+        return command.header(ConsumerSendMsgBack).offset
+    if code == codes.CONSUME_MESSAGE_DIRECTLY:
+        try:
+            return parse_offset_message_id(command.header(ConsumeMessageDirectly).msg_id or "")[1]
+        except ValueError:
+            return None  # its handler refuses it
+    return None
+
+
+def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
+    """What a request must be allowed because the message that it names is in this topic.
+
+    RocketMQ goes by the topic that the request names, or by none: anybody could read everything.
+    """
+    if command.code == codes.VIEW_MESSAGE_BY_ID:
+        return [topic_need(topic, (GET,))]
+    group = fields.get("group") or fields.get("consumerGroup") or ""
+    return _reading(topic, _bare(group))
+
+
 def topic_need(topic: str, actions: Actions) -> Need:
     """What a topic asks for; a retry topic is its group's."""
     if topic.startswith(RETRY_PREFIX):
@@ -205,12 +237,19 @@ def _send_short(command: Command, fields: Fields) -> list[Need]:
 
 def _pull(command: Command, fields: Fields) -> list[Need]:
     topic, group = fields.get("topic", ""), _bare(fields.get("consumerGroup", ""))
-    found = [Need(GROUP, group, (SUB,))]
+    return list(dict.fromkeys([*_reading(topic, group), Need(GROUP, group, (SUB,))]))
+
+
+def _reading(topic: str, group: str) -> list[Need]:
+    """What it takes to read a topic as a member of a group that one may be a member of."""
     need = topic_need(topic, (SUB,))
     # Its own retry topic is the group's: also those of pop, which have the topic's name behind it.
-    if need.kind == TOPIC or not need.name.startswith((f"{group}_", f"{group}+")):
-        found.insert(0, need)
-    return list(dict.fromkeys(found))
+    is_own = need.kind == GROUP and need.name.startswith((f"{group}_", f"{group}+"))
+    return [] if is_own else [need]
+
+
+def _view(command: Command, fields: Fields) -> list[Need]:
+    return [topic_need(one, (GET,)) for one in _values(fields, _TOPIC)]
 
 
 def _end_transaction(command: Command, fields: Fields) -> list[Need]:
@@ -273,6 +312,7 @@ _SPECIAL: dict[int, Callable[[Command, Fields], Iterable[Need]]] = {
     codes.PULL_MESSAGE: _pull,
     codes.LITE_PULL_MESSAGE: _pull,
     codes.END_TRANSACTION: _end_transaction,
+    codes.VIEW_MESSAGE_BY_ID: _view,
     codes.HEART_BEAT: _heartbeat,
     codes.UNREGISTER_CLIENT: _unregister,
     codes.LOCK_BATCH_MQ: _lock,

@@ -251,7 +251,7 @@ class Broker:
         closers.append(self.pop.close)
         self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
-        self.access = open_access(config, now_ms)
+        self.access = open_access(config, self.store.message_at, now_ms)
         table = full_table(self, pulls)
         if isinstance(pulls, SlavePullHandlers):
             table = self._follow(table, pulls)

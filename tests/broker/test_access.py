@@ -22,6 +22,7 @@ from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import CreateTopicListRequestBody, TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
+from aerobee.protocol.message_id import offset_message_id
 from aerobee.protocol.signature import signature, signed, signed_content
 
 from .conftest import Caller, Config
@@ -398,11 +399,16 @@ RIGHTS: list[tuple[int, dict[str, str], bytes, Rights]] = [
     (codes.QUERY_CONSUMER_OFFSET, READER, b"", [("Topic:T", "Get"), ("Group:G", "Sub")]),
     (codes.UPDATE_CONSUMER_OFFSET, COMMIT, b"", [("Topic:T", "Update"), ("Group:G", "Sub")]),
     (codes.GET_CONSUMER_LIST_BY_GROUP, READER, b"", [("Group:G", "Get")]),
-    (codes.CONSUMER_SEND_MSG_BACK, {"group": "G"}, b"", [("Group:G", "Sub")]),
+    (
+        codes.CONSUMER_SEND_MSG_BACK,
+        {"group": "G", "offset": "99999999", "delayLevel": "1"},
+        b"",
+        [("Group:G", "Sub")],
+    ),
     (codes.END_TRANSACTION, {"topic": "T"}, b"", [("Topic:T", "Pub")]),
     (codes.GET_MAX_OFFSET, QUEUE, b"", [("Topic:T", "Get")]),
     (codes.QUERY_MESSAGE, QUEUE, b"", [("Topic:T", "Sub")]),
-    (codes.VIEW_MESSAGE_BY_ID, {"offset": "0"}, b"", [("Cluster:DefaultCluster", "Get")]),
+    (codes.VIEW_MESSAGE_BY_ID, {"offset": "0", "topic": "T"}, b"", [("Topic:T", "Get")]),
     (codes.UPDATE_AND_CREATE_TOPIC, TOPIC, b"", [("Topic:T", "Create")]),
     (codes.UPDATE_AND_CREATE_TOPIC_LIST, {}, TOPICS, [("Topic:T", "Create"), ("Topic:U", "All")]),
     (codes.DELETE_TOPIC_IN_BROKER, {"topic": "T"}, b"", [("Topic:T", "Delete")]),
@@ -479,6 +485,32 @@ async def test_where_somebody_comes_from_may_count(guarded: Broker, as_user: Cal
     assert (await shop.send("T")).code == codes.NO_PERMISSION
     allow(guarded, "Topic:T", "Pub", ips=["192.168.0.0/16", "127.0.0.1"])
     assert (await shop.send("T")).code == codes.SUCCESS
+
+
+async def test_a_message_by_its_place_is_its_topics_whatever_the_request_says(
+    guarded: Broker, as_user: Callers
+) -> None:
+    admin, shop = as_user(ADMIN), as_user(SHOP)
+    allow(guarded, "Topic:Own", "All")
+    allow(guarded, "Group:G", "Sub")
+    places = {}
+    for topic in ("Own", "Secret", "%RETRY%G", "%RETRY%G_Own", "%RETRY%H"):
+        places[topic] = guarded.store.log_end
+        assert (await admin.send(topic)).code == codes.SUCCESS
+    for topic, place in places.items():
+        message = offset_message_id(guarded.store.host, place)
+        may = topic not in ("Secret", "%RETRY%H")
+        back = {"offset": str(place), "group": "G", "delayLevel": "1", "originTopic": "Own"}
+        directly = {"consumerGroup": "G", "clientId": "c", "msgId": message, "topic": "Own"}
+        for code, fields, allowed in (
+            (codes.VIEW_MESSAGE_BY_ID, {"offset": str(place), "topic": "Own"}, topic == "Own"),
+            (codes.VIEW_MESSAGE_BY_ID, {"offset": f"+{place}"}, topic == "Own"),
+            (codes.CONSUMER_SEND_MSG_BACK, back, may),
+            (codes.CONSUME_MESSAGE_DIRECTLY, directly, may),
+        ):
+            answer = await shop.ask(code, fields)
+            is_refused = "has no permission to access" in (answer.remark or "")
+            assert is_refused is not allowed, (topic, code)
 
 
 async def test_a_body_that_does_not_say_what_it_wants_is_refused(as_user: Callers) -> None:
