@@ -1,8 +1,8 @@
 """A broker as a slave: it finds its master, copies what is besides the log, and says when the
 master can be asked.
 
-The log itself is followed by `HaSlave`. It is told of its master only once the topics have been
-asked for, since a topic's kind decides into which kind of queue a message goes.
+The log itself is followed by `HaSlave`. It is told of its master after the topics have been asked
+for, so that messages can be read as soon as they come.
 """
 
 import asyncio
