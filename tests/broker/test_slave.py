@@ -16,7 +16,7 @@ from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
-from aerobee.protocol.headers.topics import UpdateTopic
+from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 
 from .conftest import Caller, Config, parked, records
 from .test_metrics import values
@@ -262,6 +262,21 @@ async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) 
     assert new.offsets.get("T", "cg", 0) == 7
     await until(lambda: new.store.max_offset("T", 0) == 22)
     assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
+
+
+async def test_a_topic_that_is_deleted_and_made_again_begins_anew_on_the_slave(
+    pair: Pair,
+) -> None:
+    await has_topic(pair)
+    for number in range(5):
+        await pair.ask_master.send("T", b"old %d" % number)
+    await pair.caught_up()
+    await pair.ask_master.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("T"))
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"new")
+    await pair.caught_up()
+    found = [(one.queue_offset, one.body) for one in records(await pair.ask_slave.pull("T"))]
+    assert found == [(0, b"new")]
 
 
 async def test_reading_from_a_slave_must_be_allowed(
