@@ -105,6 +105,12 @@ def test_the_secrets_are_never_shown() -> None:
     assert any(line.endswith("initAuthenticationUser=") for line in describe(BrokerConfig()))
 
 
+def test_with_what_commands_sign_is_no_setting_of_a_daemon() -> None:
+    environ = {"AEROBEE_ACCESS_KEY": "shop", "AEROBEE_SECRET_KEY": "hush"}
+    config, warnings = load_broker(environ=environ)
+    assert (config, warnings) == (BrokerConfig(), [])
+
+
 async def test_a_broker_signs_what_it_asks_of_others(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     inner = '{"accessKey":"inner","secretKey":"inner-secret"}'
     keys = {"inner_client_authentication_credentials": inner}
