@@ -125,7 +125,7 @@ class Access:
             content = signed_content(signed, command.body or b"")
             expected = signature(user.password or "", content).encode()
             given = fields.get(SIGNATURE, "").encode()
-        except ValueError:  # half of a character that has two
+        except ValueError:  # half of a character that has two, which has no bytes
             given, expected = b"", b"no text"
         if not hmac.compare_digest(expected, given):
             raise Refusal(

@@ -189,6 +189,15 @@ async def test_a_header_without_fields_or_that_is_none_is_refused(guarded: Broke
         assert answer.code == codes.NO_PERMISSION, ext
 
 
+async def test_nobody_signs_with_a_password_that_is_no_text(
+    guarded: Broker, as_user: Callers
+) -> None:
+    assert guarded.access is not None
+    guarded.access.users.create(UserInfo("odd", "\ud800"))  # from an environment, say
+    for secret in ("?", "", "\ufffd"):
+        assert (await as_user(("odd", secret)).send("T")).code == codes.NO_PERMISSION
+
+
 async def test_who_is_disabled_is_not_served_any_more(guarded: Broker, as_user: Callers) -> None:
     shop = as_user(SHOP)
     allow(guarded, "Topic:T", "Pub")
