@@ -26,6 +26,7 @@ from aerobee.protocol.message_id import offset_message_id
 from aerobee.protocol.signature import signature, signed, signed_content
 
 from .conftest import Caller, Config
+from .parts import Wire
 
 ADMIN = "admin", "admin-secret"
 SHOP = "shop", "shop-secret"
@@ -187,6 +188,15 @@ async def test_a_header_without_fields_or_that_is_none_is_refused(guarded: Broke
         except TimeoutError:
             raise AssertionError(ext) from None
         assert answer.code == codes.NO_PERMISSION, ext
+
+
+async def test_what_was_signed_is_what_the_handler_reads(guarded: Broker) -> None:
+    """Nothing is read a second time from the bytes, where it might be read in another way."""
+    fields = signed({"topic": "TBW102"}, b"", *ADMIN)
+    (command,) = FrameDecoder().feed(encode_request(codes.GET_TOPIC_CONFIG, 1, fields))
+    assert guarded.access is not None
+    guarded.access.check(command, Wire())  # type: ignore[arg-type]
+    assert command.ext == fields
 
 
 async def test_nobody_signs_with_a_password_that_is_no_text(
