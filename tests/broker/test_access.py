@@ -449,6 +449,7 @@ RIGHTS: list[tuple[int, dict[str, str], bytes, Rights]] = [
     (codes.GET_ALL_CONSUMER_OFFSET, {}, b"", [("Cluster:DefaultCluster", "Get")]),
     (codes.AUTH_LIST_USER, {}, b"", [("Cluster:DefaultCluster", "Get")]),
     (codes.AUTH_DELETE_USER, {"username": "x"}, b"", [("Cluster:DefaultCluster", "Update")]),
+    (codes.GET_CONSUMER_LIST_BY_GROUP, {}, b"", [("Cluster:DefaultCluster", "Get")]),
     (codes.CHECK_CLIENT_CONFIG, {}, b"", []),
 ]  # fmt: skip
 
