@@ -19,6 +19,7 @@ from ..protocol.errors import Refusal
 from ..protocol.record import decode_record
 from ..protocol.signature import ACCESS_KEY, SIGNATURE, signature, signed_content
 from ..protocol.wire import Header
+from ..store.errors import StoreError
 from .access_lists import USER_PREFIX, AccessLists
 from .access_needs import needs, place_of, placed_needs
 from .access_settings import codes_of, first_users
@@ -193,7 +194,10 @@ def open_access(
     given = (config.init_authentication_user, config.inner_client_authentication_credentials)
     for user in first_users(*given):
         if users.get(user.username or "") is None:
-            users.create(user)
+            try:
+                users.create(user)
+            except Refusal as wrong:  # there are too many
+                raise StoreError(f"user {user.username} can't be made: {wrong.remark}") from None
     if not len(users):
         log.warning(
             "access control is on and there is no user, so nobody can do anything; name the first "

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker import access as access_module
+from aerobee.broker import users as users_module
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
@@ -24,6 +25,7 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.message_id import offset_message_id
 from aerobee.protocol.signature import signature, signed, signed_content
+from aerobee.store.errors import StoreError
 
 from .conftest import Caller, Config
 from .parts import Wire
@@ -555,6 +557,21 @@ async def test_a_consumer_may_wait_for_messages(guarded: Broker, as_user: Caller
 
 
 # --- across starts -----------------------------------------------------------------------------
+
+
+async def test_without_any_user_the_start_warns(  # type: ignore[no-untyped-def]
+    start, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    await start(config(authentication_enabled=True))
+    assert "there is no user, so nobody can do anything" in caplog.text
+
+
+async def test_a_first_user_who_is_one_too_many_stops_the_start(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users_module, "USERS_MAX", 0)
+    with pytest.raises(StoreError, match="user admin can't be made: there are 0 users, the limit"):
+        await Broker(config(**ON)).start()
 
 
 async def test_users_are_there_after_a_restart_and_the_first_is_not_made_anew(  # type: ignore[no-untyped-def]
