@@ -1,8 +1,9 @@
 """The slave's end of replication: it connects to its master and makes its log the same.
 
 What comes is appended where the log ends, told to the master at once, and made readable. When the
-connection breaks, or the two logs don't fit, it is tried again every few seconds; the log begins
-where it ended, at the last whole message.
+connection breaks, or the two logs don't fit, it is tried again every few seconds; the log goes on
+where it ended, at the last whole message. What lies just before that comes once more, to be
+compared: a log that has other messages there, as an old master's may, must not go on with these.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import cast
 from ..protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from ..protocol.errors import Malformed
 from ..protocol.ha import REPORT, Chunks
-from ..store.errors import StoreError
+from ..store.errors import DamagedStore, StoreError
 from ..store.following import Key
 from ..store.store import MessageStore
 from .config import BrokerConfig
@@ -22,6 +23,7 @@ from .flow import Flow
 
 log = logging.getLogger(__name__)
 
+COMPARED_BYTES = 4 << 10  # of the end of the log, with those that the master has there
 RETRY_SECONDS = 5.0  # until it is tried again
 CONNECT_SECONDS = 3.0  # as long as a connection may take
 CLOSE_SECONDS = 2.0  # as long as its end may take
@@ -166,11 +168,17 @@ class MasterConnection(asyncio.Protocol):
         self._heard_ms = slave.heard_ms = slave.now_ms()
         self._reported_ms = 0
         self._reported = -1
+        self._end = 0  # of the log when it was connected
+        self._equal_end = 0  # up to here the two logs are equal, or ours is empty
         self._transport: asyncio.Transport
         self._is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        store = self._slave.store
+        self._end = end = store.log_end
+        # Within a file, since the master may not have the one before; and 0 would ask for the last.
+        self._equal_end = max(1, end - min(COMPARED_BYTES, end % store.segment_bytes)) if end else 0
         self._report()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -185,12 +193,14 @@ class MasterConnection(asyncio.Protocol):
         slave.flow.bytes += len(data)
         try:
             for place, chunk in self._chunks.feed(data):
-                store.append_raw(place, chunk)
+                self._take(place, chunk)
         except Malformed as wrong:
             self._leave(f"what the master at {slave.master} sends is no log: {wrong}")
             return
         except StoreError as wrong:
             self._leave(str(wrong))
+            return
+        if self._equal_end < self._end:
             return
         if store.log_end > self._reported:
             self._report()  # who waits for it on the master need not wait for the queues here
@@ -219,8 +229,31 @@ class MasterConnection(asyncio.Protocol):
         self._is_closed = True
         self._transport.abort()
 
+    def _take(self, place: int, chunk: bytes) -> None:
+        """Append what is new. StoreError when it is none of this log."""
+        store, end = self._slave.store, self._end
+        if place == self._equal_end < end:
+            known = chunk[: end - place]
+            if not known:
+                raise DamagedStore(
+                    f"the master's log ends at {place}, this one at {end}: what is here was lost "
+                    "there. Let this broker be the master, or delete its store folder"
+                )
+            if store.raw(place, len(known)) != known:
+                raise DamagedStore(
+                    f"the master's log has other messages than this one between {place} and {end}; "
+                    "stop this broker, delete its store folder and start it again, so that it "
+                    "takes the log anew"
+                )
+            place = self._equal_end = place + len(known)
+            chunk = chunk[len(known) :]
+            if not chunk:
+                return
+        store.append_raw(place, chunk)
+
     def _report(self) -> None:
-        self._reported = self._slave.store.log_end
+        is_equal = self._equal_end >= self._end
+        self._reported = self._slave.store.log_end if is_equal else self._equal_end
         self._reported_ms = self._slave.reported_ms = self._slave.now_ms()
         self._transport.write(REPORT.pack(self._reported))
 

@@ -77,7 +77,12 @@ async def new_master(
     links: list[Link] = []
 
     async def make(name: str) -> Master:
-        store = MessageStore(tmp_path / name, config().store_settings(), HOST, clock)
+        store = MessageStore(
+            tmp_path / name,
+            config(store_path_root_dir=str(tmp_path / name)).store_settings(),
+            HOST,
+            clock,
+        )
         store.open()
         master = Master(store)
 
@@ -117,6 +122,7 @@ async def slave(
     told: list[set[tuple[str, int]]],
 ) -> AsyncIterator[HaSlave]:
     monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(ha_slave, "COMPARED_BYTES", 0)
     settings = config(store_path_root_dir=str(tmp_path / "slave"))
     store = MessageStore(tmp_path / "slave", settings.store_settings(), HOST, clock)
     store.open()
@@ -252,6 +258,80 @@ async def test_what_no_master_sends_closes_the_connection_with_one_line(
     (line,) = errors(caplog)
     assert f"a chunk of {head[1]} bytes at {head[0]} of the log" in line
     assert slave.store.log_end == 0
+
+
+@pytest.mark.parametrize("compared", [10, 4_096])
+async def test_what_it_has_last_is_compared_before_anything_is_appended(
+    master: Master, slave: HaSlave, monkeypatch: pytest.MonkeyPatch, compared: int
+) -> None:
+    monkeypatch.setattr(ha_slave, "COMPARED_BYTES", compared)
+    end = master.put()
+    slave.set_master(master.address)
+    link = await master.link()
+    assert await link.report() == 0
+    link.send(0, end)
+    assert await link.report() == end
+    link.writer.close()
+    more = master.put()
+    link = await master.link()
+    start = max(1, end - compared)
+    assert await link.report() == start
+    link.send(start, start + 5)
+    link.send(start + 5, more)
+    assert await link.report() == more
+    assert slave.store.raw(0, more) == master.store.raw(0, more)
+    assert slave.store.max_offset("T", 0) == 2
+
+
+async def test_a_log_that_ends_in_other_messages_is_not_gone_on_with(
+    master: Master,
+    slave: HaSlave,
+    new_master: Callable[[str], Awaitable[Master]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(ha_slave, "COMPARED_BYTES", 4_096)
+    other = await new_master("other")
+    end = master.put(b"one")
+    assert other.put(b"two") == end
+    more = other.put(b"three")
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    link.send(0, end)
+    await link.report_of(end)
+    slave.set_master(other.address)
+    for _ in range(2):
+        link = await other.link()
+        assert await link.report() == 1
+        link.send(1, more)
+        await link.closed()
+    (line,) = errors(caplog)
+    assert f"has other messages than this one between 1 and {end}" in line
+    assert slave.store.raw(0, more) == master.store.raw(0, end)
+
+
+async def test_a_master_whose_log_ends_before_this_one_is_told(
+    master: Master,
+    slave: HaSlave,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(ha_slave, "COMPARED_BYTES", 4_096)
+    first, end = master.put(), master.put()
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    link.send(0, end)
+    await link.report_of(end)
+    link.writer.close()
+    link = await master.link()
+    assert await link.report() == 1
+    link.send(1, first)
+    link.send(first, first)  # that is all it has
+    await link.closed()
+    (line,) = errors(caplog)
+    assert f"the master's log ends at {first}, this one at {end}" in line
 
 
 async def test_another_master_is_followed_from_then_on_and_none_is_none(
