@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from .child import Reporter
@@ -27,6 +29,7 @@ OLDER_PROGRAMS = (
 # Each stands for a version, with a folder of tests/interop that has a pom.xml and programs.
 PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
 JDK_MAJOR_MIN = 11
+PORTS = range(20_000, 32_000)
 INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
 
 # The broker's mapped files and Netty reach into these packages; Java 17 closes them.
@@ -140,32 +143,29 @@ def start(
     return Reporter(argv, home / f"{main}.stderr", env={"NAMESRV_ADDR": ""}, cwd=home)
 
 
-def free_ports(count: int) -> list[int]:
-    """`count` free ports on loopback, distinct; nobody holds them until they are bound."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+def free_ports(count: int, near: tuple[int, ...] = ()) -> list[int]:
+    """`count` free ports on loopback, distinct; nobody holds them until they are bound.
+
+    Those at the distances `near` from each are free as well. They lie below the ports that systems
+    give to outgoing connections, so that none of these takes one meanwhile.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with ExitStack() as held:
+            try:
+                for each in (port, *(port + distance for distance in near)):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", each))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"{count} free ports were wanted from {PORTS}, only {len(found)} are there")
 
 
 def free_broker_port() -> int:
     """A port whose neighbours are free as well: VIP is the port - 2, replication + 1."""
-    while True:
-        port = free_ports(1)[0]
-        sockets = [socket.socket() for _ in range(3)]
-        try:
-            for one, near in zip(sockets, (port - 2, port, port + 1), strict=True):
-                one.bind(("127.0.0.1", near))
-            return port
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
+    return free_ports(1, (-2, 1))[0]
 
 
 def write_properties(path: Path, properties: dict[str, str | int]) -> Path:

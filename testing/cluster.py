@@ -154,7 +154,7 @@ class LocalCluster:
         self._names = NameServer(NamesrvConfig(listen_port=0, bind_address=HOST))
         await self._names.start()
         for number in range(self._count):
-            broker = self._broker(number, port=0)
+            broker = self._broker(number)
             await broker.start()
             self.brokers.append(broker)
 
@@ -169,12 +169,12 @@ class LocalCluster:
             await broker.catch_up()
 
     async def _restart(self, number: int) -> None:
-        port = self.brokers[number].port
-        await self.brokers[number].stop()
-        self.brokers[number] = self._broker(number, port)
+        old = self.brokers[number]
+        await old.stop()
+        self.brokers[number] = self._broker(number, old.port, old.ha_port)
         await self.brokers[number].start()
 
-    def _broker(self, number: int, port: int) -> Broker:
+    def _broker(self, number: int, port: int = 0, ha_port: int = 0) -> Broker:
         assert self._folder is not None
         name = f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
         settings: dict[str, Any] = {
@@ -182,6 +182,7 @@ class LocalCluster:
             "broker_ip1": HOST,
             "bind_address": HOST,
             "listen_port": port,
+            "ha_listen_port": ha_port,
             "namesrv_addr": self.name_server,
             "store_path_root_dir": str(self._folder / name),
             **SMALL,

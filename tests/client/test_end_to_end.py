@@ -170,9 +170,9 @@ async def test_producer_and_consumer_outlive_a_restart_of_the_broker(
         await producer.send(Message("orders", b"before"))
         async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
             assert await drain(consumer, 1) == {b"before": 1}
-            port = broker.port
+            ports = {"listen_port": broker.port, "ha_listen_port": broker.ha_port}
             await broker.stop()
-            again = Broker(replace(broker.config, listen_port=port))
+            again = Broker(replace(broker.config, **ports))
             await again.start()
             try:
                 await producer.send(Message("orders", b"after"))

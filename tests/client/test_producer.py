@@ -1,7 +1,6 @@
 """The producer: where messages go, what they look like on the wire, and when it tries again."""
 
 import asyncio
-import socket
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +27,7 @@ from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.compression import KINDS, decompress
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.record import COMPRESSED, COMPRESSION_ZLIB
+from aerobee.scripts import java_side
 from aerobee.testing import LocalCluster
 
 from .fakes import FakeCluster
@@ -457,24 +457,10 @@ async def test_in_a_namespace_topics_and_group_are_those_inside_it(fake: FakeClu
     assert len(fake.broker.sent) == 4
 
 
-def two_apart() -> int:
-    """A free port whose neighbour two below is free as well."""
-    for _ in range(100):
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no two free ports were found")
-
-
 async def test_the_vip_channel_is_two_ports_below(
     aerobee_clusters: Callable[..., LocalCluster],
 ) -> None:
-    port = two_apart()
+    port = java_side.free_broker_port()
     cluster = aerobee_clusters(listen_port=port)
     async with Producer(cluster.name_server, vip_channel=True) as producer:
         await producer.send(Message("orders", b"x"))

@@ -1,13 +1,13 @@
 """What the Spark tests need of this machine, and a cluster of ours for them."""
 
 import os
-import socket
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from aerobee.scripts import java_side
 from aerobee.scripts.child import Child
 from aerobee.scripts.clusters import SMALL_FILES
 
@@ -42,7 +42,7 @@ def _lack() -> str | None:
 def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the name server of a running cluster."""
     folder: Path = tmp_path_factory.mktemp("cluster")
-    names, broker = free_port(), free_port()
+    names, broker = *java_side.free_ports(1), java_side.free_broker_port()
     argv = [sys.executable, "-m", "aerobee.scripts.cli", "up", "--namesrv-port", str(names)]
     argv += ["--listen-port", str(broker), "--store", str(folder / "store")]
     argv += ["--set", "brokerName=broker-a", "--set", "httpPort=0"]
@@ -52,11 +52,3 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         cluster.wait_line(lambda line: "ready" in line, READY_SECONDS)
         yield f"127.0.0.1:{names}"
         assert cluster.stop() == 0, cluster.tail()
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -26,10 +26,9 @@ from aerobee.client import Message
 from aerobee.client.blocking import Producer, Reader
 from aerobee.client.errors import AerobeeError
 from aerobee.protocol.record import decode_all
+from aerobee.scripts import java_side
 from aerobee.scripts.child import Child
 from aerobee.scripts.clusters import SMALL_FILES
-
-from .conftest import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -80,7 +79,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = free_port(), free_port()
+        self.ports = *java_side.free_ports(1), java_side.free_broker_port()
         self.name_server = f"127.0.0.1:{self.ports[0]}"
         self.broker = self._start_broker()
         self.driver = self._start_driver()

@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
+from aerobee.scripts import java_side
 from aerobee.scripts.child import Child
 from pyarrow import parquet
-
-from .conftest import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -28,7 +27,7 @@ def test_executors_of_a_cluster_read_the_topic(name_server: str, tmp_path: Path)
 
     home = Path(pyspark.__path__[0])
     env = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-    port = free_port()
+    (port,) = java_side.free_ports(1)
     url = f"spark://127.0.0.1:{port}"
     spark_class = [str(home / "bin" / "spark-class")]
     master = [*spark_class, f"{DEPLOY}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
