@@ -19,8 +19,9 @@ from ..holds import Holds
 from ..topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
-# Request, connection, topic, queue, unique key, whether the answer waits for the disk.
-Taken = tuple[Command, Connection, Target, int, bytes, bool]
+# Request, connection, topic, the batch for the store, unique key, whether the answer waits for the
+# disk.
+Taken = tuple[Command, Connection, Target, Batch, bytes, bool]
 
 
 class Batches:
@@ -45,7 +46,6 @@ class Batches:
         self._suffix = suffix
         self._region_id = config.region_id
         self.taken: list[Taken] = []
-        self._batches: list[Batch] = []  # the same as the store has them
 
     def take(
         self,
@@ -78,28 +78,29 @@ class Batches:
         name = target.name
         if name in self._topics.with_batch_queues and self._store.has_batch_queue(name, queue_id):
             return self._put_whole(header, connection.host, body, target, queue_id, text)
-        times = header.reconsume_times or 0
-        key = name, queue_id
-        self._batches.append((key, header.sys_flag, header.born_ms, connection.host, body, times))
+        batch: Batch = (
+            (name, queue_id), header.sys_flag, header.born_ms, connection.host, body,
+            header.reconsume_times or 0,
+        )  # fmt: skip
         unique = decode(text).get(UNIQ_KEY, "").encode()
-        self.taken.append((command, connection, target, queue_id, unique, waits))
+        self.taken.append((command, connection, target, batch, unique, waits))
         return None
 
     def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
         """Store those that were taken in: what each is answered, or why it was not stored, and
         where it ends in the log."""
         taken, self.taken = self.taken, []
-        batches, self._batches = self._batches, []
         host_hex, region = self._store.host_hex, self._region_id.encode()
         given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
-        places = self._store.put_batches(batches, self._suffix)
-        for (command, _, target, queue_id, unique, _), placed in zip(taken, places, strict=True):
+        places = self._store.put_batches([each[3] for each in taken], self._suffix)
+        for (command, _, target, batch, unique, _), placed in zip(taken, places, strict=True):
             if isinstance(placed, Malformed):
                 given.append((_unreadable(f"can't be read: {placed}"), 0))
             elif isinstance(placed, StoreError):
                 given.append((placed, 0))
             else:
                 first, offsets, end = placed
+                _, queue_id = batch[0]
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first
