@@ -12,9 +12,7 @@ from ..errors import Refusal
 
 BYTES_MAX = 512 << 20
 OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
-HELD_BYTES_MIN = (
-    64 << 10
-)  # of an unfinished request: a smaller one is cut off when all are too many
+HELD_BYTES_MIN = 64 << 10  # of an unfinished request: smaller ones end when all are too many
 WAITING_SHARE = 4  # requests that wait for messages may have one part in so many of the limit
 
 

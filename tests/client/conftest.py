@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.config import BrokerConfig
@@ -54,22 +55,26 @@ async def two() -> AsyncIterator[FakeCluster]:
     await cluster.stop()
 
 
-@pytest.fixture
-async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
-    """Our own broker, registered with our own name server."""
-    config = BrokerConfig(
+def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> BrokerConfig:
+    """A small broker at this name server, with its store in the folder."""
+    return BrokerConfig(
         broker_name="broker-a",
         broker_ip1="127.0.0.1",
         listen_port=0,
         namesrv_addr=f"127.0.0.1:{namesrv.port}",
-        store_path_root_dir=str(tmp_path / "store"),
-        enable_property_filter=True,
+        store_path_root_dir=str(folder / "store"),
         mapped_file_size_commit_log=16 << 20,
         mapped_file_size_timer_log=1 << 20,
         max_hash_slot_num=1_000,
         max_index_num=4_000,
+        **settings,
     )
-    running = Broker(config)
+
+
+@pytest.fixture
+async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
+    """Our own broker, registered with our own name server."""
+    running = Broker(broker_config(namesrv, tmp_path, enable_property_filter=True))
     await running.start()
     yield running
     await running.stop()

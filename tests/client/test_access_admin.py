@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
 from aerobee.client import Admin, Consumer, Message, Producer, Security
 from aerobee.client.errors import BrokerError, ClientError
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+
+from .conftest import broker_config
 
 ROOT = Security("root", "root-secret")
 SHOP = Security("shop", "shop-secret")
@@ -18,16 +19,9 @@ SHOP = Security("shop", "shop-secret")
 @pytest.fixture
 async def guarded(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[str]:
     """The name server of a broker that serves nobody without a user's signature."""
-    config = BrokerConfig(
-        broker_name="broker-a",
-        broker_ip1="127.0.0.1",
-        listen_port=0,
-        namesrv_addr=f"127.0.0.1:{namesrv.port}",
-        store_path_root_dir=str(tmp_path / "store"),
-        mapped_file_size_commit_log=16 << 20,
-        mapped_file_size_timer_log=1 << 20,
-        max_hash_slot_num=1_000,
-        max_index_num=4_000,
+    config = broker_config(
+        namesrv,
+        tmp_path,
         authentication_enabled=True,
         authorization_enabled=True,
         init_authentication_user='{"username":"root","password":"root-secret"}',
