@@ -81,6 +81,7 @@ SLAVE_RATIO_LESS = 10
 OWN_KEYS = frozenset(
     {
         "clientMemoryBytesMax",
+        "compiledSends",
         "httpBindAddress",
         "httpPort",
         "tlsClientAuthServer",
@@ -111,6 +112,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
+    compiled_sends: bool = True
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
     tls_server_mode: TlsMode = "permissive"
     tls_server_cert_path: str = ""

@@ -116,6 +116,16 @@ class Due:
             queue = self._queues[str(level)]
         return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
 
+    def placed_all(self, text: str, key: Key, messages: int, now_ms: int) -> Placed | None:
+        """`placed` for so many messages; None where each is to be asked about by itself."""
+        key, text, out_ms = found = self.placed(text, key, now_ms)
+        if out_ms:
+            room = self._rooms[out_ms] - (messages - 1)
+            if room < 0:
+                return None
+            self._rooms[out_ms] = room
+        return found
+
     def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
         """`placed` for one that says something of a timer."""
         # Mostly a time alone, there once.

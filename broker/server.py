@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -67,7 +69,7 @@ EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
 # How many messages' keys go into it in one turn: beside few requests little, which costs twice as
 # much a key, else what takes a quarter of a ms and more.
-INDEX_FEW = 128
+INDEX_FEW = 256
 INDEX_MANY = 512
 INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
 CHECKPOINT_SECONDS = 1.0
@@ -82,6 +84,9 @@ SLAVE_REASON = (
 
 # The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
 # every message, and so costs half of what a function of our own would.
+if TYPE_CHECKING:
+    from .handlers.plain_lane import PlainLane
+
 wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns, None)).__next__
 
 
@@ -109,6 +114,7 @@ class Broker:
         self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
         self.root = config.store_dir
+        self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
@@ -144,6 +150,25 @@ class Broker:
         """
         await self._periodic.catch_up()
         self._end_of_turn()
+
+    @property
+    def may_have_lane(self) -> bool:
+        """Whether plain sends may be done by machine code: nothing else is to happen to them."""
+        config = self.config
+        is_usual = not config.is_slave and self.syncer.for_answers is None and self.access is None
+        return config.compiled_sends and is_usual
+
+    async def open_lane(self) -> None:
+        """From now on plain sends are done by machine code. ImportError where numba is missing."""
+        assert self.may_have_lane
+        # Half a second of another thread, so that whoever is served doesn't wait for it.
+        lanes = await asyncio.to_thread(import_module, "..handlers.plain_lane", __name__)
+        await asyncio.to_thread(lanes.prepare)
+        self._plain_lane = lanes.PlainLane(
+            self.config, self.store, self.topics, self.due, self.holds, self.sends.suffix.encode(),
+            self.now_ms,
+        )  # fmt: skip
+        self.server.turn.lane = self._plain_lane.lane
 
     async def _start(self) -> None:
         config, now_ms, closers = self.config, self.now_ms, self._closers
@@ -406,7 +431,7 @@ class Broker:
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
         store = self.store
         most = INDEX_FEW
-        while store.index_pending(most) == most:
+        while store.index_pending(most) >= most:
             left = store.index_backlog
             await asyncio.sleep(0)  # requests get their turn
             came = store.index_backlog - left
@@ -463,6 +488,8 @@ class Broker:
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
         store = self.store
+        if self._plain_lane is not None:
+            self._plain_lane.take()
         self.sends.take()
         try:
             store.write_staged()

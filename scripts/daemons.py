@@ -101,6 +101,7 @@ def up(options: argparse.Namespace) -> int:
         from ..broker.server import Broker
         from ..namesrv.server import NameServer
         from .broker_door import broker_door
+        from .compiled_sends import CompiledSends
 
         names = NameServer(names_config)
         await stack.start(names)
@@ -112,6 +113,7 @@ def up(options: argparse.Namespace) -> int:
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(final, progress=progress)
             await stack.start(ours)
+        await stack.start(CompiledSends(ours))
         door = broker_door(ours)
         await stack.start(door)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
@@ -164,10 +166,12 @@ def broker(options: argparse.Namespace) -> int:
     async def parts(stack: Stack) -> str:
         from ..broker.server import Broker
         from .broker_door import broker_door
+        from .compiled_sends import CompiledSends
 
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(config, progress=progress)
             await stack.start(ours)
+        await stack.start(CompiledSends(ours))
         door = broker_door(ours)
         await stack.start(door)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol.record import topic_field
+from ..protocol.tags import string_hash
 from .segment import Segment
 from .segments import Segments
 
@@ -76,6 +77,7 @@ class ConsumeQueue:
         "synced",
         "topic",
         "topic_field",
+        "topic_hash",
         "view",
     )
     is_batch = False
@@ -85,6 +87,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_field = topic_field(topic)
+        self.topic_hash = string_hash(f"{topic}#") & 0xFFFFFFFF  # the index goes on from there
         self.fixed_bytes = RECORD_FIXED_BYTES + len(self.topic_field)
         self.segments = Segments(folder, file_bytes, "mappedFileSizeConsumeQueue", writable=True)
         self.next = 0

@@ -6,8 +6,12 @@ is followed by a new one. Each message is indexed under its unique key and each 
 
 import logging
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,10 +33,22 @@ _find_keys = re.compile(rb"KEYS\x01([^\x02]+)\x02").search
 
 # Topic, properties, log offset, store time in ms, its only key where that is known.
 Pending = tuple[str, bytes, int, int, bytes | None]
+_place = itemgetter(2)
+
+
+class KeyBlock(NamedTuple):
+    """The keys of messages that lie side by side in the log, by their hashes, in its order."""
+
+    hashes: Hashes
+    places: Hashes
+    first: int  # place of the first message in the log
+    store_ms: int
+    messages: int
 
 
 class Index:
-    """The index. `pending` gets what `MessageStore.put` stored since the last flush."""
+    """The index. `pending` gets what `MessageStore.put` stored since the last flush, or `add_block`
+    where the hashes are known."""
 
     def __init__(self, folder: Path, settings: StoreSettings, now_ms: Callable[[], int]) -> None:
         self._folder = folder
@@ -41,6 +57,8 @@ class Index:
         self._is_enabled = settings.index_enable
         self._now_ms = now_ms
         self.pending: list[Pending] = []
+        self._blocks: deque[KeyBlock] = deque()
+        self._block_messages = 0
         self.files: list[IndexFile] = []
         self.new_files = False  # made since the folder was synced
 
@@ -117,21 +135,75 @@ class Index:
                 return
             self.files.pop().segment.delete()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages have keys that wait for a flush."""
+        return len(self.pending) + self._block_messages
+
+    @property
+    def first_waiting(self) -> int | None:
+        """Where in the log the first of these lies."""
+        first = self.pending[0][2] if self.pending else None
+        if not self._blocks:
+            return first
+        return self._blocks[0].first if first is None else min(first, self._blocks[0].first)
+
+    def add_block(self, block: KeyBlock) -> None:
+        """These keys wait, too."""
+        self._blocks.append(block)
+        self._block_messages += block.messages
+
+    def forget(self, log_end: int) -> None:
+        """Drop the waiting keys of messages at `log_end` or behind it. Blocks lie on one side."""
+        while self.pending and self.pending[-1][2] >= log_end:
+            self.pending.pop()
+        while self._blocks and self._blocks[-1].first >= log_end:
+            self._block_messages -= self._blocks.pop().messages
+
     def flush(self, log_end: int, most: int | None = None) -> int:
-        """Add the pending keys of messages that lie before `log_end`, or of the first `most` of
-        them; of how many. DiskFull keeps them."""
-        pending = self.pending
+        """Add the waiting keys of messages that lie before `log_end`, or of about the first `most`
+        of them; of how many. DiskFull keeps them."""
         if not self._is_enabled:
-            pending.clear()
+            self.forget(0)
         done = 0
+        most = self.waiting if most is None else most
+        while done < most and (first := self.first_waiting) is not None and first < log_end:
+            if self._blocks and self._blocks[0].first == first:
+                before = self.pending[0][2] if self.pending else log_end
+                done += self._flush_blocks(min(before, log_end), min(most - done, BATCH_MESSAGES))
+            else:
+                before = self._blocks[0].first if self._blocks else log_end
+                done += self._flush_pending(min(before, log_end), most - done)
+        return done
+
+    def _flush_blocks(self, before: int, most: int) -> int:
+        """`flush` for blocks that begin before this place, until they have `most` messages."""
+        taken: list[KeyBlock] = []
+        messages = 0
+        for block in self._blocks:
+            if messages >= most or block.first >= before:
+                break
+            taken.append(block)
+            messages += block.messages
+        times = [np.full(len(block.hashes), block.store_ms, np.int64) for block in taken]
+        self.add(
+            np.concatenate([block.hashes for block in taken]),
+            np.concatenate([block.places for block in taken]),
+            np.concatenate(times),
+        )
+        for _ in taken:
+            self._blocks.popleft()
+        self._block_messages -= messages
+        return messages
+
+    def _flush_pending(self, before: int, most: int) -> int:
+        pending, done = self.pending, 0
+        end = min(len(pending), most)
+        if pending[end - 1][2] >= before:
+            end = bisect_left(pending, before, hi=end, key=_place)
         try:
-            end = len(pending) if most is None else min(most, len(pending))
             while done < end:
                 batch = pending[done : min(done + BATCH_MESSAGES, end)]
-                if batch[-1][2] >= log_end:
-                    batch = [item for item in batch if item[2] < log_end]
-                    if not batch:
-                        break
                 self._add(batch)
                 done += len(batch)
         finally:

@@ -7,9 +7,10 @@ file exactly as its keys one by one would.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,14 +48,21 @@ CHAIN_STEPS_MAX = 10_000  # entries of a slot that are followed before all are l
 SCAN_ENTRIES = 1 << 18  # looked through at once
 
 Numbers = npt.NDArray[np.int64]
+Link = Callable[[npt.NDArray[np.uint8], int, int, Numbers, Numbers, Numbers], int]
 
 
 class IndexFile:
-    """A file of the index. `count` is the number that the next entry gets."""
+    """A file of the index. `count` is the number that the next entry gets.
+
+    `link` does the same as `_link` in machine code, where that is loaded (`index_links.py`).
+    """
+
+    link: ClassVar[Link | None] = None
 
     __slots__ = (
         "_entries",
         "_entries_at",
+        "_memory",
         "_reserved",
         "_slots",
         "begin_ms",
@@ -82,6 +90,7 @@ class IndexFile:
         self.capacity = capacity
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
         view = segment.view
+        self._memory = np.frombuffer(view, np.uint8)
         self._slots = np.frombuffer(view, ">i4", slots, HEADER_BYTES)
         self._entries = np.frombuffer(view, ENTRY_TYPE, capacity, self._entries_at)
         (
@@ -133,11 +142,30 @@ class IndexFile:
             return 0
         hashes, offsets, store_ms = hashes[:number], offsets[:number], store_ms[:number]
         self._reserve(self._entries_at + ENTRY_BYTES * (self.count + number))
+        seconds = self._seconds(store_ms)
+        if IndexFile.link is None:
+            self.used_slots += self._link(hashes, offsets, seconds)
+        else:
+            self.used_slots += IndexFile.link(
+                self._memory, self.slot_count, self.count, hashes, offsets, seconds
+            )
+        if self.count <= 1:
+            self.begin_offset = int(offsets[0])
+            self.begin_ms = int(store_ms[0])
+        self.count += number
+        self.end_offset = int(offsets[-1])
+        self.end_ms = int(store_ms[-1])
+        self._write_header()
+        return number
+
+    def _link(self, hashes: Hashes, offsets: Numbers, seconds: Numbers) -> int:
+        """Write the entries of these keys and let the slots name them; how many slots had none."""
+        number = len(hashes)
         own = np.arange(self.count, self.count + number)
         entries = self._entries[self.count : self.count + number]
         entries["hash"] = hashes
         entries["offset"] = offsets
-        entries["seconds"] = self._seconds(store_ms)
+        entries["seconds"] = seconds
         slots = hashes % self.slot_count
         order = np.argsort(slots, kind="stable")
         sorted_slots = slots[order]
@@ -146,7 +174,7 @@ class IndexFile:
         np.not_equal(sorted_slots[1:], sorted_slots[:-1], out=is_first[1:])
         before = self._slots[sorted_slots].astype(np.int64)
         before[(before < 0) | (before > self.count)] = 0
-        self.used_slots += int(np.count_nonzero(before[is_first] == 0))
+        used = int(np.count_nonzero(before[is_first] == 0))
         numbers = own[order]
         older = np.empty(number, np.int64)
         older[0] = 0
@@ -157,14 +185,7 @@ class IndexFile:
         is_last[:-1] = is_first[1:]
         is_last[-1] = True
         self._slots[sorted_slots[is_last]] = numbers[is_last]
-        if self.count <= 1:
-            self.begin_offset = int(offsets[0])
-            self.begin_ms = int(store_ms[0])
-        self.count += number
-        self.end_offset = int(offsets[-1])
-        self.end_ms = int(store_ms[-1])
-        self._write_header()
-        return number
+        return used
 
     def find(self, key: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Log offsets of the messages with this key hash, newest first, of the time range.

@@ -71,7 +71,7 @@ class Parts:
     @property
     def index_backlog(self) -> int:
         """How many messages have keys that wait for the index."""
-        return len(self._index.pending)
+        return self._index.waiting
 
     def index_pending(self, most: int | None = None) -> int:
         """Add the keys of new messages to the index, or of the `most` oldest of them; of how many.
@@ -79,13 +79,13 @@ class Parts:
         DiskFull when it has no room: they wait on, and when too many wait no messages are taken.
         """
         index = self._index
-        if not index.pending:
+        if not index.waiting:
             return 0
         self._log.write_staged()
         try:
             done = index.flush(self.readable_end, most)
         except StoreError as wrong:
-            if len(index.pending) > self.index_pending_max:
+            if index.waiting > self.index_pending_max:
                 self._log.pause("index", f"the index can't follow: {wrong}")
             raise
         self._log.resume("index")
@@ -114,6 +114,4 @@ class Parts:
                 queue.cut_at_log(end)
             except StoreError as wrong:
                 log.error("%s; the next start drops these entries", wrong)
-        pending = self._index.pending
-        while pending and pending[-1][2] >= end:
-            pending.pop()
+        self._index.forget(end)

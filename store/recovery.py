@@ -132,7 +132,7 @@ def _derive(
     parts: Parts, walk: Walk, start: int, indexed: int, sure_end: int, *, is_whole: bool
 ) -> tuple[int, int]:
     index = parts._index
-    index.pending.clear()
+    index.forget(0)
     derive = RunDerive(
         parts._queues,
         index,

@@ -280,9 +280,9 @@ class MessageStore(Writing, BulkReading, Cleaning, Following):
         if index.files:
             plan.index_count = index.files[-1].count
             plan.index_name = index.files[-1].segment.path.name
-        waiting = index.pending
         end = min(plan.log_end, self.whole_end)
-        plan.synced_end = min(end, waiting[0][2]) if waiting else end
+        waiting = index.first_waiting
+        plan.synced_end = end if waiting is None else min(end, waiting)
 
     def _let_go(self) -> None:
         for each in self._leaving:

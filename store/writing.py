@@ -5,7 +5,8 @@ staged. Whatever may fail (size, room in log and queue) comes first, so that a m
 in neither.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..protocol.properties import PROPERTIES_BYTES_MAX, find
 from ..protocol.record import (
@@ -29,6 +30,10 @@ from .consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from .errors import IllegalMessage, StoreError
 from .index import is_indexed
 from .parts import HOST_BYTES_V4
+
+if TYPE_CHECKING:
+    from ..protocol.plain_sends import PlainSends
+    from .plain_records import Course, PlainRecords
 
 # A message that a transaction has committed is stored like any other. One that is prepared or
 # rolled back (which has both bits) has no place in a queue.
@@ -150,6 +155,56 @@ class Writing(Batches):
         if log.end != start:
             self._last_ms = store_ms
         return places
+
+    def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
+        """This queue, if plain messages can be put there. DiskFull when it has no room."""
+        queue = self._plain_queues.get(key)
+        if queue is None or queue.is_special:
+            return None
+        if queue.at >= queue.limit:
+            queue.make_room()
+        return queue
+
+    def put_plain(
+        self, plain: "PlainSends", courses: Sequence["Course"], hosts: bytes, maker: "PlainRecords"
+    ) -> bool:
+        """Store these messages, as `put_all` does, or none of them: then False.
+
+        `courses` has one with a `plain_queue` for each of their groups, `hosts` the 8 bytes of the
+        sender of each piece. They are readable after the next `write_staged`, too.
+        """
+        log = self._log
+        size = 0
+        counts: dict[ConsumeQueue, int] = {}
+        for (queue, more, _), group in zip(courses, plain.groups, strict=True):
+            size += group.messages * (queue.fixed_bytes + len(more)) + group.bytes
+            counts[queue] = counts.get(queue, 0) + group.messages
+        base, end = log.end, log.end + size
+        if end > log.room_end or len(self.host) != HOST_BYTES_V4:
+            return False
+        for queue, messages in counts.items():
+            if queue.at + messages * ENTRY_BYTES > queue.limit:
+                return False
+        if self._index.waiting > self.index_pending_max:
+            self._relieve_index()
+        store_ms = self._now_ms()
+        records, entries, keys = maker.make(
+            plain, courses, counts, hosts, self.host, base, size, store_ms
+        )
+        log.staged.append(records)
+        log.end = end
+        start = 0
+        for queue, messages in counts.items():
+            at, behind = queue.at, start + messages * ENTRY_BYTES
+            queue.at = at + behind - start
+            queue.view[at : queue.at] = entries[start:behind]
+            queue.next += messages
+            start = behind
+        self._index.add_block(keys)
+        self._last_ms = store_ms
+        if end - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return True
 
     def _put_unusual(self, message: Message, queue: ConsumeQueue | None, store_ms: int) -> Placed:
         """`put_all` for one that is not as nearly all are. StoreError when it is not stored."""

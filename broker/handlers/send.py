@@ -95,9 +95,9 @@ class SendHandlers:
             "TRACE_ON": "true",
             "CLUSTER": config.broker_cluster_name,
         }
-        self._suffix = properties.join(shared)
+        self.suffix = properties.join(shared)  # behind the properties of each message
         self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": "true"}
-        self._batches = Batches(config, store, topics, due, holds, self._suffix.encode())
+        self._batches = Batches(config, store, topics, due, holds, self.suffix.encode())
 
     def rows(self) -> list[Row]:
         inbox = self._arrived
@@ -112,7 +112,7 @@ class SendHandlers:
         arrived = self._arrived
         if not arrived:
             return
-        targets, suffix, syncer = self.topics.targets, self._suffix, self.syncer
+        targets, suffix, syncer = self.topics.targets, self.suffix, self.syncer
         batches = self._batches
         messages: list[Message] = []
         asked: list[Asked] = []

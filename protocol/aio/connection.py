@@ -27,13 +27,15 @@ from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_requ
 from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import HELD_BYTES_MIN
-from .turn import COMMANDS_SHARED, Turn
+from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, Lane, Turn
 
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
+LANE_START = b'{"code":310,'  # of the header of a message that may go in the lane
+HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
@@ -111,6 +113,7 @@ class Connection(asyncio.Protocol):
         "_drained",
         "_fd",
         "_held",
+        "_is_behind",
         "_is_reading",
         "_lost",
         "_next_opaque",
@@ -132,6 +135,7 @@ class Connection(asyncio.Protocol):
         "codec",
         "host",
         "idle_rounds",
+        "laned",
         "local_address",
         "out",
         "owed",
@@ -162,6 +166,7 @@ class Connection(asyncio.Protocol):
         self.out: list[bytes] = []
         self.owed = 0  # bytes of answers since it last had read all
         self.backlog = turn.backlog
+        self.laned = b""  # what waits in the lane of this turn
         self._counted = 0  # of what is owed, in the backlog
         self._held = 0  # of an unfinished request, in the backlog
         self._unfinished = 0  # the number of that one in the last idle round
@@ -180,6 +185,7 @@ class Connection(asyncio.Protocol):
         # Where the transport's own way is long: what can be written at once goes to the socket.
         self._fd = -1
         self._queued = False
+        self._is_behind = False  # some of what was written may still lie in the transport
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -209,6 +215,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
+        lane = self._turn.lane
+        if lane is not None and self._joins(lane, data):
+            return
         decoder = self._decoder
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
         if not self._writes_first:
@@ -273,6 +282,11 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.laned:
+            laned, self.laned = self.laned, b""
+            if self._turn.lane is not None:
+                self._turn.lane.connections.remove(self)
+            self.serve(laned)
         while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
             self.owed = 0
             self.data_received(b"")
@@ -361,7 +375,7 @@ class Connection(asyncio.Protocol):
         if self._sign is not None:
             fields = self._sign(fields, body)
         opaque = self._expect(_Asked(loop.time() + timeout_s, code, future))
-        self._write(encode_request(code, opaque, fields, body, codec=self.codec))
+        self.write_later(encode_request(code, opaque, fields, body, codec=self.codec))
         return future
 
     @property
@@ -408,7 +422,7 @@ class Connection(asyncio.Protocol):
             fields = self._sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        self._write(encode_request(code, opaque, fields, body, oneway=True, codec=self.codec))
+        self.write_later(encode_request(code, opaque, fields, body, oneway=True, codec=self.codec))
 
     def expire(self, now: float) -> bool:
         """Fail the requests whose time is up; False when none is waiting any more."""
@@ -434,6 +448,21 @@ class Connection(asyncio.Protocol):
         """How many bytes of an unfinished request wait for the rest of it."""
         return self._held
 
+    @property
+    def writable_fd(self) -> int:
+        """What takes bytes right now that are to go out next; -1 when there is none."""
+        transport = self._transport
+        if self.out or self._is_behind or transport is None or transport.is_closing():
+            return -1
+        return self._fd
+
+    def write_later(self, data: bytes) -> None:
+        """These go out at the end of this turn, behind what waits already."""
+        self.out.append(data)
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
+
     def flush(self) -> None:
         """Hand what is to be written to the transport, in one write."""
         self._queued = False
@@ -443,7 +472,9 @@ class Connection(asyncio.Protocol):
             return
         if out:  # what waits for the disk is answered later
             data = out[0] if len(out) == 1 else b"".join(out)
-            if self._fd < 0 or transport.get_write_buffer_size():
+            if self._is_behind:
+                self._is_behind = transport.get_write_buffer_size() > 0
+            if self._fd < 0 or self._is_behind:
                 transport.write(data)
             else:
                 try:
@@ -451,6 +482,7 @@ class Connection(asyncio.Protocol):
                 except OSError:
                     written = 0  # the transport finds out what is wrong
                 if written < len(data):
+                    self._is_behind = True
                     transport.write(memoryview(data)[written:])
         if self.owed:
             self._settle()
@@ -472,10 +504,48 @@ class Connection(asyncio.Protocol):
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def serve(self, data: bytes) -> None:
+        """Read this the common way, which was in the lane."""
+        turn = self._turn
+        lane, turn.lane = turn.lane, None
+        self.data_received(data)
+        turn.lane = lane
+
     def serve_more(self) -> None:
         """Serve what waits; called by `Turn` when it is this connection's turn."""
         if self._lost is None:
             self.data_received(b"")
+
+    def _joins(self, lane: Lane, data: bytes) -> bool:
+        """Put what came into the lane, if it begins with a message that may go there."""
+        if self.laned:
+            self.laned += data
+            lane.bytes += len(data)
+            return True
+        decoder = self._decoder
+        if decoder.rest:
+            if decoder.missing > len(data):
+                return False
+            data = b"".join((decoder.rest, data))
+        if (
+            data[8:20] != LANE_START
+            or self._unserved
+            or self._unread
+            or self.owed
+            or self._drained is not None
+            or lane.bytes > LANE_BYTES_MAX
+            or len(self.host) != HOST_BYTES_V4
+        ):
+            return False
+        if decoder.rest:
+            decoder.rest.clear()
+            self._hold(0)
+        if not lane.connections:
+            self._turn.wake()
+        self.laned = data
+        lane.bytes += len(data)
+        lane.connections.append(self)
+        return True
 
     def _this_turn(self, found: list[Command], data: bytes) -> list[Command]:
         """What is to be served now; the rest waits, and nothing more is read until it is served.
@@ -582,12 +652,6 @@ class Connection(asyncio.Protocol):
             self._turn.watch(self)
         self._waiting[opaque] = waiter
         return opaque
-
-    def _write(self, data: bytes) -> None:
-        self.out.append(data)
-        if not self._queued:
-            self._queued = True
-            self._turn.add(self)
 
     def _without_answers(self, found: list[Command]) -> list[Command]:
         """Hand the answers among these to those who wait for them; gives the others."""

@@ -25,6 +25,26 @@ COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 
 
+LANE_BYTES_MAX = 4 << 20  # in one turn; what comes beyond that goes the common way
+
+
+class Lane:
+    """What came in this turn from connections that sent plain messages, to be read all at once.
+
+    Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
+    the turn (`Turn.before_write`), and lists those he has an answer for: when all is stored, he is
+    asked to `write`.
+    """
+
+    __slots__ = ("answered", "bytes", "connections", "write")
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self.connections: list[Connection] = []
+        self.bytes = 0
+        self.answered: list[Connection] = []
+        self.write = write
+
+
 class Turn:
     """The writes of one loop turn, the one timer behind all waiting requests, and the `backlog` of
     all its connections."""
@@ -40,6 +60,7 @@ class Turn:
         "_woken",
         "backlog",
         "before_write",
+        "lane",
         "loop",
         "served",
         "share",
@@ -54,6 +75,7 @@ class Turn:
         self.loop = loop or asyncio.get_running_loop()
         self.backlog = backlog or Backlog()
         self.before_write = before_write
+        self.lane: Lane | None = None
         self._dirty: list[Connection] = []
         self._queue: dict[Connection, None] = {}
         self._greedy: dict[Connection, float] = {}  # when they last asked for much
@@ -133,6 +155,13 @@ class Turn:
         self._scheduled = False
         if self._woken:
             self.wake()
+        if self.lane is not None and self.lane.answered:
+            if is_stored:
+                self.served += len(self.lane.answered)
+                self.lane.write()
+            else:
+                self._dirty += self.lane.answered
+            self.lane.answered = []
         dirty, self._dirty = self._dirty, []
         if not is_stored:
             log.error("closing %d connections whose answers would not be true", len(dirty))

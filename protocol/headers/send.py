@@ -164,6 +164,19 @@ def answer_template(host_hex: bytes, region: bytes, *, with_handle: bool = False
     return template % (host_hex, region.replace(b"%", b"%%"))
 
 
+def answer_parts(host_hex: bytes, region: bytes) -> list[bytes]:
+    """What stands between the values of `answer_template`: before the first without a handle,
+    before and behind a handle, and behind each of the others."""
+    found = []
+    for with_handle in (False, True):
+        template = answer_template(host_hex, region, with_handle=with_handle)
+        marked = template.replace(b"%016X", b"%b").replace(b"%d", b"%b")
+        found.append([part.replace(b"%%", b"%") for part in marked.split(b"%b")])
+    plain, handled = found
+    assert handled[2:] == plain[1:]
+    return [plain[0], *handled]
+
+
 def send_answer(
     request: Command,
     queue_id: int,

@@ -1,0 +1,209 @@
+"""Plain sends of many connections, done all at once: the lane.
+
+Where numba is installed the connections leave what begins with a send in the lane (`turn.Lane`).
+At the end of the turn compiled code reads it (`protocol/plain_sends.py`), makes the records
+(`store/plain_records.py`) and the answers. What is not plain, or is for a queue that needs a closer
+look, goes on to `SendHandlers.take`, by its connection and in its order.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...protocol import codes
+from ...protocol.aio.compiled_writes import write_all
+from ...protocol.aio.connection import LANE_START, Connection
+from ...protocol.aio.turn import Lane
+from ...protocol.errors import Refusal
+from ...protocol.frame import encode_request
+from ...protocol.headers.send import SendMessage, answer_parts
+from ...protocol.plain_sends import Group, PlainSends
+from ...protocol.properties import PROPERTIES_BYTES_MAX
+from ...protocol.recall_handle import words_before
+from ...store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from ...store.errors import StoreError
+from ...store.index_file import IndexFile
+from ...store.index_links import link
+from ...store.plain_records import Course, PlainRecords
+from ...store.store import MessageStore
+from ..config import BrokerConfig
+from ..due import Due
+from ..holds import Holds
+from ..topics import Target, Topics
+
+FEW = 4  # messages; for fewer the common way takes less time
+SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
+
+
+def prepare() -> None:
+    """Have all compiled functions made, or found in the cache, which takes from a third of a second
+    to ten of them."""
+    plain, records = PlainSends(answer_parts(b"", b"")), PlainRecords()
+    plain.read([encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")], 1, 100)
+    queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
+    size = queue.fixed_bytes + plain.groups[0].bytes
+    courses = [Course(queue, b"")]
+    _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    ends = plain.write_answers([b""])
+    write_all(ends - ends - 1, plain.answers.ctypes.data, ends, np.zeros(1, np.int64))
+    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, keys.places, keys.places)
+
+
+class Way(NamedTuple):
+    """What becomes of a group of sends: its topic, where it goes, and its slot of the timer wheel
+    in ms, 0 for none."""
+
+    target: Target
+    course: Course
+    slot_ms: int
+
+
+class PlainLane:
+    """Takes what is in the `lane` into the store: the broker has `take` called each turn.
+
+    `suffix` comes behind the properties of each message.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        due: Due,
+        holds: Holds,
+        suffix: bytes,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.lane = Lane(self._write)
+        self._broker_name = config.broker_name
+        self._store = store
+        self._topics = topics
+        self._due = due
+        self._holds = holds
+        self._suffix = suffix
+        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
+        self._now_ms = now_ms
+        self._plain = PlainSends(answer_parts(store.host_hex, config.region_id.encode()))
+        self._records = PlainRecords()
+        self._ends = np.zeros(1, np.int64)
+        IndexFile.link = link
+
+    def take(self) -> None:
+        """Store what came in, and answer it; the connections serve the rest the common way."""
+        lane = self.lane
+        came = lane.connections
+        if not came:
+            return
+        lane.connections, lane.bytes = [], 0
+        pieces = [connection.laned for connection in came]
+        taken: list[int] | None = [0] * len(came)
+        if len(came) >= FEW or sum([piece.count(LANE_START) for piece in pieces]) >= FEW:
+            taken = self._take(came, pieces)
+        for connection in came:
+            connection.laned = b""
+        if taken is not None:
+            for connection, piece, size in zip(came, pieces, taken, strict=True):
+                if size < len(piece):
+                    connection.serve(piece[size:])
+
+    def _take(self, came: list[Connection], pieces: list[bytes]) -> list[int] | None:
+        """`take` for these; how many bytes of each piece are done, None where all are."""
+        plain, store = self._plain, self._store
+        plain.read(pieces, store.settings.max_message_bytes, self._text_bytes_max)
+        if not plain.count:
+            return plain.taken
+        now_ms = self._now_ms()
+        ways: list[Way] = []
+        odd: list[int] = []
+        for number, group in enumerate(plain.groups):
+            way = self._way(group, now_ms)
+            if way is None:
+                odd.append(number)
+            else:
+                ways.append(way)
+        if odd:
+            return self._without(plain.pieces_of(odd), came, pieces)
+        hosts = b"".join([connection.host for connection in came])
+        courses = [way.course for way in ways]
+        if not store.put_plain(plain, courses, hosts, self._records):
+            return [0] * len(pieces)
+        self._tell(ways)
+        words = [
+            words_before(target.name, self._broker_name, slot_ms + 1) if slot_ms else b""
+            for target, _, slot_ms in ways
+        ]
+        self._ends = plain.write_answers(words)
+        self.lane.answered = came
+        return plain.taken
+
+    def _way(self, group: Group, now_ms: int) -> Way | None:
+        """What becomes of this group, if nothing about it needs a closer look."""
+        target = self._topics.targets.get(group.topic)
+        if target is None or target.special or not 0 <= group.queue_id < target.queues:
+            return None
+        key = own = target.keys[group.queue_id]
+        more, slot_ms = self._suffix, 0
+        try:
+            if group.waits:
+                waits = f"{group.waits}\x02"
+                placed = self._due.placed_all(waits, own, group.messages, now_ms)
+                if placed is None:
+                    return None
+                key, text, slot_ms = placed
+                more = text[len(waits) :].encode() + more
+            queue = self._store.plain_queue(key)
+        except (Refusal, StoreError):  # the common way finds it, too, and says so
+            return None
+        if queue is None or (queue.is_schedule and key is own):
+            return None
+        delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1
+        return Way(target, Course(queue, more, delay_ms), slot_ms)
+
+    def _tell(self, ways: list[Way]) -> None:
+        """Let those know who count messages and wait for them."""
+        plain, parked = self._plain, self._holds.parked
+        for (target, course, _), group in zip(ways, plain.groups, strict=True):
+            fixed = course.queue.fixed_bytes + len(course.more)
+            target.puts.messages += group.messages
+            target.puts.bytes += group.bytes + group.messages * fixed
+            key = target.keys[group.queue_id]
+            if key in parked and course.queue.topic == target.name:
+                self._holds.mark(key)
+        slots = np.array([way.slot_ms for way in ways], np.int64)
+        if slots.any():
+            sends = plain.sends[: plain.count]
+            sends = sends[slots[sends["group"]] > 0]
+            numbers = np.empty((len(sends), 4), np.int64)
+            for column, name in enumerate(("queue_offset", "log_offset", "size")):
+                numbers[:, column] = sends[name]
+            numbers[:, 3] = slots[sends["group"]]
+            names = [ways[number].target.name for number in sends["group"].tolist()]
+            self._due.came_in(numbers.ravel().tolist(), names)
+
+    def _without(
+        self, left_out: set[int], came: list[Connection], pieces: list[bytes]
+    ) -> list[int]:
+        """`_take` without these pieces, which have messages that can't go in the lane."""
+        taken = [0] * len(pieces)
+        kept = [number for number in range(len(pieces)) if number not in left_out]
+        if kept:
+            rest = [pieces[at] for at in kept]
+            done = self._take([came[at] for at in kept], rest)
+            for number, size in zip(kept, done or map(len, rest), strict=True):
+                taken[number] = size
+        return taken
+
+    def _write(self) -> None:
+        """Write the answers, once what they say is true."""
+        came, ends, answers = self.lane.answered, self._ends, self._plain.answers
+        fds = np.array([connection.writable_fd for connection in came], np.int64)
+        written = np.empty(len(came), np.int64)
+        if write_all(fds, answers.ctypes.data, ends, written) == ends[-1]:
+            return
+        start = 0
+        for connection, end, size in zip(came, ends.tolist(), written.tolist(), strict=True):
+            if start + size < end:
+                connection.write_later(answers[start + size : end].tobytes())
+            start = end

@@ -1,0 +1,179 @@
+"""Sends that go in the lane become what they would on the common way, byte for byte."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.broker.handlers import plain_lane
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes, header_json
+from aerobee.protocol.command import Command
+from aerobee.protocol.frame import FrameDecoder, encode_request
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.scripts.java_side import free_broker_port
+from aerobee.store.check import check
+
+from .conftest import BORN_MS, Caller, Config, records
+
+NOW_MS = BORN_MS + 60_000
+TOPICS = ("orders", "bills", "made-by-a-send")
+ROUNDS = 150
+WAITS = (
+    *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
+    *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
+    *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02"),
+)
+REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
+
+
+def unique(number: int) -> str:
+    return f"UNIQ_KEY\x01AC11000100002A9F{number:08X}\x02"
+
+
+def send(number: int, chance: random.Random | None = None, **changes: object) -> bytes:
+    """One request; what is left to `chance` is mostly plain."""
+    text = unique(number)
+    topic, flag, code, queue_id = "orders", 0, codes.SEND_MESSAGE_V2, number % 4
+    body = b"body %d" % number
+    if chance is not None:
+        topic = chance.choice(TOPICS)
+        is_odd = chance.random() < 0.02
+        queue_id = chance.randrange(12 if is_odd else 4)
+        text += chance.choice(("", "", "TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k1 k2\x02", "x\x01y"))
+        if chance.random() < 0.3:
+            if not text.endswith("\x02"):
+                text += "\x02"
+            text += chance.choice(REFUSED if is_odd else WAITS)
+        flag = 2 if chance.random() < 0.05 else 0
+        body = chance.randbytes(chance.choice((1, 8, 20, 300, 5_000)))
+        if is_odd:
+            text += "city\x01K\u00f6ln\x02"
+    header = SendMessage(
+        "pg", topic, "TBW102", 4, queue_id, 0, BORN_MS, 7, text, 0, False, max_reconsume_times=16
+    )
+    fields = header.to_fields() | {name: str(value) for name, value in changes.items()}
+    return encode_request(code, number, fields, body, oneway=flag == 2)
+
+
+class Client:
+    """A raw connection; the broker takes it for one that comes from `host`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.decoder = FrameDecoder(header_json.NOTHING_EXPECTED)
+
+    @classmethod
+    async def connect(cls, broker: Broker, host: bytes) -> "Client":
+        before = set(broker.server.connections)
+        client = cls(*await asyncio.open_connection("127.0.0.1", broker.port))
+        async with asyncio.timeout(10):
+            while not (new := set(broker.server.connections) - before):
+                await asyncio.sleep(0)
+        new.pop().host = host
+        return client
+
+    async def answers(self, count: int) -> list[Command]:
+        """So many answers, in the order of what they answer."""
+        found: list[Command] = []
+        async with asyncio.timeout(20):
+            while len(found) < count:
+                found += self.decoder.feed(await self.reader.read(1 << 16))
+        assert len(found) == count
+        return sorted(found, key=lambda answer: answer.opaque)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def rounds(seed: int) -> Iterator[tuple[int, list[bytes], int]]:
+    """Which client sends what, and how many answers it gets."""
+    chance = random.Random(seed)
+    number = 0
+    for _ in range(ROUNDS):
+        count = chance.choice((1, 2, 5, 8, 12))
+        frames = [send(number + step, chance) for step in range(count)]
+        number += count
+        yield chance.randrange(3), frames, sum(b'"flag":0' in frame for frame in frames)
+
+
+async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object]]:
+    """Everything of `rounds`, one after the other; what was answered."""
+    clients = [
+        await Client.connect(broker, bytes((10, 0, 0, number, 0, 0, 8, number)))
+        for number in range(3)
+    ]
+    told: list[tuple[int, object, object]] = []
+    for number, frames, wanted in rounds(seed):
+        clients[number].writer.write(b"".join(frames))
+        for answer in await clients[number].answers(wanted):
+            told.append((answer.code, bytes(answer.ext), answer.remark))
+        if wanted < len(frames):  # those that get no answer are stored before the next round
+            caller = Caller(broker)
+            await caller.ask(codes.GET_MIN_OFFSET, None)
+            await caller.peers.close()
+    for client in clients:
+        client.close()
+    return told
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a store has of messages."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for part in ("commitlog", "consumequeue", "index", "timerlog")
+        for path in sorted((folder / part).rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_goes_in_the_lane_becomes_the_same(
+    config: Config, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_lane, "FEW", 1)
+    found = []
+    port = free_broker_port()  # it is in the messages
+    for with_lane in (False, True):
+        folder = tmp_path / f"store-{with_lane}"
+        settings = config(
+            store_path_root_dir=str(folder),
+            listen_port=port,
+            mapped_file_size_commit_log=1 << 20,
+            timer_wheel_enable=True,
+        )
+        broker = Broker(settings, now_ms=lambda: NOW_MS)
+        await broker.start()
+        lane_messages = 0
+        if with_lane:
+            await broker.open_lane()
+            put_plain = broker.store.put_plain
+
+            def counting(plain, *rest, put_plain=put_plain):  # type: ignore[no-untyped-def]
+                nonlocal lane_messages
+                is_put = put_plain(plain, *rest)
+                lane_messages += plain.count if is_put else 0
+                return is_put
+
+            broker.store.put_plain = counting  # type: ignore[method-assign]
+        told = await store_all(broker, seed)
+        counts = {
+            name: (target.puts.messages, target.puts.bytes)
+            for name, target in broker.topics.targets.items()
+        }
+        await broker.catch_up()
+        await broker.stop()
+        assert with_lane is (lane_messages > 0)
+        if with_lane:
+            assert lane_messages > len(told) / 2, "nearly nothing went in the lane"
+        assert not check(folder).findings
+        found.append((told, counts, files(folder)))
+    common, laned = found
+    assert laned[0] == common[0]
+    assert laned[1] == common[1]
+    assert laned[2].keys() == common[2].keys()
+    assert [name for name in common[2] if common[2][name] != laned[2][name]] == []

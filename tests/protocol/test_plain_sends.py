@@ -1,0 +1,250 @@
+"""The compiled reader of plain sends: what it takes, it reads as the common way does."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.protocol import codes, header_json, properties
+from aerobee.protocol.frame import FrameDecoder, encode_request, frame
+from aerobee.protocol.headers.send import SendMessage, answer_parts, answer_template
+from aerobee.protocol.plain_sends import PlainSends
+from aerobee.protocol.tags import tag_hash
+
+BODY_BYTES_MAX = 1_000
+TEXT_BYTES_MAX = 32_700
+WAITS = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+TEXT = "UNIQ_KEY\x01AC11000100002A9F0001\x02WAIT\x01true\x02TAGS\x01paid\x02"
+HEADER = SendMessage("pg", "orders", "TBW102", 4, 3, 0, 1_700_000_000_123, 7, TEXT, 0, False)
+
+
+def send(body: bytes = b"body", opaque: int = 5, **changes: object) -> bytes:
+    fields = HEADER.to_fields()
+    for name, value in changes.items():
+        fields[name] = str(value)
+        if value is None:
+            del fields[name]
+    return encode_request(codes.SEND_MESSAGE_V2, opaque, fields, body)
+
+
+def raw(header: str, body: bytes = b"body") -> bytes:
+    return frame(header.encode(), 0, body)
+
+
+@pytest.fixture(scope="module")
+def plain() -> PlainSends:
+    return PlainSends(answer_parts(b"7F00000100002A9F", b"r"))
+
+
+def is_taken(plain: PlainSends, data: bytes) -> bool:
+    plain.read([data], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    return plain.taken is None and plain.count == 1
+
+
+def assert_read_alike(plain: PlainSends, data: bytes) -> None:
+    """That what `plain` has just read of these frames is what the common way reads."""
+    decoder = FrameDecoder(header_json.expected({codes.SEND_MESSAGE_V2: SendMessage}))
+    commands = decoder.feed(data)
+    assert decoder.fault is None
+    assert plain.count == len(commands)
+    texts = plain.texts.tobytes()
+    for row, command in zip(plain.sends[: plain.count], commands, strict=True):
+        header = command.header(SendMessage)
+        topic, queue_id, waits, *_ = plain.groups[row["group"]]
+        assert command.code == codes.SEND_MESSAGE_V2
+        assert (topic, queue_id) == (header.topic, header.queue_id)
+        assert (row["opaque"], row["oneway"]) == (command.opaque, command.flag)
+        assert (row["born_ms"], row["flag"]) == (header.born_ms, header.flag)
+        assert (row["sys_flag"], row["times"]) == (header.sys_flag, header.reconsume_times or 0)
+        assert not header.batch
+        assert data[row["body_at"] : row["body_end"]] == command.body
+        text = (header.properties or "").encode()
+        assert texts[row["text_at"] : row["text_end"]] == text.removesuffix(b"\x02") + b"\x02"
+        pairs = properties.decode(text)
+        assert texts[row["unique_at"] : row["unique_end"]].decode() == pairs["UNIQ_KEY"]
+        assert texts[row["keys_at"] : row["keys_end"]].decode() == pairs.get("KEYS", "")
+        assert row["tags"] == tag_hash(pairs.get("TAGS"))
+        assert not pairs.keys() & {"TRAN_MSG", "POP_CK", "INNER_NUM", "TIMER_DEL_UNIQKEY"}
+        wanted = [f"{name}\x01{value}" for name, value in pairs.items() if name in WAITS]
+        assert ([waits] if waits else []) == wanted
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        send(),
+        send(body=b"x" * BODY_BYTES_MAX),
+        send(opaque=0),
+        send(e=0, f=1, h=-5, j=16),
+        send(a=None, c=None, d=None, j=None, k=None),
+        send(k="true", l=7, n="broker-a"),
+        send(
+            i='UNIQ_KEY\x01A1\x02KEYS\x01one two\x02quoted\x01"a\\b/\t\n\r\x02TAGS\x01' + "t" * 300
+        ),
+        send(i="WAIT\x01false\x02UNIQ_KEY\x010\x02"),
+        send().replace(b'"flag":0', b'"flag":2'),
+        *(send(i=TEXT + f"{name}\x01123\x02") for name in WAITS),
+        raw(
+            '{"extFields":{"b":"t","e":"1","f":"0","g":"5","h":"0","i":"UNIQ_KEY\\u0001Z\\u0041"},'
+            '"flag":0,"opaque":9,"code":310}'
+        ),
+        raw(
+            '{"code":310,"language":"GO","version":317,"opaque":9,"flag":0,"extFields":{"h":"0",'
+            '"g":"5","f":"0","e":"1","b":"t","i":"UNIQ_KEY\\u0001Z9\\u0002"}}'
+        ),
+    ],
+)
+def test_plain_ones_are_taken_and_read_as_the_common_way_does(
+    plain: PlainSends, data: bytes
+) -> None:
+    assert is_taken(plain, data)
+    assert_read_alike(plain, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        send(body=b""),
+        send(body=b"x" * (BODY_BYTES_MAX + 1)),
+        send(m="true"),
+        send(e="03"),
+        send(e="-0"),
+        send(e="4000000000"),
+        send(g="1e3"),
+        send(f=4),
+        send(f=16),
+        send(b="t\u00f6pic"),
+        send(b='to"pic'),
+        send(zz="1"),
+        send(b=None),
+        send(e=None),
+        send(g=None),
+        send(k="maybe"),
+        send(i=None),
+        send(i=""),
+        send(i="TAGS\x01t\x02"),
+        send(i="UNIQ_KEY\x01\x02"),
+        send(i="UNIQ_KEY\x01a-b\x02"),
+        send(i="UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02"),
+        send(i=TEXT + "TAGS\x01other\x02"),
+        send(i=TEXT + "KEYS\x01a\x02KEYS\x01b\x02"),
+        send(i=TEXT + "\x02"),
+        send(i=TEXT + "no value\x02"),
+        send(i=TEXT + "a\x01b\x01c\x02"),
+        send(i=TEXT + "\x01v\x02"),
+        send(i=TEXT + "city\x01K\u00f6ln\x02"),
+        send(i=TEXT + "x\x01" + "y" * 32_704 + "\x02"),
+        *(
+            send(i=TEXT + f"{name}\x011\x02")
+            for name in (
+                *("TRAN_MSG", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "POP_CK", "INNER_NUM"),
+                *("DELAY\x011\x02TIMER_DELAY_MS", "DELAY\x011\x02DELAY"),
+            )
+        ),
+        send().replace(b'"code":310', b'"code":311'),
+        send().replace(b'"flag":0', b'"flag":1'),
+        raw('{"code":310,"extFields":{"b":"t","e":"1","f":"0","g":"5","h":"0","i":"x"},"flag":0}'),
+        send(i=TEXT + "x"),
+        raw('{"code":310,"extFields":{"b":"t"},"opaque":1}'),
+        raw("{}"),
+        raw("{"),
+        raw('{"code":310'),
+        raw('{"code":310,"flag":0,"opaque":1}'),
+        frame(b'{"code":310}', 1, b"body"),
+        b"\0\0\0\4\0\0\0\0",
+        b"\0\0\0\4\0\xff\xff\xff" + bytes(50),
+    ],
+)
+def test_all_else_is_left_to_the_common_way(plain: PlainSends, data: bytes) -> None:
+    assert not is_taken(plain, data)
+    assert plain.count == 0
+
+
+def test_an_unfinished_frame_is_left_over(plain: PlainSends) -> None:
+    one, two = send(opaque=1), send(opaque=2)
+    for size in range(len(one), len(one) + len(two)):
+        plain.read([(one + two)[:size], one], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+        assert plain.taken == ([len(one), len(one)] if size > len(one) else None)
+        assert plain.count == 2
+
+
+def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainSends) -> None:
+    pieces = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
+    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
+    assert plain.sends["opaque"][:2].tolist() == [1, 3]
+    assert plain.groups == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
+
+
+def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
+    pieces = [send(e=number) for number in range(2_000)]
+    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    assert plain.taken is not None
+    assert 0 < plain.count < len(pieces)
+    assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.groups)
+
+
+def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
+    pieces = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
+    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
+    plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
+    ends = plain.write_answers([b""]).tolist()
+    template = answer_template(b"7F00000100002A9F", b"r")
+    unique = b"AC11000100002A9F0001"
+    wanted = [
+        frame(template % (3, unique, 0, 0, 1)),
+        frame(template % (3, unique, 1 << 40, 1_234_567_890_123, 3))
+        + frame(template % (3, unique, 0xABCDEF, 9, 3)),
+    ]
+    assert plain.answers[: ends[-1]].tobytes() == b"".join(wanted)
+    assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
+
+
+def changed(data: bytes, chance: random.Random) -> bytes:
+    """The frame with a byte or two of its header changed, left out or put in; lengths fit."""
+    size = int.from_bytes(data[4:8], "big")
+    header, body = bytearray(data[8 : 8 + size]), data[8 + size :]
+    for _ in range(chance.randrange(1, 3)):
+        at = chance.randrange(len(header))
+        new = chance.choice(b'"\\{}:,[]0123456789-+.eE abimnuxKTDU\x01\x02\x1f\x7f\xc3\xb6')
+        kind = chance.randrange(4)
+        if kind == 0:
+            header[at] = new
+        elif kind == 1:
+            header.insert(at, new)
+        elif kind == 2:
+            del header[at : at + chance.choice((1, 1, 4, 12))]
+        else:
+            other = chance.randrange(len(header))
+            header[at:at] = header[other : other + chance.randrange(30)]
+    return frame(bytes(header), 0, body)
+
+
+def odd(chance: random.Random) -> bytes:
+    """A send with some unusual values."""
+    make: list[Callable[[], dict[str, object]]] = [
+        lambda: {"e": chance.choice((0, 1, -1, 65_536, "+1", "1.0", " 1"))},
+        lambda: {"h": chance.choice((0, -1, (1 << 31) - 1, -(1 << 31)))},
+        lambda: {"f": chance.choice((0, 1, 2, 0x103, 8, 4, 12))},
+        lambda: {
+            "i": TEXT + chance.choice(("KEYS\x01a b\x02", "k\x01", "DELAY\x011\x02", "x", *WAITS))
+        },
+        lambda: {"b": chance.choice(("t", "%RETRY%g", "a" * 200))},
+        dict,
+    ]
+    return send(body=chance.randbytes(chance.randrange(0, 40)), **chance.choice(make)())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_taken_is_read_alike(plain: PlainSends, seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(5_000):
+        data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
+        if is_taken(plain, data):
+            taken += 1
+            assert_read_alike(plain, data)
+    assert taken > 500
