@@ -87,6 +87,7 @@ class PlainLane:
         self._now_ms = now_ms
         self._plain = PlainSends(answer_parts(store.host_hex, config.region_id.encode()))
         self._records = PlainRecords()
+        self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
 
@@ -97,12 +98,15 @@ class PlainLane:
         if not came:
             return
         lane.connections, lane.bytes = [], 0
+        lane.answered = came  # if anything fails from here on, none of these is told that it didn't
         pieces = [connection.laned for connection in came]
+        for connection in came:
+            connection.laned = b""
+        self._answered = []
         taken: list[int] | None = [0] * len(came)
         if len(came) >= FEW or sum([piece.count(LANE_START) for piece in pieces]) >= FEW:
             taken = self._take(came, pieces)
-        for connection in came:
-            connection.laned = b""
+        lane.answered = self._answered
         if taken is not None:
             for connection, piece, size in zip(came, pieces, taken, strict=True):
                 if size < len(piece):
@@ -135,7 +139,7 @@ class PlainLane:
             for target, _, slot_ms in ways
         ]
         self._ends = plain.write_answers(words)
-        self.lane.answered = came
+        self._answered = came
         return plain.taken
 
     def _way(self, group: Group, now_ms: int) -> Way | None:

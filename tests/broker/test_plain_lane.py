@@ -2,7 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,12 @@ from aerobee.protocol import codes, header_json
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.headers.send import SendMessage
+from aerobee.scripts.compiled_sends import CompiledSends
 from aerobee.scripts.java_side import free_broker_port
 from aerobee.store.check import check
+from aerobee.store.errors import StoreError
 
-from .conftest import BORN_MS, Caller, Config, records
+from .conftest import BORN_MS, Caller, Config
 
 NOW_MS = BORN_MS + 60_000
 TOPICS = ("orders", "bills", "made-by-a-send")
@@ -72,7 +76,7 @@ class Client:
         before = set(broker.server.connections)
         client = cls(*await asyncio.open_connection("127.0.0.1", broker.port))
         async with asyncio.timeout(10):
-            while not (new := set(broker.server.connections) - before):
+            while not (new := set(broker.server.connections) - before):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         new.pop().host = host
         return client
@@ -129,6 +133,140 @@ def files(folder: Path) -> dict[str, bytes]:
         for path in sorted((folder / part).rglob("*"))
         if path.is_file()
     }
+
+
+@pytest.fixture
+async def laned(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Broker]:
+    """A broker whose lane takes everything that it can take."""
+    monkeypatch.setattr(plain_lane, "FEW", 1)
+    broker = Broker(config())
+    await broker.start()
+    await broker.open_lane()
+    caller = Caller(broker)
+    await caller.send("orders")  # makes the topic
+    await caller.peers.close()
+    yield broker
+    await broker.stop()
+
+
+def stored(broker: Broker) -> int:
+    """How many messages the topic has."""
+    return sum(broker.store.max_offset("orders", queue_id) for queue_id in range(4))
+
+
+async def test_many_clients_at_once_and_frames_in_pieces(laned: Broker) -> None:
+    chance = random.Random(7)
+
+    async def work(number: int) -> None:
+        client = Client(*await asyncio.open_connection("127.0.0.1", laned.port))
+        frames = b"".join(send(number * 1_000 + step) for step in range(100))
+        at = 0
+        while at < len(frames):
+            size = chance.choice((1, 7, 19, 400, 3_000))
+            client.writer.write(frames[at : at + size])
+            at += size
+            await asyncio.sleep(0)
+        answers = await client.answers(100)
+        assert {answer.code for answer in answers} == {codes.SUCCESS}
+        assert [answer.opaque for answer in answers] == list(
+            range(number * 1_000, number * 1_000 + 100)
+        )
+        client.close()
+
+    await asyncio.gather(*map(work, range(20)))
+    assert stored(laned) == 1 + 2_000
+
+
+async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
+    client = await Client.connect(laned, bytes(8))
+    count = 30_000  # their answers are more than the sockets between the two take
+    client.writer.write(b"".join(map(send, range(count))))
+    async with asyncio.timeout(20):
+        while stored(laned) < 10_000:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+    answers = await client.answers(count)
+    assert [answer.opaque for answer in answers] == list(range(count))
+    assert stored(laned) == 1 + count
+    client.close()
+
+
+async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> None:
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(50))))
+    await client.writer.drain()
+    client.writer.close()
+    async with asyncio.timeout(20):
+        while laned.server.connections:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+    assert stored(laned) == 1 + 50
+
+
+async def test_nobody_is_answered_when_the_log_does_not_take_it(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await Client.connect(laned, bytes(8))
+
+    def fail() -> None:
+        raise StoreError("no room")
+
+    monkeypatch.setattr(laned.store, "write_staged", fail)
+    client.writer.write(b"".join(map(send, range(10))))
+    async with asyncio.timeout(20):
+        with suppress(ConnectionError):
+            assert await client.reader.read() == b""
+    client.close()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"compiled_sends": False},
+        {"flush_disk_type": "SYNC_FLUSH"},
+        {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2},
+        {"authentication_enabled": True},
+        {"broker_role": "SLAVE", "broker_id": 1},
+    ],
+)
+async def test_there_is_no_lane_where_more_is_to_happen(
+    config: Config, settings: dict[str, object]
+) -> None:
+    broker = Broker(config(**settings))
+    await broker.start()
+    assert not broker.may_have_lane
+    await broker.stop()
+
+
+async def test_the_daemon_opens_the_lane_by_itself(config: Config) -> None:
+    broker = Broker(config())
+    await broker.start()
+    part = CompiledSends(broker)
+    await part.start()
+    async with asyncio.timeout(120):
+        while broker.server.turn.lane is None:  # noqa: ASYNC110 - the part has no event
+            await asyncio.sleep(0.01)
+    await part.stop()
+    await broker.stop()
+
+
+async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    broker = Broker(config())
+    await broker.start()
+    part = CompiledSends(broker)
+    await part.start()
+    async with asyncio.timeout(20):
+        while "in plain Python" not in caplog.text:  # noqa: ASYNC110 - the part has no event
+            await asyncio.sleep(0)
+    await part.stop()
+    caller = Caller(broker)
+    assert (await caller.send("orders")).code == codes.SUCCESS
+    await caller.peers.close()
+    await broker.stop()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -28,6 +28,11 @@ ARROWS = {
     },
 }
 
+# What plain sends are done with where numba is installed.
+COMPILED = [
+    *("protocol/compiled.py", "protocol/plain_sends.py", "protocol/aio/compiled_writes.py"),
+    "broker/handlers/plain_lane.py",
+]
 # Each outside package and the folders or files that may know it.
 PLACES = {
     "aiohttp": ["console", "client/top_addressing.py"],
@@ -36,7 +41,8 @@ PLACES = {
     "lark": ["broker/sql92.py"],
     "msgpack": ["protocol/header_msgpack.py"],
     "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
-    "numpy": ["store", "spark"],
+    "numba": COMPILED,
+    "numpy": ["store", "spark", *COMPILED],
     "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "prometheus_client": ["console"],
