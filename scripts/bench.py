@@ -41,10 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measures what was asked for; 0 if all of it reached its mark, 1 if not, 2 if it could not."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = read_options(words)
-    if (
-        importlib.util.find_spec("numba") is not None
-    ):  # else a first broker runs without it for long
-        subprocess.run([sys.executable, "-m", "aerobee.scripts.compiled_sends"], check=True)  # noqa: S603
+    # Else the first broker would go without its machine code for the first part.
+    if importlib.util.find_spec("numba") is not None:
+        subprocess.run([sys.executable, "-m", "aerobee.scripts.compiled_sends"], check=True)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
         blocks = {part: _measure(part, options, folder, words) for part in options.only}
