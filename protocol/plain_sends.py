@@ -1,11 +1,11 @@
-"""Many requests of SEND_MESSAGE_V2 read at once, and answered at once: compiled.
+"""Many sends (SEND_MESSAGE_V2, SEND_BATCH_MESSAGE) read at once, and answered at once: compiled.
 
 Only plain ones: a JSON header as clients write it, without spaces, with the fields of a send and
 nothing else; properties of ASCII that are whole pairs, of which one may say that the message is to
 wait and none anything else that is asked of a broker, with a unique key of letters and digits; a
 body. Bytes with anything else in them are left to the common way (`frame.FrameDecoder`), which
 decides what is wrong and what is only unusual. So this reader may refuse what it likes, and must
-never read a thing differently.
+never read a thing differently. Each message of a batch is one send here; the last has the answer.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,8 @@ Numbers = npt.NDArray[np.int64]
 Table = npt.NDArray[np.void]
 
 # One send. Places are in the bytes read, those of properties in the texts that were made of them.
+# Its answer is that of so many sends (`answered`) up to this one, and says the unique key of the
+# request (`name`).
 SEND = np.dtype(
     [
         (name, np.int64)
@@ -31,7 +33,7 @@ SEND = np.dtype(
             "piece", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
             "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
             "keys_at", "keys_end", "wait_at", "wait_end", "tags", "log_offset", "queue_offset",
-            "size",
+            "size", "code", "batch", "answered", "name_at", "name_end",
         )
     ]
 )  # fmt: skip
@@ -45,13 +47,15 @@ GROUP = np.dtype(
         )
     ]
 )  # fmt: skip
-SEND_BYTES_USUAL = 192  # few are shorter; more than fit are left to the common way
+SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the common way
+ENTRY_BYTES_MIN = 22  # of a batch
+STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
 GROUPS_MAX = 1_024  # in a turn
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
 ANSWER_VALUES_MAX = 8 + 16 + 4 * 20  # bytes of the frame's head and its numbers
 NOT_PLAIN = -1
 
-SEND_MESSAGE_V2 = codes.SEND_MESSAGE_V2
+SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE
 SYS_FLAGS = 0x703  # compressed and how, several tags
 INT32_MAX = (1 << 31) - 1
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, SLASH = 34, 92, 44, 58, 45, 47
@@ -277,6 +281,84 @@ def _properties(
 
 
 @compiled
+def _raw_properties(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any) -> int:
+    """Read properties as they are stored; where they end in `texts`, `NOT_PLAIN` if they aren't."""
+    start, name_end = to, -1
+    while at < end:
+        one = data[at]
+        at += 1
+        if one >= 128:
+            return NOT_PLAIN
+        if one == NAME_END:
+            if name_end >= 0:
+                return NOT_PLAIN
+            name_end = to
+        elif one == PAIR_END:
+            if name_end < 0 or not _property(texts, start, name_end, to, send):
+                return NOT_PLAIN
+            start, name_end = to + 1, -1
+        texts[to] = one
+        to += 1
+    if start < to:
+        if name_end < 0 or not _property(texts, start, name_end, to, send):
+            return NOT_PLAIN
+        texts[to] = PAIR_END
+        to += 1
+    return to
+
+
+@compiled
+def _entries(
+    data: Bytes,
+    at: int,
+    end: int,
+    body_bytes_max: int,
+    text_bytes_max: int,
+    texts: Bytes,
+    to: int,
+    sends: Table,
+    first: int,
+) -> tuple[int, int]:
+    """Read the messages of the batch that lies there, whose header is in the first of the sends.
+
+    How many they are, `NOT_PLAIN` if they are not plain or may be too large together; and where
+    their texts end.
+    """
+    head = sends[first]
+    count, stored = 0, end - at
+    while at < end:
+        stored += STORED_EXTRA_MAX
+        if first + count >= len(sends) or at + ENTRY_BYTES_MIN > end or stored > body_bytes_max:
+            return NOT_PLAIN, to
+        send = sends[first + count]
+        flag, size = uint32_at(data, at + 12), uint32_at(data, at + 16)
+        body_at = at + 20
+        body_end = body_at + size
+        if size == 0 or body_end + 2 > end:
+            return NOT_PLAIN, to
+        text_at = body_end + 2
+        at = text_at + (wide(data[body_end]) << 8 | wide(data[body_end + 1]))
+        if at > end:
+            return NOT_PLAIN, to
+        send.unique_at = send.unique_end = send.keys_at = send.keys_end = 0
+        send.wait_at = send.wait_end = send.tags = 0
+        send.opaque, send.oneway, send.born_ms = head.opaque, head.oneway, head.born_ms
+        send.sys_flag, send.times = head.sys_flag, head.times
+        send.name_at, send.name_end = head.name_at, head.name_end
+        send.flag = flag - (wide(1) << 32) if flag > INT32_MAX else flag
+        send.body_at, send.body_end = body_at, body_end
+        send.text_at = to
+        to = _raw_properties(data, text_at, at, texts, to, send)
+        if to < 0 or to - send.text_at > text_bytes_max or send.wait_end:
+            return NOT_PLAIN, to
+        send.text_end = to
+        send.answered = 0
+        count += 1
+    sends[first + count - 1].answered = count
+    return count, to
+
+
+@compiled
 def _fields(
     data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, group: Any
 ) -> tuple[int, int]:
@@ -305,8 +387,9 @@ def _fields(
                 return NOT_PLAIN, to
         elif letter == 12:  # m, a batch
             at = _text_end(data, at, end)
-            if at < 0 or not _is(data, start, at, FALSE):
+            if at < 0 or not (_is(data, start, at, FALSE) or _is(data, start, at, TRUE)):
                 return NOT_PLAIN, to
+            send.batch = 1 if _is(data, start, at, TRUE) else 0
         else:
             value, at = _number(data, at, end)
             if letter == 6:  # g
@@ -387,8 +470,7 @@ def _header(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, gr
             if bit == OPAQUE:
                 send.opaque = value
             elif bit == CODE:
-                if value != SEND_MESSAGE_V2:
-                    return NOT_PLAIN
+                send.code = value
             elif bit == FLAG:
                 if value not in (0, FLAG_ONEWAY):
                     return NOT_PLAIN
@@ -397,7 +479,10 @@ def _header(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, gr
             return NOT_PLAIN
         seen |= bit
         if data[at] == CLOSE:
-            return to if at == end - 1 and seen & NEEDED == NEEDED else NOT_PLAIN
+            wanted = SEND_BATCH_MESSAGE if send.batch else SEND_MESSAGE_V2
+            if send.code != wanted or seen & NEEDED != NEEDED or at != end - 1:
+                return NOT_PLAIN
+            return to
         if data[at] != COMMA:
             return NOT_PLAIN
 
@@ -490,11 +575,11 @@ def read_sends(
             if end - header_end > body_bytes_max or count >= len(sends) or used >= len(groups):
                 is_plain = False
                 break
-            send = sends[count]
-            send.unique_end = send.keys_end = send.tags = send.times = 0
+            send, group = sends[count], groups[used]
+            send.unique_end = send.keys_end = send.tags = send.times = send.batch = 0
             send.wait_at = send.wait_end = 0
-            to = _header(data, header_at, header_end, texts, to, send, groups[used])
-            if to < 0:
+            to = _header(data, header_at, header_end, texts, to, send, group)
+            if to < 0 or not send.unique_end:
                 is_plain = False
                 break
             for place in range(send.unique_at, send.unique_end):
@@ -502,24 +587,30 @@ def read_sends(
                 if not (48 <= one <= 57 or 65 <= one <= 90 or 97 <= one <= 122):
                     is_plain = False
             size = to - send.text_at
-            if (
-                not is_plain
-                or not send.unique_end
-                or size > text_bytes_max
-                or (send.wait_end and size > WAITING_TEXT_MAX)
-            ):
+            if size > text_bytes_max or (send.wait_end and (send.batch or size > WAITING_TEXT_MAX)):
                 is_plain = False
+            if not is_plain:
                 break
-            group = groups[used]
             group.wait_at, group.wait_end = send.wait_at, send.wait_end
+            send.name_at, send.name_end = send.unique_at, send.unique_end
+            came = 1
+            if send.batch:
+                came, to = _entries(
+                    data, header_end, end, body_bytes_max, text_bytes_max, texts, to, sends, count
+                )
+                if came < 0:
+                    is_plain = False
+                    break
+            else:
+                send.body_at, send.body_end = header_end, end
+                send.answered = 1
             number = _group_number(data, texts, groups, used, table)
             if number == used:
                 group.count = group.bytes = 0
                 used += 1
-            send.group = number
-            send.piece = piece
-            send.body_at, send.body_end = header_end, end
-            count += 1
+            for place in range(count, count + came):
+                sends[place].group, sends[place].piece = number, piece
+            count += came
             at = end
         if is_plain:
             taken[piece] = at - piece_start
@@ -596,7 +687,7 @@ def write_answers(
         while done < send.piece:
             ends[done] = to
             done += 1
-        if send.oneway:
+        if send.oneway or not send.answered:
             continue
         start = to
         to += 8
@@ -606,7 +697,7 @@ def write_answers(
             to = _put_part(parts, part_ends, 1, answers, to)
             to, held, bits = _put_base64(words, word_at, word_end, 0, 0, answers, to)
             to, held, bits = _put_base64(
-                texts, send.unique_at, send.unique_end, held, bits, answers, to
+                texts, send.name_at, send.name_end, held, bits, answers, to
             )
             if bits:
                 answers[to] = BASE64[held << (6 - bits) & 63]
@@ -619,14 +710,17 @@ def write_answers(
             to = _put_part(parts, part_ends, 0, answers, to)
         to = _put_decimal(groups[send.group].queue_id, answers, to)
         to = _put_part(parts, part_ends, 3, answers, to)
-        to = copied(texts, send.unique_at, send.unique_end, answers, to)
-        to = _put_part(parts, part_ends, 4, answers, to)
-        for shift in range(60, -4, -4):
-            digit = send.log_offset >> shift & 15
-            answers[to] = digit + (48 if digit < 10 else 55)
-            to += 1
+        to = copied(texts, send.name_at, send.name_end, answers, to)
+        first = number - send.answered + 1
+        for each in range(first, number + 1):
+            to = _put_part(parts, part_ends, 4 if each == first else 8, answers, to)
+            offset = sends[each].log_offset
+            for shift in range(60, -4, -4):
+                digit = offset >> shift & 15
+                answers[to] = digit + (48 if digit < 10 else 55)
+                to += 1
         to = _put_part(parts, part_ends, 5, answers, to)
-        to = _put_decimal(send.queue_offset, answers, to)
+        to = _put_decimal(sends[first].queue_offset, answers, to)
         to = _put_part(parts, part_ends, 6, answers, to)
         to = _put_decimal(send.opaque, answers, to)
         to = _put_part(parts, part_ends, 7, answers, to)
@@ -679,8 +773,8 @@ class PlainSends:
         self.pieces = len(pieces)
         joined = b"".join(pieces)
         self.data = np.frombuffer(joined, np.uint8)
-        if len(self.data) // SEND_BYTES_USUAL >= len(self.sends):
-            self.sends = np.empty(64 + 2 * len(self.data) // SEND_BYTES_USUAL, SEND)
+        if len(self.data) // SEND_BYTES_MIN >= len(self.sends):
+            self.sends = np.empty(64 + len(self.data) // SEND_BYTES_MIN, SEND)
         texts_max = len(self.data) + len(self.sends)
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)

@@ -174,9 +174,10 @@ def make_records(
         put64(entries, entry + 12, send.tags if delay_ms < 0 else store_ms + delay_ms)
 
         before = queues[queue, 5]
-        hashes[keys] = _key_hash(before, texts, send.unique_at, send.unique_end)
-        places[keys] = offset
-        keys += 1
+        if send.unique_end:
+            hashes[keys] = _key_hash(before, texts, send.unique_at, send.unique_end)
+            places[keys] = offset
+            keys += 1
         if send.keys_end:
             start = send.keys_at
             for place in range(send.keys_at, send.keys_end + 1):

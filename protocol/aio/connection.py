@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
-LANE_START = b'{"code":310,'  # of the header of a message that may go in the lane
+# Of the headers of messages, and of batches of them, that may go in the lane.
+LANE_STARTS = frozenset((b'{"code":310,', b'{"code":320,'))
 HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
@@ -528,7 +529,7 @@ class Connection(asyncio.Protocol):
                 return False
             data = b"".join((decoder.rest, data))
         if (
-            data[8:20] != LANE_START
+            data[8:20] not in LANE_STARTS
             or self._unserved
             or self._unread
             or self.owed

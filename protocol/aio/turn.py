@@ -25,7 +25,7 @@ COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 
 
-LANE_BYTES_MAX = 4 << 20  # in one turn; what comes beyond that goes the common way
+LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
 
 
 class Lane:

@@ -166,7 +166,8 @@ def answer_template(host_hex: bytes, region: bytes, *, with_handle: bool = False
 
 def answer_parts(host_hex: bytes, region: bytes) -> list[bytes]:
     """What stands between the values of `answer_template`: before the first without a handle,
-    before and behind a handle, and behind each of the others."""
+    before and behind a handle, and behind each of the others; and what comes before the place of
+    each further message of a batch."""
     found = []
     for with_handle in (False, True):
         template = answer_template(host_hex, region, with_handle=with_handle)
@@ -174,7 +175,7 @@ def answer_parts(host_hex: bytes, region: bytes) -> list[bytes]:
         found.append([part.replace(b"%%", b"%") for part in marked.split(b"%b")])
     plain, handled = found
     assert handled[2:] == plain[1:]
-    return [plain[0], *handled]
+    return [plain[0], *handled, b"," + host_hex]
 
 
 def send_answer(

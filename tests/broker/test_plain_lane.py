@@ -14,6 +14,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 from aerobee.broker.handlers import plain_lane
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, header_json
+from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.headers.send import SendMessage
@@ -31,6 +32,13 @@ WAITS = (
     *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
     *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
     *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02"),
+)
+INNER = (
+    b"",
+    b"TAGS\x01a\x02",
+    b"TAGS\x01b\x02KEYS\x01x y\x02",
+    b"UNIQ_KEY\x01u1\x02k\x01v",
+    b"x\x01\n",
 )
 REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
 
@@ -57,8 +65,29 @@ def send(number: int, chance: random.Random | None = None, **changes: object) ->
         body = chance.randbytes(chance.choice((1, 8, 20, 300, 5_000)))
         if is_odd:
             text += "city\x01K\u00f6ln\x02"
+        if chance.random() < 0.2:
+            code = codes.SEND_BATCH_MESSAGE
+            body = encode_batch(
+                [
+                    Entry(each, chance.randbytes(chance.randrange(1, 90)), chance.choice(INNER))
+                    for each in range(chance.randrange(1, 20))
+                ]
+            )
+            text = unique(number)
     header = SendMessage(
-        "pg", topic, "TBW102", 4, queue_id, 0, BORN_MS, 7, text, 0, False, max_reconsume_times=16
+        "pg",
+        topic,
+        "TBW102",
+        4,
+        queue_id,
+        0,
+        BORN_MS,
+        7,
+        text,
+        0,
+        False,
+        max_reconsume_times=16,
+        batch=code == codes.SEND_BATCH_MESSAGE,
     )
     fields = header.to_fields() | {name: str(value) for name, value in changes.items()}
     return encode_request(code, number, fields, body, oneway=flag == 2)

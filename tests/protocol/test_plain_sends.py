@@ -8,12 +8,14 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.protocol import codes, header_json, properties
+from aerobee.protocol.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.frame import FrameDecoder, encode_request, frame
 from aerobee.protocol.headers.send import SendMessage, answer_parts, answer_template
 from aerobee.protocol.plain_sends import PlainSends
 from aerobee.protocol.tags import tag_hash
 
-BODY_BYTES_MAX = 1_000
+BODY_BYTES_MAX = 2_000
+EXPECTED = {codes.SEND_MESSAGE_V2: SendMessage, codes.SEND_BATCH_MESSAGE: SendMessage}
 TEXT_BYTES_MAX = 32_700
 WAITS = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 TEXT = "UNIQ_KEY\x01AC11000100002A9F0001\x02WAIT\x01true\x02TAGS\x01paid\x02"
@@ -38,37 +40,59 @@ def plain() -> PlainSends:
     return PlainSends(answer_parts(b"7F00000100002A9F", b"r"))
 
 
+def batch(entries: list[Entry], opaque: int = 5, *, code: int = 320, **changes: object) -> bytes:
+    fields = HEADER.to_fields() | {"m": "true"}
+    fields |= {name: str(value) for name, value in changes.items()}
+    return encode_request(code, opaque, fields, encode_batch(entries))
+
+
+def entry(number: int, text: str = "") -> Entry:
+    """One of a batch."""
+    return Entry(number, b"body %d" % number, f"TAGS\x01t{number}\x02{text}".encode())
+
+
 def is_taken(plain: PlainSends, data: bytes) -> bool:
     plain.read([data], BODY_BYTES_MAX, TEXT_BYTES_MAX)
-    return plain.taken is None and plain.count == 1
+    return plain.taken is None and plain.count > 0
 
 
 def assert_read_alike(plain: PlainSends, data: bytes) -> None:
     """That what `plain` has just read of these frames is what the common way reads."""
-    decoder = FrameDecoder(header_json.expected({codes.SEND_MESSAGE_V2: SendMessage}))
+    decoder = FrameDecoder(header_json.expected(EXPECTED))
     commands = decoder.feed(data)
     assert decoder.fault is None
-    assert plain.count == len(commands)
     texts = plain.texts.tobytes()
-    for row, command in zip(plain.sends[: plain.count], commands, strict=True):
+    rows = list(plain.sends[: plain.count])
+    for command in commands:
         header = command.header(SendMessage)
-        topic, queue_id, waits, *_ = plain.groups[row["group"]]
-        assert command.code == codes.SEND_MESSAGE_V2
-        assert (topic, queue_id) == (header.topic, header.queue_id)
-        assert (row["opaque"], row["oneway"]) == (command.opaque, command.flag)
-        assert (row["born_ms"], row["flag"]) == (header.born_ms, header.flag)
-        assert (row["sys_flag"], row["times"]) == (header.sys_flag, header.reconsume_times or 0)
-        assert not header.batch
-        assert data[row["body_at"] : row["body_end"]] == command.body
-        text = (header.properties or "").encode()
-        assert texts[row["text_at"] : row["text_end"]] == text.removesuffix(b"\x02") + b"\x02"
-        pairs = properties.decode(text)
-        assert texts[row["unique_at"] : row["unique_end"]].decode() == pairs["UNIQ_KEY"]
-        assert texts[row["keys_at"] : row["keys_end"]].decode() == pairs.get("KEYS", "")
-        assert row["tags"] == tag_hash(pairs.get("TAGS"))
-        assert not pairs.keys() & {"TRAN_MSG", "POP_CK", "INNER_NUM", "TIMER_DEL_UNIQKEY"}
-        wanted = [f"{name}\x01{value}" for name, value in pairs.items() if name in WAITS]
-        assert ([waits] if waits else []) == wanted
+        is_batch = bool(header.batch)
+        assert command.code == (codes.SEND_BATCH_MESSAGE if is_batch else codes.SEND_MESSAGE_V2)
+        outer = properties.decode(header.properties or "")
+        entries = [Entry(header.flag, command.body or b"", (header.properties or "").encode())]
+        if is_batch:
+            assert not outer.keys() & set(WAITS)
+            entries = split_batch(command.body or b"")
+        for number, each in enumerate(entries, 1):
+            row = rows.pop(0)
+            assert row["answered"] == (len(entries) if number == len(entries) else 0)
+            assert texts[row["name_at"] : row["name_end"]].decode() == outer["UNIQ_KEY"]
+            topic, queue_id, waits, *_ = plain.groups[row["group"]]
+            assert (topic, queue_id) == (header.topic, header.queue_id)
+            assert (row["opaque"], row["oneway"]) == (command.opaque, command.flag)
+            assert (row["born_ms"], row["flag"]) == (header.born_ms, each.flag)
+            assert (row["sys_flag"], row["times"]) == (header.sys_flag, header.reconsume_times or 0)
+            assert data[row["body_at"] : row["body_end"]] == each.body
+            ended = each.raw_properties.removesuffix(b"\x02")
+            text = texts[row["text_at"] : row["text_end"]]
+            assert text == (ended + b"\x02" if ended else b"")
+            pairs = properties.decode(text)
+            assert texts[row["unique_at"] : row["unique_end"]].decode() == pairs.get("UNIQ_KEY", "")
+            assert texts[row["keys_at"] : row["keys_end"]].decode() == pairs.get("KEYS", "")
+            assert row["tags"] == tag_hash(pairs.get("TAGS"))
+            assert not pairs.keys() & {"TRAN_MSG", "POP_CK", "INNER_NUM", "TIMER_DEL_UNIQKEY"}
+            wanted = [f"{name}\x01{value}" for name, value in pairs.items() if name in WAITS]
+            assert ([waits] if waits else []) == wanted
+    assert not rows
 
 
 @pytest.mark.parametrize(
@@ -86,6 +110,9 @@ def assert_read_alike(plain: PlainSends, data: bytes) -> None:
         send(i="WAIT\x01false\x02UNIQ_KEY\x010\x02"),
         send().replace(b'"flag":0', b'"flag":2'),
         *(send(i=TEXT + f"{name}\x01123\x02") for name in WAITS),
+        batch([entry(1)]),
+        batch([entry(-1), entry(2, "KEYS\x01a b\x02UNIQ_KEY\x01u-1\x02"), Entry(3, b"x", b"")]),
+        batch([Entry(0, b"x" * 300, b"a\x01b\nc"), entry(7)]),
         raw(
             '{"extFields":{"b":"t","e":"1","f":"0","g":"5","h":"0","i":"UNIQ_KEY\\u0001Z\\u0041"},'
             '"flag":0,"opaque":9,"code":310}'
@@ -152,6 +179,18 @@ def test_plain_ones_are_taken_and_read_as_the_common_way_does(
         raw("{"),
         raw('{"code":310'),
         raw('{"code":310,"flag":0,"opaque":1}'),
+        batch([entry(1)], m="false"),
+        batch([entry(1)], code=310),
+        batch([entry(1)], i=TEXT + "DELAY\x011\x02"),
+        batch([]),
+        batch([Entry(0, b"", b"a\x01b\x02")]),
+        batch([entry(1), entry(2, "DELAY\x011\x02")]),
+        batch([entry(1), entry(2, "a\x01\x02")]),
+        batch([entry(1), entry(2, "city\x01K\u00f6ln\x02")]),
+        batch([entry(1), entry(2, "TAGS\x01t\x02")]),
+        batch([entry(1), Entry(0, b"x" * 1_900, b"")]),
+        encode_request(320, 1, HEADER.to_fields() | {"m": "true"}, encode_batch([entry(1)]) + b"x"),
+        encode_request(320, 1, HEADER.to_fields() | {"m": "true"}, encode_batch([entry(1)])[:-1]),
         frame(b'{"code":310}', 1, b"body"),
         b"\0\0\0\4\0\0\0\0",
         b"\0\0\0\4\0\xff\xff\xff" + bytes(50),
@@ -203,10 +242,25 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
 
 
+def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
+    plain.read([batch([entry(1), entry(2), entry(3)], opaque=8)], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    plain.sends["log_offset"][:3] = [1, 2, 0xABC]
+    plain.sends["queue_offset"][:3] = [70, 71, 72]
+    (end,) = plain.write_answers([b""]).tolist()
+    host = b"7F00000100002A9F"
+    template = answer_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
+    wanted = frame(template % (3, b"AC11000100002A9F0001", 0xABC, 70, 8))
+    assert plain.answers[:end].tobytes() == wanted
+
+
 def changed(data: bytes, chance: random.Random) -> bytes:
     """The frame with a byte or two of its header changed, left out or put in; lengths fit."""
     size = int.from_bytes(data[4:8], "big")
     header, body = bytearray(data[8 : 8 + size]), data[8 + size :]
+    if b'"m":"true"' in header and chance.random() < 0.5:
+        broken = bytearray(body)
+        broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 9, 0x80, 0xFF))
+        return frame(bytes(header), 0, bytes(broken))
     for _ in range(chance.randrange(1, 3)):
         at = chance.randrange(len(header))
         new = chance.choice(b'"\\{}:,[]0123456789-+.eE abimnuxKTDU\x01\x02\x1f\x7f\xc3\xb6')
@@ -235,6 +289,9 @@ def odd(chance: random.Random) -> bytes:
         lambda: {"b": chance.choice(("t", "%RETRY%g", "a" * 200))},
         dict,
     ]
+    if chance.random() < 0.3:
+        entries = [entry(number, chance.choice(("", "k\x01v", "x"))) for number in range(2)]
+        return batch(entries, **chance.choice(make)())
     return send(body=chance.randbytes(chance.randrange(0, 40)), **chance.choice(make)())
 
 
