@@ -75,6 +75,9 @@ DELAY, DELAY_SEC, DELAY_MS, DELIVER_MS = (
 DEL, TIMER, TRAN, POP_CK, INNER_NUM = (
     _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_NUM")
 )  # fmt: skip
+# What is another in each send of a client: kind, begin and end of each, and how many behind them.
+QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER = 0, 1, 2, 3
+SPANS = 3 * 4
 # The members of a header, each with its bit.
 CODE, FLAG, OPAQUE, VERSION, LANGUAGE, EXT_FIELDS, SERIALIZE_TYPE = 1, 2, 4, 8, 16, 32, 64
 NEEDED = CODE | FLAG | OPAQUE | EXT_FIELDS
@@ -359,8 +362,81 @@ def _entries(
 
 
 @compiled
+def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
+    """One more value, behind those that are noted."""
+    number = spans[SPANS]
+    spans[number * 3], spans[number * 3 + 1], spans[number * 3 + 2] = kind, at, end
+    spans[SPANS] = number + 1
+
+
+@compiled_unchecked
+def _same(data: Bytes, at: int, other: int, size: int) -> bool:
+    """Whether so many bytes at these two places are the same."""
+    if size < 0 or at < 0 or other < 0 or at + size > len(data) or other + size > len(data):
+        return False
+    first, second = np.uint64(at), np.uint64(other)
+    differs = np.uint8(0)
+    for place in range(np.uint64(size)):  # without a way out, so many bytes are compared at once
+        differs |= data[first + place] ^ data[second + place]
+    return bool(differs == 0)
+
+
+@compiled
+def _header_again(
+    data: Bytes,
+    at: int,
+    end: int,
+    before: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
+) -> int:
+    """Read a header that is, but for the values in `spans`, the same as the one read before.
+
+    Where its texts end, `NOT_PLAIN` if it isn't the same. What those values don't say is not set.
+    """
+    done = 0
+    count = spans[SPANS]
+    for number in range(count + 1):
+        stop = spans[number * 3 + 1] - before if number < count else end - at
+        if not _same(data, at + done, before + done, stop - done):
+            return NOT_PLAIN
+        if number < count:
+            done = spans[number * 3 + 2] - before
+    send.text_at = to
+    for number in range(count):
+        kind = spans[number * 3]
+        start, stop = at + spans[number * 3 + 1] - before, at + spans[number * 3 + 2] - before
+        if kind == PROPERTIES:
+            found, to = _properties(data, start, stop + 1, texts, to, send)
+        else:
+            value, found = _number(data, start, stop)
+            if kind == BORN:
+                send.born_ms = value
+            elif value > INT32_MAX or value < -INT32_MAX:
+                return NOT_PLAIN
+            elif kind == QUEUE_ID:
+                group.queue_id = value
+            else:
+                send.opaque = value
+        if found != stop:
+            return NOT_PLAIN
+    send.text_end = to
+    return to
+
+
+@compiled
 def _fields(
-    data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, group: Any
+    data: Bytes,
+    at: int,
+    end: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
 ) -> tuple[int, int]:
     """Read the custom header that begins here. Where it ends, or `NOT_PLAIN`; and the texts."""
     seen = 0
@@ -377,6 +453,7 @@ def _fields(
         if letter == 8:  # i, the properties
             at, to = _properties(data, at, end, texts, to, send)
             send.text_end = to
+            _note(spans, PROPERTIES, start, at)
         elif letter in (0, 1, 2, 13):  # a group, b topic, c default topic, n broker
             at = _text_end(data, at, end)
             if letter == 1:
@@ -394,10 +471,12 @@ def _fields(
             value, at = _number(data, at, end)
             if letter == 6:  # g
                 send.born_ms = value
+                _note(spans, BORN, start, at)
             elif value > INT32_MAX or value < -INT32_MAX:
                 return NOT_PLAIN, to
             elif letter == 4:  # e
                 group.queue_id = value
+                _note(spans, QUEUE_ID, start, at)
             elif letter == 5:  # f
                 if value & ~SYS_FLAGS:
                     return NOT_PLAIN, to
@@ -437,8 +516,21 @@ def _member(data: Bytes, at: int, end: int) -> int:
 
 
 @compiled
-def _header(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, group: Any) -> int:
-    """Read the header of a send, between these places; where its texts end, or `NOT_PLAIN`."""
+def _header(
+    data: Bytes,
+    at: int,
+    end: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
+) -> int:
+    """Read the header of a send, between these places; where its texts end, or `NOT_PLAIN`.
+
+    `spans` gets where the values are that are another in each send.
+    """
+    spans[SPANS] = 0
     if data[at] != OPEN or data[end - 1] != CLOSE:
         return NOT_PLAIN
     seen = 0
@@ -460,15 +552,17 @@ def _header(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any, gr
         elif first == OPEN:
             if bit != EXT_FIELDS:
                 return NOT_PLAIN
-            at, to = _fields(data, at + 1, end, texts, to, send, group)
+            at, to = _fields(data, at + 1, end, texts, to, send, group, spans)
             if at < 0:
                 return NOT_PLAIN
         else:
+            start = at
             value, at = _number(data, at, end)
             if at < 0 or not bit & NUMBERS or value > INT32_MAX or value < -INT32_MAX:
                 return NOT_PLAIN
             if bit == OPAQUE:
                 send.opaque = value
+                _note(spans, OPAQUE_NUMBER, start, at)
             elif bit == CODE:
                 send.code = value
             elif bit == FLAG:
@@ -545,6 +639,7 @@ def read_sends(
     sends: Table,
     groups: Table,
     table: Numbers,
+    spans: Numbers,
     taken: Numbers,
 ) -> tuple[int, int, int]:
     """Read the pieces of `data` that end at `ends`, each from another connection.
@@ -556,6 +651,7 @@ def read_sends(
     for place in range(len(table)):
         table[place] = 0
     count = used = to = piece_start = done = 0
+    before = before_size = like = topic_at = topic_end = 0
     for piece in range(len(ends)):
         piece_end = ends[piece]
         first, first_to = count, to
@@ -576,9 +672,26 @@ def read_sends(
                 is_plain = False
                 break
             send, group = sends[count], groups[used]
-            send.unique_end = send.keys_end = send.tags = send.times = send.batch = 0
-            send.wait_at = send.wait_end = 0
-            to = _header(data, header_at, header_end, texts, to, send, group)
+            send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
+            text_end = NOT_PLAIN
+            if mixed == before_size:
+                text_end = _header_again(
+                    data, header_at, header_end, before, texts, to, send, group, spans
+                )
+            if text_end >= 0:
+                same = sends[like]
+                send.oneway, send.batch = same.oneway, wide(0)
+                send.sys_flag, send.flag, send.times = same.sys_flag, same.flag, same.times
+                group.topic_at, group.topic_end = header_at + topic_at, header_at + topic_end
+            else:
+                send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
+                send.times = send.batch = 0
+                before_size = 0
+                text_end = _header(data, header_at, header_end, texts, to, send, group, spans)
+                if text_end >= 0 and not send.batch:
+                    before, before_size, like = header_at, mixed, count
+                    topic_at, topic_end = group.topic_at - before, group.topic_end - before
+            to = text_end
             if to < 0 or not send.unique_end:
                 is_plain = False
                 break
@@ -618,6 +731,7 @@ def read_sends(
         else:
             taken[piece] = 0
             count, to = first, first_to
+            before_size = 0  # it may be one of those that are forgotten now
         piece_start = piece_end
     return count, _count_groups(sends, count, groups, used, table), done
 
@@ -761,6 +875,7 @@ class PlainSends:
         self.sends = np.empty(0, SEND)
         self._table = np.zeros(2 * GROUPS_MAX, np.int64)
         self._groups = np.zeros(GROUPS_MAX, GROUP)
+        self._spans = np.zeros(SPANS + 1, np.int64)
         self.answers = np.empty(0, np.uint8)
         self.data: Bytes = self.texts
         self.count = 0
@@ -782,7 +897,7 @@ class PlainSends:
         taken = np.empty(len(pieces), np.int64)
         self.count, used, done = read_sends(
             self.data, ends, body_bytes_max, text_bytes_max, self.texts, self.sends,
-            self._groups, self._table, taken,
+            self._groups, self._table, self._spans, taken,
         )  # fmt: skip
         self.taken = None if done == len(joined) else taken.tolist()
         self.groups = [

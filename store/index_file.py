@@ -48,7 +48,7 @@ CHAIN_STEPS_MAX = 10_000  # entries of a slot that are followed before all are l
 SCAN_ENTRIES = 1 << 18  # looked through at once
 
 Numbers = npt.NDArray[np.int64]
-Link = Callable[[npt.NDArray[np.uint8], int, int, Numbers, Numbers, Numbers], int]
+Link = Callable[[npt.NDArray[np.uint8], int, int, Numbers, Numbers, Numbers, Numbers, Numbers], int]
 
 
 class IndexFile:
@@ -146,8 +146,9 @@ class IndexFile:
         if IndexFile.link is None:
             self.used_slots += self._link(hashes, offsets, seconds)
         else:
+            room = np.empty((2, number), np.int64)
             self.used_slots += IndexFile.link(
-                self._memory, self.slot_count, self.count, hashes, offsets, seconds
+                self._memory, self.slot_count, self.count, hashes, offsets, seconds, *room
             )
         if self.count <= 1:
             self.begin_offset = int(offsets[0])

@@ -17,14 +17,21 @@ def link(
     hashes: Numbers,
     offsets: Numbers,
     seconds: Numbers,
+    slots: Numbers,
+    near: Numbers,
 ) -> int:
     """Write the entries of these keys, from number `count` on, each the first of its slot; how many
-    slots had none before. `memory` is the file."""
+    slots had none before. `memory` is the file, `slots` and `near` have room for a number a key."""
     entries_at = HEADER_BYTES + SLOT_BYTES * slot_count
     used = 0
+    # The slots lie all over the file. Asked for without waiting in between, they come from memory
+    # many at a time; the loop that changes them then finds them near.
+    for place in range(len(hashes)):
+        slots[place] = HEADER_BYTES + SLOT_BYTES * (hashes[place] % slot_count)
+        near[place] = memory[slots[place]]
     for place in range(len(hashes)):
         number = count + place
-        slot = HEADER_BYTES + SLOT_BYTES * (hashes[place] % slot_count)
+        slot = slots[place]
         older = uint32_at(memory, slot)  # a negative one would be beyond all numbers
         if older == 0 or older > number:
             older = wide(0)

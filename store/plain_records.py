@@ -16,16 +16,17 @@ from ..protocol.record import HEAD_BYTES
 from .consume_queue import ENTRY_BYTES, ConsumeQueue
 from .index import KeyBlock
 
+CRC_STEP = 16  # bytes at a time, by as many tables
 
-# The crc of eight bytes at a time takes eight tables.
+
 def _crc_tables() -> npt.NDArray[np.uint32]:
-    tables = np.zeros((8, 256), np.uint32)
+    tables = np.zeros((CRC_STEP, 256), np.uint32)
     for at in range(256):
         value = at
         for _ in range(8):
             value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
         tables[0, at] = value
-    for at in range(1, 8):
+    for at in range(1, CRC_STEP):
         tables[at] = tables[at - 1] >> 8 ^ tables[0, tables[at - 1] & 0xFF]
     return tables
 
@@ -41,7 +42,7 @@ def body_crc(data: Bytes, at: int, end: int) -> int:
         raise IndexError("the crc is to be of bytes outside of the array")
     crc = np.uint32(0xFFFFFFFF)
     tables = CRC_TABLES
-    while end - at >= 8:
+    while end - at >= CRC_STEP:
         low = crc ^ (
             np.uint32(data[at])
             | np.uint32(data[at + 1]) << np.uint32(8)
@@ -49,16 +50,24 @@ def body_crc(data: Bytes, at: int, end: int) -> int:
             | np.uint32(data[at + 3]) << np.uint32(24)
         )
         crc = (
-            tables[7, low & np.uint32(255)]
-            ^ tables[6, low >> np.uint32(8) & np.uint32(255)]
-            ^ tables[5, low >> np.uint32(16) & np.uint32(255)]
-            ^ tables[4, low >> np.uint32(24)]
-            ^ tables[3, data[at + 4]]
-            ^ tables[2, data[at + 5]]
-            ^ tables[1, data[at + 6]]
-            ^ tables[0, data[at + 7]]
+            tables[15, low & np.uint32(255)]
+            ^ tables[14, low >> np.uint32(8) & np.uint32(255)]
+            ^ tables[13, low >> np.uint32(16) & np.uint32(255)]
+            ^ tables[12, low >> np.uint32(24)]
+            ^ tables[11, data[at + 4]]
+            ^ tables[10, data[at + 5]]
+            ^ tables[9, data[at + 6]]
+            ^ tables[8, data[at + 7]]
+            ^ tables[7, data[at + 8]]
+            ^ tables[6, data[at + 9]]
+            ^ tables[5, data[at + 10]]
+            ^ tables[4, data[at + 11]]
+            ^ tables[3, data[at + 12]]
+            ^ tables[2, data[at + 13]]
+            ^ tables[1, data[at + 14]]
+            ^ tables[0, data[at + 15]]
         )
-        at += 8
+        at += CRC_STEP
     while at < end:
         crc = crc >> np.uint32(8) ^ tables[0, (crc ^ np.uint32(data[at])) & np.uint32(255)]
         at += 1

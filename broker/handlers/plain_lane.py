@@ -14,7 +14,7 @@ import numpy as np
 
 from ...protocol import codes
 from ...protocol.aio.compiled_writes import write_all
-from ...protocol.aio.connection import Connection
+from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.turn import Lane
 from ...protocol.errors import Refusal
 from ...protocol.frame import encode_request
@@ -49,7 +49,8 @@ def prepare() -> None:
     _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
     ends = plain.write_answers([b""])
     write_all(ends - ends - 1, plain.answers.ctypes.data, ends, np.zeros(1, np.int64))
-    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, keys.places, keys.places)
+    numbers = keys.places
+    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
 
 
 class Way(NamedTuple):
@@ -203,7 +204,7 @@ class PlainLane:
     def _write(self) -> None:
         """Write the answers, once what they say is true."""
         came, ends, answers = self.lane.answered, self._ends, self._plain.answers
-        fds = np.array([connection.writable_fd for connection in came], np.int64)
+        fds = np.array(writable_fds(came), np.int64)
         written = np.empty(len(came), np.int64)
         if write_all(fds, answers.ctypes.data, ends, written) == ends[-1]:
             return

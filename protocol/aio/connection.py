@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -217,7 +217,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
         lane = self._turn.lane
-        if lane is not None and self._joins(lane, data):
+        if (
+            lane is not None
+            and (data[8:20] in LANE_STARTS or self.laned or self._decoder.rest)
+            and self._joins(lane, data)
+        ):
             return
         decoder = self._decoder
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
@@ -449,14 +453,6 @@ class Connection(asyncio.Protocol):
         """How many bytes of an unfinished request wait for the rest of it."""
         return self._held
 
-    @property
-    def writable_fd(self) -> int:
-        """What takes bytes right now that are to go out next; -1 when there is none."""
-        transport = self._transport
-        if self.out or self._is_behind or transport is None or transport.is_closing():
-            return -1
-        return self._fd
-
     def write_later(self, data: bytes) -> None:
         """These go out at the end of this turn, behind what waits already."""
         self.out.append(data)
@@ -523,14 +519,8 @@ class Connection(asyncio.Protocol):
             self.laned += data
             lane.bytes += len(data)
             return True
-        decoder = self._decoder
-        if decoder.rest:
-            if decoder.missing > len(data):
-                return False
-            data = b"".join((decoder.rest, data))
         if (
-            data[8:20] not in LANE_STARTS
-            or self._unserved
+            self._unserved
             or self._unread
             or self.owed
             or self._drained is not None
@@ -538,7 +528,13 @@ class Connection(asyncio.Protocol):
             or len(self.host) != HOST_BYTES_V4
         ):
             return False
+        decoder = self._decoder
         if decoder.rest:
+            if decoder.missing > len(data):
+                return False
+            data = b"".join((decoder.rest, data))
+            if data[8:20] not in LANE_STARTS:
+                return False
             decoder.rest.clear()
             self._hold(0)
         if not lane.connections:
@@ -708,6 +704,19 @@ class Connection(asyncio.Protocol):
             answer = our_fault(command)
         if answer is not None:
             self.answer(command, answer)
+
+
+def writable_fds(connections: Sequence[Connection]) -> list[int]:
+    """For each what takes bytes right now that are to go out next; -1 where nothing does."""
+    return [
+        connection._fd
+        if not connection.out
+        and not connection._is_behind
+        and (transport := connection._transport) is not None
+        and not transport.is_closing()
+        else -1
+        for connection in connections
+    ]
 
 
 def our_fault(command: Command) -> Reply:

@@ -56,10 +56,11 @@ def is_taken(plain: PlainSends, data: bytes) -> bool:
     return plain.taken is None and plain.count > 0
 
 
-def assert_read_alike(plain: PlainSends, data: bytes) -> None:
-    """That what `plain` has just read of these frames is what the common way reads."""
+def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
+    """That what `plain` has just read of these frames is what the common way reads, of those that
+    it has `kept`."""
     decoder = FrameDecoder(header_json.expected(EXPECTED))
-    commands = decoder.feed(data)
+    commands = decoder.feed(data if kept is None else kept)
     assert decoder.fault is None
     texts = plain.texts.tobytes()
     rows = list(plain.sends[: plain.count])
@@ -305,3 +306,33 @@ def test_whatever_is_taken_is_read_alike(plain: PlainSends, seed: int) -> None:
             taken += 1
             assert_read_alike(plain, data)
     assert taken > 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(2_000):
+        first = odd(chance) if chance.random() < 0.3 else send(opaque=chance.randrange(100))
+        others = [
+            send(
+                body=chance.randbytes(chance.randrange(1, 9)),
+                opaque=chance.choice((7, 42, 99)),
+                e=chance.choice((0, 1, 3, 12)),
+                g=chance.choice((1_700_000_000_123, 1_800_000_000_456, 5)),
+                i=chance.choice((TEXT, TEXT.replace("9F", "A0"), TEXT.replace("T", "t"))),
+                h=chance.choice((7, 7, 8)),
+            )
+            for _ in range(chance.randrange(1, 5))
+        ]
+        frames = [
+            first,
+            *(changed(each, chance) if chance.random() < 0.3 else each for each in others),
+        ]
+        for data in ([b"".join(frames)], frames):
+            plain.read(data, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+            sizes = plain.taken or list(map(len, data))
+            kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
+            taken += plain.count
+            assert_read_alike(plain, b"".join(data), kept)
+    assert taken > 5_000
