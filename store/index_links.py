@@ -4,7 +4,7 @@ What `IndexFile` does for a batch with numpy, for as few keys as come at once.
 """
 
 from ..protocol.compiled import compiled, wide
-from ..protocol.plain_sends import Bytes, Numbers, uint32_at
+from ..protocol.plain_reading import Bytes, Numbers, uint32_at
 from .index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from .plain_records import put32, put64
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol.compiled import compiled, compiled_unchecked, wide
-from ..protocol.plain_sends import Bytes, Numbers, PlainSends, Table, copied
+from ..protocol.plain_reading import Bytes, Numbers, Table, copied
+from ..protocol.plain_sends import PlainSends
 from ..protocol.record import HEAD_BYTES
 from .consume_queue import ENTRY_BYTES, ConsumeQueue
 from .index import KeyBlock
