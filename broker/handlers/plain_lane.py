@@ -33,7 +33,6 @@ from ..due import Due
 from ..holds import Holds
 from ..topics import Target, Topics
 
-FEW = 4  # messages; for fewer the common way takes less time
 BATCH_START = b'{"code":320,'
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
 
@@ -106,13 +105,13 @@ class PlainLane:
             connection.laned = b""
         self._answered = []
         taken: list[int] | None = [0] * len(came)
-        if len(came) >= FEW or any(map(_is_much, pieces)):
+        if len(came) >= lane.few or any(_is_much(piece, lane.few) for piece in pieces):
             taken = self._take(came, pieces)
         lane.answered = self._answered
         if taken is not None:
             for connection, piece, size in zip(came, pieces, taken, strict=True):
                 if size < len(piece):
-                    connection.serve(piece[size:])
+                    connection.serve(piece[size:], is_odd=not size)
 
     def _take(self, came: list[Connection], pieces: list[bytes]) -> list[int] | None:
         """`take` for these; how many bytes of each piece are done, None where all are."""
@@ -215,6 +214,6 @@ class PlainLane:
             start = end
 
 
-def _is_much(piece: bytes) -> bool:
+def _is_much(piece: bytes, few: int) -> bool:
     """Whether the lane is the shorter way for what came from one connection alone."""
-    return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= FEW
+    return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= few

@@ -27,13 +27,14 @@ from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_requ
 from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import HELD_BYTES_MIN
-from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, Lane, Turn
+from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
+LANE_MUCH = 2_000  # bytes that came in one piece are several messages
 # Of the headers of messages, and of batches of them, that may go in the lane.
 LANE_STARTS = frozenset((b'{"code":310,', b'{"code":320,'))
 HOST_BYTES_V4 = 8
@@ -115,6 +116,7 @@ class Connection(asyncio.Protocol):
         "_fd",
         "_held",
         "_is_behind",
+        "_is_odd",
         "_is_reading",
         "_lost",
         "_next_opaque",
@@ -186,6 +188,7 @@ class Connection(asyncio.Protocol):
         # Where the transport's own way is long: what can be written at once goes to the socket.
         self._fd = -1
         self._queued = False
+        self._is_odd = False  # what comes first of the unread can't go in the lane
         self._is_behind = False  # some of what was written may still lie in the transport
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
@@ -219,7 +222,7 @@ class Connection(asyncio.Protocol):
         lane = self._turn.lane
         if (
             lane is not None
-            and (data[8:20] in LANE_STARTS or self.laned or self._decoder.rest)
+            and (lane.served >= lane.few or len(data) > LANE_MUCH or self.laned)
             and self._joins(lane, data)
         ):
             return
@@ -501,17 +504,28 @@ class Connection(asyncio.Protocol):
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def serve(self, data: bytes) -> None:
-        """Read this the common way, which was in the lane."""
+    def serve(self, data: bytes, *, is_odd: bool = False) -> None:
+        """Read this the common way, which was in the lane; `is_odd` when it can't go there."""
         turn = self._turn
+        if self._unread:  # it comes before that
+            self._unread.appendleft(memoryview(data))
+            self._is_odd = is_odd
+            return
         lane, turn.lane = turn.lane, None
         self.data_received(data)
         turn.lane = lane
 
     def serve_more(self) -> None:
         """Serve what waits; called by `Turn` when it is this connection's turn."""
-        if self._lost is None:
-            self.data_received(b"")
+        if self._lost is not None:
+            return
+        lane = self._turn.lane
+        if lane is not None and self._lane_share(lane):
+            if self._unread:
+                self._turn.queue(self)
+            self._read_or_not()
+            return
+        self.data_received(b"")
 
     def _joins(self, lane: Lane, data: bytes) -> bool:
         """Put what came into the lane, if it begins with a message that may go there."""
@@ -532,16 +546,50 @@ class Connection(asyncio.Protocol):
         if decoder.rest:
             if decoder.missing > len(data):
                 return False
-            data = b"".join((decoder.rest, data))
-            if data[8:20] not in LANE_STARTS:
-                return False
+            whole = b"".join((decoder.rest, data))
+        else:
+            whole = data
+        if whole[8:20] not in LANE_STARTS:
+            return False
+        if decoder.rest:
             decoder.rest.clear()
             self._hold(0)
+        if len(whole) > READ_BYTES:
+            self._turn.asked_much(self)
+            if self._turn.is_shared:
+                self._unread.append(memoryview(whole))
+                self._turn.queue(self)
+                self._read_or_not()
+                return True
+        self._lane_now(lane, whole)
+        return True
+
+    def _lane_now(self, lane: Lane, data: bytes) -> None:
         if not lane.connections:
             self._turn.wake()
         self.laned = data
         lane.bytes += len(data)
         lane.connections.append(self)
+
+    def _lane_share(self, lane: Lane) -> bool:
+        """Put the next share of what is unread into the lane, if that is where it belongs."""
+        unread, decoder = self._unread, self._decoder
+        if self.laned:
+            return True  # one share a turn
+        if self._is_odd or not unread or self._unserved or self.is_behind:
+            self._is_odd = False
+            return False
+        first = unread[0]
+        data = b"".join((decoder.rest, first[:LANE_SHARE]))
+        if data[8:20] not in LANE_STARTS:
+            return False
+        unread.popleft()
+        if len(first) > LANE_SHARE:
+            unread.appendleft(first[LANE_SHARE:])
+        if decoder.rest:
+            decoder.rest.clear()
+            self._hold(0)
+        self._lane_now(lane, data)
         return True
 
     def _this_turn(self, found: list[Command], data: bytes) -> list[Command]:

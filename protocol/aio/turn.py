@@ -26,6 +26,8 @@ SHARED_SECONDS = 0.1  # for how long after that
 
 
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
+LANE_SHARE = 8 << 10  # bytes of one connection in a turn, when somebody else asks for little
+LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
 
 class Lane:
@@ -33,15 +35,17 @@ class Lane:
 
     Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
     the turn (`Turn.before_write`), and lists those he has an answer for: when all is stored, he is
-    asked to `write`.
+    asked to `write`. `served` is how many connections the turn before had an answer for.
     """
 
-    __slots__ = ("answered", "bytes", "connections", "write")
+    __slots__ = ("answered", "bytes", "connections", "few", "served", "write")
 
     def __init__(self, write: Callable[[], None]) -> None:
         self.connections: list[Connection] = []
         self.bytes = 0
         self.answered: list[Connection] = []
+        self.few = LANE_FEW
+        self.served = 0
         self.write = write
 
 
@@ -155,13 +159,9 @@ class Turn:
         self._scheduled = False
         if self._woken:
             self.wake()
-        if self.lane is not None and self.lane.answered:
-            if is_stored:
-                self.served += len(self.lane.answered)
-                self.lane.write()
-            else:
-                self._dirty += self.lane.answered
-            self.lane.answered = []
+        answered: list[Connection] = []
+        if self.lane is not None:
+            answered, self.lane.answered = self._write_lane(self.lane, is_stored), []
         dirty, self._dirty = self._dirty, []
         if not is_stored:
             log.error("closing %d connections whose answers would not be true", len(dirty))
@@ -170,9 +170,20 @@ class Turn:
             return
         self.served += len(dirty)
         if self._greedy:
-            self._look_for_others(dirty)
+            self._look_for_others(answered + dirty)
         for connection in dirty:
             connection.flush()
+
+    def _write_lane(self, lane: Lane, is_stored: bool) -> list["Connection"]:
+        """Write the answers of the lane, if they are true; to whom."""
+        answered = lane.answered
+        lane.served = len(answered) + len(self._dirty)
+        if not is_stored:
+            self._dirty += answered
+        elif answered:
+            self.served += len(answered)
+            lane.write()
+        return answered
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""

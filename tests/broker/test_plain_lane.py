@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
-from aerobee.broker.handlers import plain_lane
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, header_json
+from aerobee.protocol.aio import turn
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
@@ -28,6 +28,7 @@ from .conftest import BORN_MS, Caller, Config
 NOW_MS = BORN_MS + 60_000
 TOPICS = ("orders", "bills", "made-by-a-send")
 ROUNDS = 150
+LAST = 1 << 20  # the opaque of a request behind all sends
 WAITS = (
     *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
     *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
@@ -146,9 +147,8 @@ async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object
         for answer in await clients[number].answers(wanted):
             told.append((answer.code, bytes(answer.ext), answer.remark))
         if wanted < len(frames):  # those that get no answer are stored before the next round
-            caller = Caller(broker)
-            await caller.ask(codes.GET_MIN_OFFSET, None)
-            await caller.peers.close()
+            clients[number].writer.write(encode_request(codes.GET_MIN_OFFSET, LAST))
+            await clients[number].answers(1)
     for client in clients:
         client.close()
     return told
@@ -169,7 +169,7 @@ async def laned(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
     """A broker whose lane takes everything that it can take."""
-    monkeypatch.setattr(plain_lane, "FEW", 1)
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
     broker = Broker(config())
     await broker.start()
     await broker.open_lane()
@@ -302,7 +302,7 @@ async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
 async def test_what_goes_in_the_lane_becomes_the_same(
     config: Config, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_lane, "FEW", 1)
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
     found = []
     port = free_broker_port()  # it is in the messages
     for with_lane in (False, True):

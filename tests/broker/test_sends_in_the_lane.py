@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.config import BrokerConfig
-from aerobee.broker.handlers import plain_lane
 from aerobee.broker.server import Broker
+from aerobee.protocol.aio import turn
 
 from .test_delays_and_retries import *  # noqa: F403
 from .test_overload import *  # noqa: F403
@@ -23,7 +23,7 @@ async def start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[BrokerConfig], Awaitable[Broker]]]:
     """As the fixture of this name in `conftest.py`, with a lane."""
-    monkeypatch.setattr(plain_lane, "FEW", 1)
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
     running: list[Broker] = []
 
     async def make(config: BrokerConfig) -> Broker:
