@@ -534,7 +534,8 @@ class Connection(asyncio.Protocol):
             lane.bytes += len(data)
             return True
         if (
-            self._unserved
+            self._queued  # what it sent before in this turn is done behind the lane
+            or self._unserved
             or self._unread
             or self.owed
             or self._drained is not None
@@ -574,11 +575,11 @@ class Connection(asyncio.Protocol):
     def _lane_share(self, lane: Lane) -> bool:
         """Put the next share of what is unread into the lane, if that is where it belongs."""
         unread, decoder = self._unread, self._decoder
-        if self.laned:
-            return True  # one share a turn
         if self._is_odd or not unread or self._unserved or self.is_behind:
             self._is_odd = False
             return False
+        if self.laned or self._queued:
+            return True  # it had its share of this turn
         first = unread[0]
         data = b"".join((decoder.rest, first[:LANE_SHARE]))
         if data[8:20] not in LANE_STARTS:
