@@ -488,8 +488,9 @@ class Broker:
     def _end_of_turn(self) -> None:
         """Messages into the log, then the pulls that waited for them, then the answers."""
         store = self.store
-        if self._plain_lane is not None:
-            self._plain_lane.take()
+        lane = self._plain_lane
+        if lane is not None and lane.lane.connections:
+            lane.take()
         self.sends.take()
         try:
             store.write_staged()

@@ -96,8 +96,6 @@ class PlainLane:
         """Store what came in, and answer it; the connections serve the rest the common way."""
         lane = self.lane
         came = lane.connections
-        if not came:
-            return
         lane.connections, lane.bytes = [], 0
         lane.answered = came  # if anything fails from here on, none of these is told that it didn't
         pieces = [connection.laned for connection in came]
@@ -200,9 +198,9 @@ class PlainLane:
                 taken[number] = size
         return taken
 
-    def _write(self) -> None:
+    def _write(self, came: list[Connection]) -> None:
         """Write the answers, once what they say is true."""
-        came, ends, answers = self.lane.answered, self._ends, self._plain.answers
+        ends, answers = self._ends, self._plain.answers
         fds = np.array(writable_fds(came), np.int64)
         written = np.empty(len(came), np.int64)
         if write_all(fds, answers.ctypes.data, ends, written) == ends[-1]:

@@ -34,13 +34,13 @@ class Lane:
     """What came in this turn from connections that sent plain messages, to be read all at once.
 
     Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
-    the turn (`Turn.before_write`), and lists those he has an answer for: when all is stored, he is
-    asked to `write`. `served` is how many connections the turn before had an answer for.
+    the turn (`Turn.before_write`), and lists those he has an answer for (`answered`): when all is
+    stored, he is asked to `write`. `served` is how many connections the turn before had an answer for.
     """
 
     __slots__ = ("answered", "bytes", "connections", "few", "served", "write")
 
-    def __init__(self, write: Callable[[], None]) -> None:
+    def __init__(self, write: Callable[[list["Connection"]], None]) -> None:
         self.connections: list[Connection] = []
         self.bytes = 0
         self.answered: list[Connection] = []
@@ -160,8 +160,16 @@ class Turn:
         if self._woken:
             self.wake()
         answered: list[Connection] = []
-        if self.lane is not None:
-            answered, self.lane.answered = self._write_lane(self.lane, is_stored), []
+        lane = self.lane
+        if lane is not None:
+            lane.served = len(lane.answered) + len(self._dirty)
+            if lane.answered:
+                answered, lane.answered = lane.answered, []
+                if is_stored:
+                    self.served += len(answered)
+                    lane.write(answered)
+                else:
+                    self._dirty += answered
         dirty, self._dirty = self._dirty, []
         if not is_stored:
             log.error("closing %d connections whose answers would not be true", len(dirty))
@@ -173,17 +181,6 @@ class Turn:
             self._look_for_others(answered + dirty)
         for connection in dirty:
             connection.flush()
-
-    def _write_lane(self, lane: Lane, is_stored: bool) -> list["Connection"]:
-        """Write the answers of the lane, if they are true; to whom."""
-        answered = lane.answered
-        lane.served = len(answered) + len(self._dirty)
-        if not is_stored:
-            self._dirty += answered
-        elif answered:
-            self.served += len(answered)
-            lane.write()
-        return answered
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
