@@ -35,7 +35,7 @@ class Lane:
 
     Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
     the turn (`Turn.before_write`), and lists those he has an answer for (`answered`): when all is
-    stored, he is asked to `write`. `served` is how many connections the turn before had an answer for.
+    stored, he is asked to `write`. `served` is for how many connections the turn before had one.
     """
 
     __slots__ = ("answered", "bytes", "connections", "few", "served", "write")
