@@ -6,6 +6,7 @@ At the end of the turn compiled code reads it (`protocol/plain_sends.py`), makes
 look, goes on to `SendHandlers.take`, by its connection and in its order.
 """
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,8 @@ from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
 from ..topics import Target, Topics
+
+log = logging.getLogger(__name__)
 
 BATCH_START = b'{"code":320,'
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
@@ -114,7 +117,11 @@ class PlainLane:
     def _take(self, came: list[Connection], pieces: list[bytes]) -> list[int] | None:
         """`take` for these; how many bytes of each piece are done, None where all are."""
         plain, store = self._plain, self._store
-        plain.read(pieces, store.settings.max_message_bytes, self._text_bytes_max)
+        try:
+            plain.read(pieces, store.settings.max_message_bytes, self._text_bytes_max)
+        except Exception:  # nothing is stored yet, and the common way reads all of it
+            log.exception("the reader of plain sends failed")
+            return [0] * len(pieces)
         if not plain.count:
             return plain.taken
         now_ms = self._now_ms()

@@ -18,6 +18,7 @@ from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.headers.send import SendMessage
+from aerobee.protocol.plain_sends import PlainSends
 from aerobee.scripts.compiled_sends import CompiledSends
 from aerobee.scripts.java_side import free_broker_port
 from aerobee.store.check import check
@@ -247,6 +248,21 @@ async def test_nobody_is_answered_when_the_log_does_not_take_it(
             assert await client.reader.read() == b""
     client.close()
     monkeypatch.undo()
+
+
+async def test_what_the_reader_fails_at_goes_the_common_way(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("outside of the array")
+
+    monkeypatch.setattr(PlainSends, "read", fail)
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(10))))
+    assert {answer.code for answer in await client.answers(10)} == {codes.SUCCESS}
+    assert stored(laned) == 1 + 10
+    assert "outside of the array" in caplog.text
+    client.close()
 
 
 @pytest.mark.parametrize(
