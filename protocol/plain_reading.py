@@ -452,15 +452,13 @@ def _fields(
             at = _text_end(data, at, end)
             if letter == 1:
                 group.topic_at, group.topic_end = start, at
-        elif letter == 10:  # k, of a unit
+        elif letter in (10, 12):  # k of a unit, m a batch
             at = _text_end(data, at, end)
-            if at < 0 or not (_is(data, start, at, FALSE) or _is(data, start, at, TRUE)):
+            is_true = at >= 0 and _is(data, start, at, TRUE)
+            if at < 0 or not (is_true or _is(data, start, at, FALSE)):
                 return NOT_PLAIN, to
-        elif letter == 12:  # m, a batch
-            at = _text_end(data, at, end)
-            if at < 0 or not (_is(data, start, at, FALSE) or _is(data, start, at, TRUE)):
-                return NOT_PLAIN, to
-            send.batch = 1 if _is(data, start, at, TRUE) else 0
+            if letter == 12:
+                send.batch = wide(is_true)
         else:
             value, at = _number(data, at, end)
             if letter == 6:  # g

@@ -6,11 +6,10 @@ that go out by the thousand the loop around it is machine code, too.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from numba.core import types
 
 from ..compiled import compiled
+from ..plain_reading import Numbers
 
 if TYPE_CHECKING:
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 else:
     # write(2), as the C library of this process has it.
     _write = types.ExternalFunction("write", types.intp(types.intp, types.intp, types.intp))
-
-Numbers = npt.NDArray[np.int64]
 
 
 @compiled

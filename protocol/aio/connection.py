@@ -552,13 +552,10 @@ class Connection(asyncio.Protocol):
             whole = data
         if whole[8:20] not in LANE_STARTS:
             return False
-        if decoder.rest:
-            decoder.rest.clear()
-            self._hold(0)
         if len(whole) > READ_BYTES:
             self._turn.asked_much(self)
             if self._turn.is_shared:
-                self._unread.append(memoryview(whole))
+                self._unread.append(memoryview(data))
                 self._turn.queue(self)
                 self._read_or_not()
                 return True
@@ -566,6 +563,10 @@ class Connection(asyncio.Protocol):
         return True
 
     def _lane_now(self, lane: Lane, data: bytes) -> None:
+        """This goes into the lane; the unfinished request that was kept is its beginning."""
+        if self._decoder.rest:
+            self._decoder.rest.clear()
+            self._hold(0)
         if not lane.connections:
             self._turn.wake()
         self.laned = data
@@ -574,22 +575,19 @@ class Connection(asyncio.Protocol):
 
     def _lane_share(self, lane: Lane) -> bool:
         """Put the next share of what is unread into the lane, if that is where it belongs."""
-        unread, decoder = self._unread, self._decoder
+        unread = self._unread
         if self._is_odd or not unread or self._unserved or self.is_behind:
             self._is_odd = False
             return False
         if self.laned or self._queued:
             return True  # it had its share of this turn
         first = unread[0]
-        data = b"".join((decoder.rest, first[:LANE_SHARE]))
+        data = b"".join((self._decoder.rest, first[:LANE_SHARE]))
         if data[8:20] not in LANE_STARTS:
             return False
         unread.popleft()
         if len(first) > LANE_SHARE:
             unread.appendleft(first[LANE_SHARE:])
-        if decoder.rest:
-            decoder.rest.clear()
-            self._hold(0)
         self._lane_now(lane, data)
         return True
 

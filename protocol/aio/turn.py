@@ -23,8 +23,6 @@ TICK_SECONDS = 0.05  # how late a request's timeout may be noticed
 COMMANDS_ALONE = 64  # of one connection in a turn, when nobody else wants anything
 COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
-
-
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
 LANE_SHARE = 8 << 10  # bytes of one connection in a turn, when somebody else asks for little
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
