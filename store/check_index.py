@@ -59,6 +59,8 @@ class IndexCheck:
                 report.damage(INDEX, path, None, f"has {entry.size} bytes, too few for an index")
                 continue
             segment = Segment(path, 0, entry.size, writable=False)
+            # Before the layout: only entries that it was found by may be looked at in it.
+            header = HEADER.unpack_from(segment.view, 0)
             layout = layout_of(segment, slots, capacity)
             if layout is None:
                 text = (
@@ -68,7 +70,7 @@ class IndexCheck:
                 )
                 report.damage(INDEX, path, None, text)
                 continue
-            self.files.append(FileCheck(segment, *layout, report))
+            self.files.append(FileCheck(segment, header, *layout, report))
         for file in self.files:
             file.check_itself(is_growing=is_open and file is self.files[-1])
         part.checked += sum(max(0, file.count - 1) for file in self.files)
@@ -181,17 +183,21 @@ class IndexCheck:
 class FileCheck:
     """One file of the index, with what it says of itself: header, slots, links, order."""
 
-    def __init__(self, segment: Segment, slots: int, capacity: int, report: Report) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        header: tuple[int, ...],
+        slots: int,
+        capacity: int,
+        report: Report,
+    ) -> None:
         self.segment = segment
         self._slots = slots
         self._report = report
-        view = segment.view
-        (
-            self._begin_ms, _, self._begin_offset, self._end_offset, self._used, count,
-        ) = HEADER.unpack_from(view, 0)  # fmt: skip
+        self._begin_ms, _, self._begin_offset, self._end_offset, self._used, count = header
         self.count = max(1, min(count, capacity))
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
-        self.entries = np.frombuffer(view, ENTRY_TYPE, capacity, self._entries_at)
+        self.entries = np.frombuffer(segment.view, ENTRY_TYPE, capacity, self._entries_at)
         if count > capacity or count < 0:
             self._damage(36, f"counts {count} entries, it has room for {capacity}")
         self.last_offset = int(self.entries["offset"][self.count - 1]) if self.count > 1 else -1

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.store import check_index, checkpoint
@@ -435,3 +436,31 @@ def test_the_layout_of_an_index_of_few_keys_is_found_without_trying_each(
     report = check(store.root)
     assert (lines(report), report.parts[INDEX].checked) == ([], 20)
     assert tried == [slots]  # the empty slots before it look like entries of the first message
+
+
+def test_an_index_that_gets_its_first_keys_during_the_look_is_clean(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(settings=replace(SMALL, index_slots=5_000, index_entries=4_000))
+    fill(store, 10)
+    store.index_pending()
+    path = first(store.root, INDEX)
+    written = path.read_bytes()
+    find = check_index.layout_of
+
+    def find_before_they_come(*of: Any) -> tuple[int, int] | None:
+        layout = find(*of)
+        write_over(path, written)
+        return layout
+
+    write_over(path, written[:36] + b"\0\0\0\1" + bytes(len(written) - 40))
+    monkeypatch.setattr(check_index, "layout_of", find_before_they_come)
+    report = check(store.root)
+    assert lines(report) == []
+    assert path.read_bytes() == written
+
+
+def write_over(path: Path, data: bytes) -> None:
+    """Without cutting the file off, which is mapped."""
+    with path.open("r+b") as file:
+        file.write(data)
