@@ -165,50 +165,58 @@ class Index:
         of them; of how many. DiskFull keeps them."""
         if not self._is_enabled:
             self.forget(0)
-        done = 0
         most = self.waiting if most is None else most
-        while done < most and (first := self.first_waiting) is not None and first < log_end:
-            if self._blocks and self._blocks[0].first == first:
-                before = self.pending[0][2] if self.pending else log_end
-                done += self._flush_blocks(min(before, log_end), min(most - done, BATCH_MESSAGES))
-            else:
-                before = self._blocks[0].first if self._blocks else log_end
-                done += self._flush_pending(min(before, log_end), most - done)
+        done = 0
+        while done < most:
+            messages = self._flush_first(log_end, min(most - done, BATCH_MESSAGES))
+            if not messages:
+                break
+            done += messages
         return done
 
-    def _flush_blocks(self, before: int, most: int) -> int:
-        """`flush` for blocks that begin before this place, until they have `most` messages."""
-        taken: list[KeyBlock] = []
-        messages = 0
-        for block in self._blocks:
-            if messages >= most or block.first >= before:
-                break
-            taken.append(block)
-            messages += block.messages
-        times = [np.full(len(block.hashes), block.store_ms, np.int64) for block in taken]
-        self.add(
-            np.concatenate([block.hashes for block in taken]),
-            np.concatenate([block.places for block in taken]),
-            np.concatenate(times),
-        )
-        for _ in taken:
+    def _flush_first(self, log_end: int, most: int) -> int:
+        """`flush` in one pass, for as many messages as are worth it."""
+        blocks, alone = self._first(log_end, most)
+        parts = [
+            (block.hashes, block.places, np.full(len(block.hashes), block.store_ms, np.int64))
+            for block in blocks
+        ]
+        if alone:
+            parts.append(_keys_of(self.pending[:alone]))
+        if not parts:
+            return 0
+        hashes, places, times = map(np.concatenate, zip(*parts, strict=True))
+        if alone and blocks:
+            order = np.argsort(places, kind="stable")
+            hashes, places, times = hashes[order], places[order], times[order]
+        self.add(hashes, places, times)
+        messages = alone
+        del self.pending[:alone]
+        for block in blocks:
             self._blocks.popleft()
-        self._block_messages -= messages
+            messages += block.messages
+        self._block_messages -= messages - alone
         return messages
 
-    def _flush_pending(self, before: int, most: int) -> int:
-        pending, done = self.pending, 0
-        end = min(len(pending), most)
-        if pending[end - 1][2] >= before:
-            end = bisect_left(pending, before, hi=end, key=_place)
-        try:
-            while done < end:
-                batch = pending[done : min(done + BATCH_MESSAGES, end)]
-                self._add(batch)
-                done += len(batch)
-        finally:
-            del pending[:done]
-        return done
+    def _first(self, log_end: int, most: int) -> tuple[list[KeyBlock], int]:
+        """Which of what waits comes first in the log, as many messages as `most` or a block more,
+        all before `log_end`: these blocks, and so many of the `pending`."""
+        pending = self.pending
+        end = bisect_left(pending, log_end, key=_place)
+        blocks: list[KeyBlock] = []
+        alone = in_blocks = 0
+        for block in self._blocks:
+            if alone + in_blocks >= most:
+                return blocks, alone
+            if block.first >= log_end:
+                break
+            before = bisect_left(pending, block.first, alone, end, key=_place)
+            if before + in_blocks >= most:
+                break
+            alone = before
+            blocks.append(block)
+            in_blocks += block.messages
+        return blocks, max(alone, min(end, most - in_blocks))
 
     def add(self, hashes: Hashes, places: Hashes, store_times: Hashes) -> None:
         """Add keys by their hashes, in the order of the log; those pending must not lie before."""
@@ -245,32 +253,6 @@ class Index:
             file.segment.release()
         self.files.clear()
 
-    def _add(self, batch: list[Pending]) -> None:
-        places: Sequence[int]
-        times: Sequence[int]
-        topics, _, places, times, only = zip(*batch, strict=True)
-        if None in only and len(batch) >= TABLE_MESSAGES_MIN:
-            self._add_by_table(batch)
-            return
-        if None in only or topics.count(topics[0]) < len(topics):
-            keys, places, times = _extract(batch)
-            if not keys:
-                return
-        else:
-            prefix = f"{topics[0]}#".encode()
-            keys = [prefix + key for key in only]
-        self.add(key_hashes(keys), np.array(places, np.int64), np.array(times, np.int64))
-
-    def _add_by_table(self, batch: list[Pending]) -> None:
-        """`_add` for many messages, some of them with more keys than the unique one."""
-        topics, raws, places, times, _ = zip(*batch, strict=True)
-        table = table_of(raws)
-        rows, starts, ends = places_of_keys(table)
-        numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
-        topic_of = np.fromiter(map(numbers.__getitem__, topics), np.int64, len(topics))[rows]
-        hashes = hashes_of_keys(table, starts, ends, list(numbers), topic_of)
-        self.add(hashes, np.array(places, np.int64)[rows], np.array(times, np.int64)[rows])
-
     def _writable(self) -> IndexFile:
         previous = self.files[-1] if self.files else None
         if previous is not None and not previous.is_full:
@@ -284,6 +266,33 @@ class Index:
         self.files.append(file)
         self.new_files = True
         return file
+
+
+def _keys_of(batch: list[Pending]) -> tuple[Hashes, Hashes, Hashes]:
+    """The keys of these messages: hash, log offset and store time of each."""
+    keys: list[bytes]
+    places: Sequence[int]
+    times: Sequence[int]
+    topics, _, places, times, only = zip(*batch, strict=True)
+    if None in only and len(batch) >= TABLE_MESSAGES_MIN:
+        return _keys_by_table(batch)
+    if None in only or topics.count(topics[0]) < len(topics):
+        keys, places, times = _extract(batch)
+    else:
+        prefix = f"{topics[0]}#".encode()
+        keys = [prefix + key for key in only]
+    return key_hashes(keys), np.array(places, np.int64), np.array(times, np.int64)
+
+
+def _keys_by_table(batch: list[Pending]) -> tuple[Hashes, Hashes, Hashes]:
+    """`_keys_of` for many messages, some of them with more keys than the unique one."""
+    topics, raws, places, times, _ = zip(*batch, strict=True)
+    table = table_of(raws)
+    rows, starts, ends = places_of_keys(table)
+    numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+    topic_of = np.fromiter(map(numbers.__getitem__, topics), np.int64, len(topics))[rows]
+    hashes = hashes_of_keys(table, starts, ends, list(numbers), topic_of)
+    return hashes, np.array(places, np.int64)[rows], np.array(times, np.int64)[rows]
 
 
 def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence[int]]:
