@@ -177,19 +177,22 @@ class Index:
     def _flush_first(self, log_end: int, most: int) -> int:
         """`flush` in one pass, for as many messages as are worth it."""
         blocks, alone = self._first(log_end, most)
-        parts = [
-            (block.hashes, block.places, np.full(len(block.hashes), block.store_ms, np.int64))
-            for block in blocks
-        ]
-        if alone:
-            parts.append(_keys_of(self.pending[:alone]))
-        if not parts:
+        if not (blocks or alone):
             return 0
-        hashes, places, times = map(np.concatenate, zip(*parts, strict=True))
+        hashes = [block.hashes for block in blocks]
+        places = [block.places for block in blocks]
+        counts = list(map(len, hashes))
+        times = [np.repeat(np.array([block.store_ms for block in blocks], np.int64), counts)]
+        if alone:
+            for column, own in zip(
+                (hashes, places, times), _keys_of(self.pending[:alone]), strict=True
+            ):
+                column.append(own)
+        keys = [np.concatenate(column) for column in (hashes, places, times)]
         if alone and blocks:
-            order = np.argsort(places, kind="stable")
-            hashes, places, times = hashes[order], places[order], times[order]
-        self.add(hashes, places, times)
+            order = np.argsort(keys[1], kind="stable")
+            keys = [column[order] for column in keys]
+        self.add(*keys)
         messages = alone
         del self.pending[:alone]
         for block in blocks:
