@@ -7,12 +7,13 @@ the system's work for many small buffers.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from operator import add, itemgetter
 from struct import Struct
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from .consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_a
 from .keys import index_keys
 from .parts import Parts
 from .queues import Queue
+from .segment import Segment
 from .time_search import offset_at
 from .walk import whole_record
 
@@ -38,7 +40,11 @@ QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
 QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
+PLACE = Struct(">q")
+
 Buffer = bytes | memoryview
+Bytes = npt.NDArray[np.uint8]
+Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], int]
 
 
 @dataclass(slots=True)
@@ -76,8 +82,13 @@ def _beside(offset: int, start: int, end: int) -> Found:
 
 
 class Reading(Parts):
-    """The half of the store that hands messages out."""
+    """The half of the store that hands messages out.
 
+    `gather` copies records in machine code, where that is loaded (`gather.py`).
+    """
+
+    gather: ClassVar[Gather | None] = None
+    _copies: Bytes = np.empty(0, np.uint8)
     _memory_bytes = 0
     _opened_end = 0  # what lies before it in the log was written by an earlier run
     _damaged: set[int]
@@ -117,14 +128,12 @@ class Reading(Parts):
         if bytes_max > settings.pull_bytes_max:
             bytes_max = settings.pull_bytes_max
         count = messages_max if messages_max < room else room
-        known = count if tags_codes is None else 1
-        flat = _places_of(known).unpack_from(segment.view, at)
-        if log.end - flat[0] > self._memory_bytes:
+        first = PLACE.unpack_from(segment.view, at)[0]
+        if log.end - first > self._memory_bytes:
             messages_max = max(1, min(messages_max, settings.pull_messages_max_on_disk))
             bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
             if count > messages_max:
                 count = messages_max
-                flat = flat[: 2 * count]
         if bytes_max < PULL_BYTES_MIN:
             bytes_max = PULL_BYTES_MIN
         if tags_codes is not None:
@@ -133,7 +142,11 @@ class Reading(Parts):
                 queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
             )
         found = Found(status.FOUND, offset + count, start, end, [], 0, count)
-        if offset < queue.opened or not self._take(found, flat[::2], flat[1::2], bytes_max):
+        is_known = offset >= queue.opened
+        if is_known and self._gather(found, segment, at, first, bytes_max):
+            return found
+        flat = _places_of(count).unpack_from(segment.view, at)
+        if not is_known or not self._take(found, flat[::2], flat[1::2], bytes_max):
             numbers = range(offset, offset + count)
             self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
         return found
@@ -193,6 +206,24 @@ class Reading(Parts):
                 code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
                 hits[number] = code is None or code in tags_codes
         return hits.nonzero()[0]
+
+    def _gather(self, found: Found, queue: Segment, at: int, first: int, bytes_max: int) -> bool:
+        """`_take` for the records that the entries at this byte name, in machine code if there is
+        some; `first` is the place of the first."""
+        gather = Reading.gather
+        segment = self._log.segments.find(first)
+        if gather is None or segment is None:
+            return False
+        if bytes_max > len(self._copies):
+            self._copies = np.empty(bytes_max, np.uint8)
+        room = self._copies[:bytes_max]
+        size = gather(queue.array, at, found.count, segment.array, segment.base, room)
+        if size < 0:
+            return False
+        found.records.append(room[:size].tobytes())
+        found.size = size
+        self._log.count_read(size)
+        return True
 
     def _take(
         self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from . import disk
 from .errors import StoreError, plain_error, plain_errors
 
@@ -28,7 +31,17 @@ class Segment:
     `open_fd` is its file number while it is open, else -1.
     """
 
-    __slots__ = ("_kept", "_map", "_memory", "base", "open_fd", "path", "size", "writable")
+    __slots__ = (
+        "_array",
+        "_kept",
+        "_map",
+        "_memory",
+        "base",
+        "open_fd",
+        "path",
+        "size",
+        "writable",
+    )
 
     def __init__(self, path: Path, base: int, size: int, *, writable: bool) -> None:
         """An existing file. `writable`: the mapping may be written through."""
@@ -40,6 +53,7 @@ class Segment:
         self._kept = -1  # the open file between `retire` and `release`
         self._map: mmap.mmap | None = None
         self._memory: memoryview | None = None
+        self._array: npt.NDArray[np.uint8] | None = None
 
     @classmethod
     def create(cls, path: Path, base: int, size: int, *, reserve: int, writable: bool) -> "Segment":
@@ -98,6 +112,15 @@ class Segment:
         found = self._memory
         if found is None:
             found = self._memory = memoryview(self.view)
+        return found
+
+    @property
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The whole file for compiled functions, to be read."""
+        found = self._array
+        if found is None:
+            found = self._array = np.frombuffer(self.view, np.uint8)
+            found.flags.writeable = False
         return found
 
     @property
@@ -196,6 +219,7 @@ class Segment:
 
     def release(self) -> None:
         """Let go of mapping and file number; both come back when asked for."""
+        self._array = None
         self._memory = None
         self._map = None
         self._close()
@@ -226,6 +250,7 @@ class Segment:
                 self._kept = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             disk.current.unlink(self.path)
         found = None if self._map is None else weakref.ref(self._map)
+        self._array = None
         self._memory = None
         self._map = None
         return found

@@ -25,9 +25,11 @@ from ...protocol.properties import PROPERTIES_BYTES_MAX
 from ...protocol.recall_handle import words_before
 from ...store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ...store.errors import StoreError
+from ...store.gather import gather
 from ...store.index_file import IndexFile
 from ...store.index_links import link
 from ...store.plain_records import Course, PlainRecords
+from ...store.reading import Reading
 from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due
@@ -53,6 +55,8 @@ def prepare() -> None:
     write_all(ends - ends - 1, plain.answers.ctypes.data, ends, np.zeros(1, np.int64))
     numbers = keys.places
     link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
+    file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
+    gather(file, 0, 1, file, 0, np.empty(1, np.uint8))
 
 
 class Way(NamedTuple):
@@ -94,6 +98,7 @@ class PlainLane:
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
+        Reading.gather = gather
 
     def take(self) -> None:
         """Store what came in, and answer it; the connections serve the rest the common way."""
