@@ -169,7 +169,8 @@ class Broker:
             self.config, self.store, self.topics, self.due, self.holds, self.sends.suffix.encode(),
             self.now_ms,
         )  # fmt: skip
-        self.server.turn.lane = self._plain_lane.lane
+        self._plain_lane.open(self.server.turn)
+        self._closers.append(self._plain_lane.close)
 
     async def _start(self) -> None:
         config, now_ms, closers = self.config, self.now_ms, self._closers

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol import codes
-from ...protocol.aio.compiled_writes import write_all
+from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
-from ...protocol.aio.turn import Lane
+from ...protocol.aio.crowd import Crowd
+from ...protocol.aio.turn import Lane, Turn
 from ...protocol.errors import Refusal
 from ...protocol.frame import encode_request
 from ...protocol.headers.send import SendMessage, answer_parts
@@ -52,7 +53,9 @@ def prepare() -> None:
     courses = [Course(queue, b"")]
     _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
     ends = plain.write_answers([b""])
-    write_all(ends - ends - 1, plain.answers.ctypes.data, ends, np.zeros(1, np.int64))
+    room, none = plain.answers.ctypes.data, ends - ends - 1
+    write_all(none, room, ends, np.zeros(1, np.int64))
+    read_all(none, room, 1, 1, np.zeros(1, np.int64))
     numbers = keys.places
     link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
     file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
@@ -99,6 +102,18 @@ class PlainLane:
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
         Reading.gather = gather
+
+    def open(self, turn: Turn) -> None:
+        """From now on the connections use it."""
+        if Crowd.can_be:
+            self.lane.crowd = Crowd(turn)
+        turn.lane = self.lane
+
+    async def close(self) -> None:
+        """Let the connections read by themselves again."""
+        if self.lane.crowd is not None:
+            self.lane.crowd.close()
+            self.lane.crowd = None
 
     def take(self) -> None:
         """Store what came in, and answer it; the connections serve the rest the common way."""

@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -28,6 +28,9 @@ from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import HELD_BYTES_MIN
 from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
+
+if TYPE_CHECKING:
+    from .crowd import Crowd
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +114,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_closing",
         "_counted",
+        "_crowd",
         "_decoder",
         "_drained",
         "_fd",
@@ -189,6 +193,7 @@ class Connection(asyncio.Protocol):
         self._fd = -1
         self._queued = False
         self._is_odd = False  # what comes first of the unread can't go in the lane
+        self._crowd: Crowd | None = None  # who reads for it, while its transport is paused
         self._is_behind = False  # some of what was written may still lie in the transport
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
@@ -290,6 +295,9 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._crowd is not None:
+            self._crowd.remove(self, self._fd)
+            self._crowd = None
         if self.laned:
             laned, self.laned = self.laned, b""
             if self._turn.lane is not None:
@@ -463,6 +471,15 @@ class Connection(asyncio.Protocol):
             self._queued = True
             self._turn.add(self)
 
+    def leave_crowd(self) -> None:
+        """From now on its transport reads again."""
+        crowd, self._crowd = self._crowd, None
+        if crowd is None:
+            return
+        crowd.remove(self, self._fd)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def flush(self) -> None:
         """Hand what is to be written to the transport, in one write."""
         self._queued = False
@@ -492,6 +509,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close once what is written has gone out."""
         self._closing = True
+        self.leave_crowd()
         if not self._queued and self._transport is not None:  # else the end of this turn does it
             self._transport.close()
 
@@ -507,6 +525,7 @@ class Connection(asyncio.Protocol):
     def serve(self, data: bytes, *, is_odd: bool = False) -> None:
         """Read this the common way, which was in the lane; `is_odd` when it can't go there."""
         turn = self._turn
+        self.leave_crowd()
         if self._unread:  # it comes before that
             self._unread.appendleft(memoryview(data))
             self._is_odd = is_odd
@@ -560,7 +579,18 @@ class Connection(asyncio.Protocol):
                 self._read_or_not()
                 return True
         self._lane_now(lane, whole)
+        if lane.served >= lane.many and len(whole) <= LANE_MUCH and lane.crowd is not None:
+            self._join_crowd(lane.crowd)
         return True
+
+    def _join_crowd(self, crowd: "Crowd") -> None:
+        """Have this one read, as long as only plain messages come."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or not self._is_reading or self._fd < 0:
+            return
+        if crowd.add(self, self._fd):
+            self._crowd = crowd
+            transport.pause_reading()
 
     def _lane_now(self, lane: Lane, data: bytes) -> None:
         """This goes into the lane; the unfinished request that was kept is its beginning."""
@@ -674,6 +704,9 @@ class Connection(asyncio.Protocol):
         self._is_reading = wanted
         if wanted:
             transport.resume_reading()
+        elif self._crowd is not None:
+            self._crowd.remove(self, self._fd)
+            self._crowd = None
         else:
             transport.pause_reading()
 
@@ -764,6 +797,17 @@ def writable_fds(connections: Sequence[Connection]) -> list[int]:
         else -1
         for connection in connections
     ]
+
+
+def into_lane(lane: Lane, turn: Turn, senders: list[Connection], pieces: list[bytes]) -> None:
+    """Put what came from these, one piece each, into the lane."""
+    if not lane.connections:
+        turn.wake()
+    for connection, piece in zip(senders, pieces, strict=True):
+        connection.laned = piece
+        connection.idle_rounds = 0
+    lane.bytes += sum(map(len, pieces))
+    lane.connections += senders
 
 
 def our_fault(command: Command) -> Reply:

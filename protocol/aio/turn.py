@@ -16,6 +16,7 @@ from .backlog import Backlog
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .crowd import Crowd
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
 LANE_SHARE = 8 << 10  # bytes of one connection in a turn, when somebody else asks for little
+CROWD_MIN = 16  # connections served in a turn, from which on they are read together
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
 
@@ -33,18 +35,21 @@ class Lane:
 
     Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
     the turn (`Turn.before_write`), and lists those he has an answer for (`answered`): when all is
-    stored, he is asked to `write`. `served` is for how many connections the turn before had one.
+    stored, he is asked to `write`. `served` is for how many connections the turn before had one. A
+    `crowd` reads for those that come in great number (`crowd.py`).
     """
 
-    __slots__ = ("answered", "bytes", "connections", "few", "served", "write")
+    __slots__ = ("answered", "bytes", "connections", "crowd", "few", "many", "served", "write")
 
     def __init__(self, write: Callable[[list["Connection"]], None]) -> None:
         self.connections: list[Connection] = []
         self.bytes = 0
         self.answered: list[Connection] = []
         self.few = LANE_FEW
+        self.many = CROWD_MIN
         self.served = 0
         self.write = write
+        self.crowd: Crowd | None = None
 
 
 class Turn:

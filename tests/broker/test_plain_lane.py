@@ -165,12 +165,13 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(params=[turn.CROWD_MIN, 0])
 async def laned(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
-    """A broker whose lane takes everything that it can take."""
+    """A broker whose lane takes everything that it can take, also with everybody in its crowd."""
     monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", request.param)
     broker = Broker(config())
     await broker.start()
     await broker.open_lane()
@@ -314,11 +315,12 @@ async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
     await broker.stop()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, turn.CROWD_MIN), (2, 0)])
 async def test_what_goes_in_the_lane_becomes_the_same(
-    config: Config, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, seed: int, crowd_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", crowd_min)
     found = []
     port = free_broker_port()  # it is in the messages
     for with_lane in (False, True):

@@ -24,6 +24,7 @@ async def start(
 ) -> AsyncIterator[Callable[[BrokerConfig], Awaitable[Broker]]]:
     """As the fixture of this name in `conftest.py`, with a lane."""
     monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", 0)
     running: list[Broker] = []
 
     async def make(config: BrokerConfig) -> Broker:

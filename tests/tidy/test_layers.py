@@ -30,7 +30,8 @@ ARROWS = {
 
 # What plain sends are done with where numba is installed.
 COMPILED = [
-    *("protocol/compiled.py", "protocol/aio/compiled_writes.py", "broker/handlers/plain_lane.py"),
+    *("protocol/compiled.py", "protocol/aio/compiled_io.py", "protocol/aio/crowd.py"),
+    *("broker/handlers/plain_lane.py",),
     *("protocol/plain_sends.py", "protocol/plain_reading.py", "protocol/plain_answers.py"),
 ]
 # Each outside package and the folders or files that may know it.
