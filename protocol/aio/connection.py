@@ -571,11 +571,14 @@ class Connection(asyncio.Protocol):
             whole = data
         if whole[8:20] not in LANE_STARTS:
             return False
-        if len(whole) > READ_BYTES:
-            self._turn.asked_much(self)
-            if self._turn.is_shared:
+        turn, size = self._turn, len(whole)
+        if size > READ_BYTES or (
+            turn.is_shared and size > LANE_MUCH and lane.bytes + size > LANE_SHARE
+        ):
+            turn.asked_much(self)
+            if turn.is_shared:
                 self._unread.append(memoryview(data))
-                self._turn.queue(self)
+                turn.queue(self)
                 self._read_or_not()
                 return True
         self._lane_now(lane, whole)

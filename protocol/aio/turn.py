@@ -25,7 +25,7 @@ COMMANDS_ALONE = 64  # of one connection in a turn, when nobody else wants anyth
 COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
-LANE_SHARE = 8 << 10  # bytes of one connection in a turn, when somebody else asks for little
+LANE_SHARE = 8 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
 CROWD_MIN = 16  # connections served in a turn, from which on they are read together
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
@@ -61,6 +61,7 @@ class Turn:
         "_greedy",
         "_queue",
         "_scheduled",
+        "_serving",
         "_shared_until",
         "_ticking",
         "_waiting",
@@ -85,6 +86,7 @@ class Turn:
         self.lane: Lane | None = None
         self._dirty: list[Connection] = []
         self._queue: dict[Connection, None] = {}
+        self._serving = False  # some of these, in this turn or the next
         self._greedy: dict[Connection, float] = {}  # when they last asked for much
         self._shared_until = 0.0
         self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
@@ -124,11 +126,13 @@ class Turn:
     def queue(self, connection: "Connection") -> None:
         """The connection has requests that wait: it is served again, after those that came before.
 
-        One such connection is served a turn, so that whoever asks for little waits for no more.
+        One such connection is served a turn, so that whoever asks for little waits for no more; or
+        as many as have one share of the lane together.
         """
-        if not self._queue:
-            self.loop.call_soon(self._serve_one)
         self._queue[connection] = None
+        if not self._serving:
+            self._serving = True
+            self.loop.call_soon(self._serve_some)
 
     def asked_much(self, connection: "Connection") -> None:
         """More than a small share of requests came in at once."""
@@ -143,12 +147,17 @@ class Turn:
             self._ticking = True
             self.loop.call_later(TICK_SECONDS, self._tick)
 
-    def _serve_one(self) -> None:
-        connection = next(iter(self._queue))
-        if len(self._queue) > 1:
-            self.loop.call_soon(self._serve_one)
-        del self._queue[connection]
-        connection.serve_more()
+    def _serve_some(self) -> None:
+        lane = self.lane
+        for connection in list(self._queue):
+            before = 0 if lane is None else lane.bytes
+            del self._queue[connection]
+            connection.serve_more()
+            if lane is None or not before < lane.bytes < LANE_SHARE:
+                break
+        self._serving = bool(self._queue)
+        if self._serving:
+            self.loop.call_soon(self._serve_some)
 
     def _end(self) -> None:
         self._woken = False
