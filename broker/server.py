@@ -67,10 +67,9 @@ HA_SECONDS = 0.1  # how late a slave may get what no turn of the loop has sent i
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-# How many messages' keys go into it in one turn: beside few requests little, which costs twice as
-# much a key, else what takes a quarter of a ms and more.
-INDEX_FEWEST = 64  # while somebody who asks for little waits for it beside who asks for much
-INDEX_FEW = 256
+# How many messages' keys go into it in one turn: beside few requests what takes a tenth of a ms,
+# which costs a third more a key, else what takes half a ms.
+INDEX_FEW = 64
 INDEX_MANY = 512
 INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
 CHECKPOINT_SECONDS = 1.0
@@ -432,17 +431,14 @@ class Broker:
         """The keys of new messages into the index, in parts as above."""
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
         store = self.store
-        turn = self.server.turn
-        most = INDEX_FEWEST if turn.is_shared else INDEX_FEW
+        most = INDEX_FEW
         while store.index_pending(most) >= most:
             left = store.index_backlog
             await asyncio.sleep(0)  # requests get their turn
             came = store.index_backlog - left
+            times = 0 if self.server.turn.is_shared else INDEX_TIMES
             # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
-            if turn.is_shared:
-                most = max(INDEX_FEWEST, 2 * came)
-            else:
-                most = max(INDEX_FEW, min(INDEX_TIMES * came, INDEX_MANY), 2 * came)
+            most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
     async def _revive(self) -> None:
         """A round of what was popped and comes again, in parts as above."""

@@ -208,8 +208,8 @@ async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_me
     [
         (turn.COMMANDS_ALONE, 3, [2, 6, 2, 2]),
         (turn.COMMANDS_ALONE, 4, [2, 8, 2, 2]),
-        (turn.COMMANDS_SHARED, 1, [1, 2, 1, 1]),
-        (turn.COMMANDS_SHARED, 3, [1, 6, 1, 1]),
+        (turn.COMMANDS_SHARED, 1, [2, 2, 2, 2]),
+        (turn.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
     ],
 )
 async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
@@ -220,7 +220,6 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     brought: int,
     parts: list[int],
 ) -> None:
-    monkeypatch.setattr(server, "INDEX_FEWEST", 1)
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_MANY", 6)
     monkeypatch.setattr(server, "INDEX_TIMES", 4)
