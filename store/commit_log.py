@@ -26,6 +26,7 @@ BLANK = Struct(
 assert BLANK.size == BLANK_BYTES_MIN
 STAGED_BYTES_MAX = 8 << 20  # gathered at most before a write
 ZEROS_BYTES = 256 << 10  # written ahead of the log at once
+AHEAD_BYTES = 2 << 20  # ahead of the log that get memory before they are written
 NOWHERE = 1 << 63  # no log gets there
 READ_BYTES_KEPT = 64 << 20  # of the mappings that readers have touched, in memory
 RECORD_START = Struct(">iI20xq")  # total size, magic, (crc, queue, flag, queue offset,) place
@@ -40,11 +41,14 @@ class CommitLog:
     """
 
     __slots__ = (
+        "_ahead_end",
+        "_next_ahead",
         "_read_bytes",
         "_zeros_end",
         "durable",
         "end",
         "new_files",
+        "on_growth",
         "on_refuse",
         "paused",
         "refusal",
@@ -64,6 +68,11 @@ class CommitLog:
         self.refusal: str | None = None
         # Called with whether staged records were dropped.
         self.on_refuse: Callable[[bool], None] = lambda dropped: None
+        # Called with the bytes of a file that will be written soon, when as many were as half of
+        # that. Whoever has another thread has it call `Segment.will_need`.
+        self.on_growth: Callable[[Segment, int, int], None] | None = None
+        self._ahead_end = 0  # those before it are known to be
+        self._next_ahead = 0  # more are made known when the log gets there
         self.paused: dict[str, str] = {}  # by cause, what senders are told
         self.new_files = False  # made since the folder was synced
         self._read_bytes = 0
@@ -76,7 +85,8 @@ class CommitLog:
 
     def set_end(self, end: int) -> None:
         """Where the next record goes, once recovery has found it. No file begins behind it."""
-        self.end = self.written = end
+        self.end = self.written = self._ahead_end = end
+        self._next_ahead = end + AHEAD_BYTES // 2
         self.set_room()
 
     def roll(self, size: int) -> None:
@@ -123,6 +133,16 @@ class CommitLog:
         except (OSError, StoreError) as wrong:
             raise self._broken(segment, wrong) from wrong
         self.written = self.end
+        if self.end > self._next_ahead:
+            self._tell_growth(segment)
+
+    def _tell_growth(self, segment: Segment) -> None:
+        self._next_ahead = self.end + AHEAD_BYTES // 2
+        start = max(self._ahead_end, self.end)
+        end = min(self.end + AHEAD_BYTES, segment.end)
+        if start < end and self.on_growth is not None:
+            self._ahead_end = end
+            self.on_growth(segment, start - segment.base, end - start)
 
     def _write_zeros(self, segment: Segment) -> None:
         start = max(self._zeros_end, self.written)

@@ -10,6 +10,7 @@ from .deleted import Deleted
 from .errors import StoreError
 from .index import Index
 from .queues import Queues
+from .segment import Segment
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ class Parts:
         # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
         # was staged is stored, and nothing more is taken until a restart.
         self.write_staged = self._log.write_staged
+
+    def call_on_growth(self, tell: Callable[[Segment, int, int], None]) -> None:
+        """Tell which bytes of the log will be written soon (`CommitLog.on_growth`)."""
+        self._log.on_growth = tell
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""

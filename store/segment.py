@@ -146,6 +146,18 @@ class Segment:
             finally:
                 disk.current.close(fd)
 
+    def will_need(self, at: int, size: int) -> None:
+        """Have the system find memory for these bytes, which takes it a while: for another thread.
+
+        It is only a hint, so a file that is gone, or an error, is nobody's business.
+        """
+        with suppress(OSError):
+            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                disk.current.will_need(fd, at, size)
+            finally:
+                disk.current.close(fd)
+
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
         """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
