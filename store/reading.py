@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import islice
 from operator import add, itemgetter
 from struct import Struct
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +43,7 @@ PLACE = Struct(">q")
 
 Buffer = bytes | memoryview
 Bytes = npt.NDArray[np.uint8]
-Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], int]
+Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], tuple[int, bool]]
 
 
 @dataclass(slots=True)
@@ -87,7 +86,7 @@ class Reading(Parts):
     `gather` copies records in machine code, where that is loaded (`gather.py`).
     """
 
-    gather: ClassVar[Gather | None] = None
+    gather: Gather | None = None
     _copies: Bytes = np.empty(0, np.uint8)
     _memory_bytes = 0
     _opened_end = 0  # what lies before it in the log was written by an earlier run
@@ -210,17 +209,19 @@ class Reading(Parts):
     def _gather(self, found: Found, queue: Segment, at: int, first: int, bytes_max: int) -> bool:
         """`_take` for the records that the entries at this byte name, in machine code if there is
         some; `first` is the place of the first."""
-        gather = Reading.gather
         segment = self._log.segments.find(first)
-        if gather is None or segment is None:
+        if self.gather is None or segment is None:
             return False
         if bytes_max > len(self._copies):
             self._copies = np.empty(bytes_max, np.uint8)
         room = self._copies[:bytes_max]
-        size = gather(queue.array, at, found.count, segment.array, segment.base, room)
+        size, is_row = self.gather(queue.array, at, found.count, segment.array, segment.base, room)
         if size < 0:
             return False
-        found.records.append(room[:size].tobytes())
+        start = first - segment.base
+        found.records.append(
+            segment.memory[start : start + size] if is_row else room[:size].tobytes()
+        )
         found.size = size
         self._log.count_read(size)
         return True

@@ -30,7 +30,6 @@ from ...store.gather import gather
 from ...store.index_file import IndexFile
 from ...store.index_links import link
 from ...store.plain_records import Course, PlainRecords
-from ...store.reading import Reading
 from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due
@@ -101,7 +100,7 @@ class PlainLane:
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
-        Reading.gather = gather
+        store.gather = gather
 
     def open(self, turn: Turn) -> None:
         """From now on the connections use it."""

@@ -148,16 +148,19 @@ class Turn:
             self.loop.call_later(TICK_SECONDS, self._tick)
 
     def _serve_some(self) -> None:
-        lane = self.lane
-        for connection in list(self._queue):
-            before = 0 if lane is None else lane.bytes
-            del self._queue[connection]
-            connection.serve_more()
-            if lane is None or not before < lane.bytes < LANE_SHARE:
-                break
-        self._serving = bool(self._queue)
-        if self._serving:
-            self.loop.call_soon(self._serve_some)
+        lane, queue = self.lane, self._queue
+        try:
+            for _ in range(len(queue)):
+                before = 0 if lane is None else lane.bytes
+                connection = next(iter(queue))
+                del queue[connection]
+                connection.serve_more()
+                if lane is None or not before < lane.bytes < LANE_SHARE:
+                    break
+        finally:  # whatever happened to one, the others have their turn
+            self._serving = bool(queue)
+            if self._serving:
+                self.loop.call_soon(self._serve_some)
 
     def _end(self) -> None:
         self._woken = False

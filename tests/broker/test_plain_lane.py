@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,6 +222,39 @@ async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
     assert [answer.opaque for answer in answers] == list(range(count))
     assert stored(laned) == 1 + count
     client.close()
+
+
+async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_turn = laned.server.turn
+    monkeypatch.setattr(loop_turn, "share", turn.COMMANDS_SHARED)
+    monkeypatch.setattr(loop_turn, "_shared_until", float("inf"))
+    sizes: list[int] = []
+    put_plain = laned.store.put_plain
+
+    def counting(plain: PlainSends, *rest: Any) -> bool:
+        sizes.append(len(plain.data))
+        return put_plain(plain, *rest)
+
+    monkeypatch.setattr(laned.store, "put_plain", counting)
+    clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
+    frames = b"".join(map(send, range(15)))
+    assert turn.LANE_SHARE / 2 < len(frames) < turn.LANE_SHARE
+    little = await Client.connect(laned, bytes(8))
+    little.writer.write(b"".join(map(send, range(4))))  # the queues are there from now on
+    await little.answers(4)
+    sizes.clear()
+    for client in clients:
+        client.writer.write(frames)
+    little.writer.write(send(1))
+    for client in clients:
+        assert [answer.opaque for answer in await client.answers(15)] == list(range(15))
+    assert len(await little.answers(1)) == 1
+    assert sum(sizes) == 8 * len(frames) + len(send(1))
+    assert max(sizes) < 2 * turn.LANE_SHARE + len(send(1))
+    for client in (*clients, little):
+        client.close()
 
 
 async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> None:

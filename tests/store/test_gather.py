@@ -1,6 +1,7 @@
 """Compiled or with views, a pull finds the same records."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.store.gather import gather
-from aerobee.store.reading import Reading
 from aerobee.store.store import MessageStore
 
 from .conftest import OpenStore, put
@@ -28,7 +28,7 @@ def store(open_store: OpenStore) -> MessageStore:
 def test_the_same_records_are_found(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for way in (None, gather):
-        monkeypatch.setattr(Reading, "gather", None if way is None else staticmethod(way))
+        monkeypatch.setattr(store, "gather", way)
         got = []
         for queue_id, offset in product(range(3), range(0, COUNT // 3 + 2, 3)):
             for messages_max, bytes_max in product((1, 2, 9, 32), (1, 700, 5_000, 1 << 20)):
@@ -46,11 +46,13 @@ def test_records_of_several_files_and_too_many_bytes_are_left_to_the_other_way(
 ) -> None:
     told: list[int] = []
 
-    def told_gather(*given: object) -> int:
-        told.append(gather(*given))  # type: ignore[arg-type]
-        return told[-1]
+    def told_gather(*given: Any) -> tuple[int, bool]:
+        size, is_row = gather(*given)
+        assert is_row is (given[2] == 1)  # there are three queues
+        told.append(size)
+        return size, is_row
 
-    monkeypatch.setattr(Reading, "gather", staticmethod(told_gather))
+    monkeypatch.setattr(store, "gather", told_gather)
     for offset in range(COUNT // 3):
         assert store.get("T", 0, offset, 9, 5_000).records
     assert -1 in told
@@ -64,4 +66,20 @@ def test_an_entry_that_leads_out_of_the_file_is_refused(place: int, size: int) -
     entry = place.to_bytes(8, "big", signed=True) + size.to_bytes(4, "big", signed=True) + bytes(8)
     queue = np.frombuffer(entry, np.uint8)
     log = np.frombuffer(bytes(64), np.uint8)
-    assert gather(queue, 0, 1, log, 0, np.empty(64, np.uint8)) == -1
+    assert gather(queue, 0, 1, log, 0, np.empty(64, np.uint8))[0] == -1
+
+
+def test_records_side_by_side_are_not_copied(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    for number in range(9):
+        put(store, "T", 0, body=b"%d" % number * 20)
+    monkeypatch.setattr(store, "gather", gather)
+    found = store.get("T", 0, 2, 5, 5_000)
+    (records,) = found.records
+    assert type(records) is memoryview
+    assert len(records) == found.size
+    monkeypatch.undo()
+    assert store.get("T", 0, 2, 5, 5_000).records == [records]
+    assert store.get("T", 0, 0, 1, 5_000).count == 1
