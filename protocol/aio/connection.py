@@ -295,9 +295,7 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._crowd is not None:
-            self._crowd.remove(self, self._fd)
-            self._crowd = None
+        self.leave_crowd()
         if self.laned:
             laned, self.laned = self.laned, b""
             if self._turn.lane is not None:
@@ -707,10 +705,8 @@ class Connection(asyncio.Protocol):
         self._is_reading = wanted
         if wanted:
             transport.resume_reading()
-        elif self._crowd is not None:
-            self._crowd.remove(self, self._fd)
-            self._crowd = None
         else:
+            self.leave_crowd()
             transport.pause_reading()
 
     def _append(self, command: Command, reply: Reply) -> None:

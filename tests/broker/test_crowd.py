@@ -18,8 +18,8 @@ from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
 
-from .conftest import BORN_MS, Caller, Config
-from .test_plain_lane import Client, send, stored
+from .conftest import BORN_MS, Config
+from .test_plain_lane import Client, send, stored, with_lane
 
 pytestmark = pytest.mark.skipif(not Crowd.can_be, reason="there is no epoll on this system")
 
@@ -29,14 +29,8 @@ NO_HOST = bytes(8)
 
 @pytest.fixture
 async def broker(config: Config) -> AsyncIterator[Broker]:
-    broker = Broker(config())
-    await broker.start()
-    await broker.open_lane()
-    caller = Caller(broker)
-    await caller.send("orders")  # makes the topic
-    await caller.peers.close()
-    yield broker
-    await broker.stop()
+    async with with_lane(config) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,13 @@ async def laned(
     """A broker whose lane takes everything that it can take, also with everybody in its crowd."""
     monkeypatch.setattr(turn, "LANE_FEW", 0)
     monkeypatch.setattr(turn, "CROWD_MIN", request.param)
+    async with with_lane(config) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def with_lane(config: Config) -> AsyncIterator[Broker]:
+    """A broker that has a lane, and the topic."""
     broker = Broker(config())
     await broker.start()
     await broker.open_lane()
