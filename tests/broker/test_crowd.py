@@ -127,7 +127,7 @@ async def test_large_messages_and_batches(broker: Broker, clients: list[Client])
 async def test_who_ends_fails_or_is_closed_is_forgotten(
     broker: Broker, clients: list[Client]
 ) -> None:
-    ended, failed, closed = clients[:3]
+    ended, failed, closed, aborted = clients[:4]
     ended.close()
     # It resets the connection.
     failed.writer.get_extra_info("socket").setsockopt(
@@ -135,12 +135,13 @@ async def test_who_ends_fails_or_is_closed_is_forgotten(
     )
     failed.close()
     connection_of(broker, closed).close()
-    await until(lambda: len(broker.server.connections) == CLIENTS - 3)
-    assert joined(broker) == CLIENTS - 3
+    connection_of(broker, aborted).abort()
+    await until(lambda: len(broker.server.connections) == CLIENTS - 4)
+    assert joined(broker) == CLIENTS - 4
     assert await closed.reader.read() == b""
-    await all_send(clients[3:])
-    fresh = [await Client.connect(broker, NO_HOST) for _ in range(3)]  # they get the same numbers
-    await all_send(fresh + clients[3:])
+    await all_send(clients[4:])
+    fresh = [await Client.connect(broker, NO_HOST) for _ in range(4)]  # they get the same numbers
+    await all_send(fresh + clients[4:])
     assert joined(broker) == CLIENTS
     for client in fresh:
         client.close()
