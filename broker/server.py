@@ -42,7 +42,6 @@ from .handlers.send import SendHandlers
 from .handlers.slave_pull import SlavePullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
-from .log_ahead import LogAhead
 from .offsets import Offsets
 from .outgoing import outgoing_peers
 from .periodic import Periodic, in_turns
@@ -198,9 +197,6 @@ class Broker:
         self.hot_keys.load()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
-        log_ahead = LogAhead()
-        self.store.call_on_growth(log_ahead.ask)
-        closers.append(log_ahead.stop)
         closers.append(self._close_store)
         self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)

@@ -14,7 +14,7 @@ from struct import Struct
 from ..protocol.record import LOG_OFFSET_AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from . import disk
 from .errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, plain_errors
-from .segment import Segment
+from .segment import ZEROS, Segment
 from .segments import Segments
 from .settings import BLANK_BYTES_MIN
 
@@ -25,9 +25,7 @@ BLANK = Struct(
 )
 assert BLANK.size == BLANK_BYTES_MIN
 STAGED_BYTES_MAX = 8 << 20  # gathered at most before a write
-ZEROS_BYTES = 256 << 10  # written ahead of the log at once
-AHEAD_BYTES = 2 << 20  # ahead of the log that get memory before they are written
-NOWHERE = 1 << 63  # no log gets there
+ZEROS_BYTES = 128 << 10  # written ahead of the log at once, at most
 READ_BYTES_KEPT = 64 << 20  # of the mappings that readers have touched, in memory
 RECORD_START = Struct(">iI20xq")  # total size, magic, (crc, queue, flag, queue offset,) place
 assert RECORD_START.size == LOG_OFFSET_AT + 8
@@ -36,19 +34,18 @@ assert RECORD_START.size == LOG_OFFSET_AT + 8
 class CommitLog:
     """The log. `room_end` is how far records may go in the file at hand; -1 takes none.
 
-    With `zeros_ahead` zeros are written before records are. A sync then finds blocks that are in
-    use, and takes half as long as one that has the file system note for each that it is now.
+    Where records will go, zeros are written before, many pages at once: the system then finds
+    memory in large pieces, which makes both writes together cost half of what small ones alone do.
+    And a sync finds blocks that are in use, and takes half as long as one that has the file system
+    note for each that it is now.
     """
 
     __slots__ = (
-        "_ahead_end",
-        "_next_ahead",
         "_read_bytes",
         "_zeros_end",
         "durable",
         "end",
         "new_files",
-        "on_growth",
         "on_refuse",
         "paused",
         "refusal",
@@ -58,7 +55,7 @@ class CommitLog:
         "written",
     )
 
-    def __init__(self, folder: Path, segment_bytes: int, *, zeros_ahead: bool = False) -> None:
+    def __init__(self, folder: Path, segment_bytes: int) -> None:
         self.segments = Segments(folder, segment_bytes, "mappedFileSizeCommitLog", writable=False)
         self.staged: list[bytes] = []
         self.end = 0
@@ -68,15 +65,10 @@ class CommitLog:
         self.refusal: str | None = None
         # Called with whether staged records were dropped.
         self.on_refuse: Callable[[bool], None] = lambda dropped: None
-        # Called with the bytes of a file that will be written soon, when as many were as half of
-        # that. Whoever has another thread has it call `Segment.will_need`.
-        self.on_growth: Callable[[Segment, int, int], None] | None = None
-        self._ahead_end = 0  # those before it are known to be
-        self._next_ahead = 0  # more are made known when the log gets there
         self.paused: dict[str, str] = {}  # by cause, what senders are told
         self.new_files = False  # made since the folder was synced
         self._read_bytes = 0
-        self._zeros_end = 0 if zeros_ahead else NOWHERE
+        self._zeros_end = 0
 
     @property
     def start(self) -> int:
@@ -85,8 +77,7 @@ class CommitLog:
 
     def set_end(self, end: int) -> None:
         """Where the next record goes, once recovery has found it. No file begins behind it."""
-        self.end = self.written = self._ahead_end = end
-        self._next_ahead = end + AHEAD_BYTES // 2
+        self.end = self.written = end
         self.set_room()
 
     def roll(self, size: int) -> None:
@@ -133,21 +124,12 @@ class CommitLog:
         except (OSError, StoreError) as wrong:
             raise self._broken(segment, wrong) from wrong
         self.written = self.end
-        if self.end > self._next_ahead:
-            self._tell_growth(segment)
-
-    def _tell_growth(self, segment: Segment) -> None:
-        self._next_ahead = self.end + AHEAD_BYTES // 2
-        start = max(self._ahead_end, self.end)
-        end = min(self.end + AHEAD_BYTES, segment.end)
-        if start < end and self.on_growth is not None:
-            self._ahead_end = end
-            self.on_growth(segment, start - segment.base, end - start)
 
     def _write_zeros(self, segment: Segment) -> None:
-        start = max(self._zeros_end, self.written)
-        end = min(self.end + ZEROS_BYTES, segment.end)
-        segment.write(start - segment.base, bytes(end - start))
+        end = min(self.end - self.end % ZEROS_BYTES + ZEROS_BYTES, segment.end)
+        # What comes in much larger pieces needs none: only behind it there are some.
+        start = max(self._zeros_end, self.written, end - ZEROS_BYTES)
+        segment.write(start - segment.base, ZEROS[: end - start])
         self._zeros_end = end
 
     def pause(self, cause: str, reason: str) -> None:

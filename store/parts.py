@@ -10,7 +10,6 @@ from .deleted import Deleted
 from .errors import StoreError
 from .index import Index
 from .queues import Queues
-from .segment import Segment
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -34,9 +33,7 @@ class Parts:
         self.host_hex = host.hex().upper().encode()
         self.log_folder = settings.commit_log_dir or root / "commitlog"
         self._now_ms = now_ms
-        self._log = CommitLog(
-            self.log_folder, settings.segment_bytes, zeros_ahead=settings.sync_flush
-        )
+        self._log = CommitLog(self.log_folder, settings.segment_bytes)
         self._queues = Queues(root, settings)
         self._log.on_refuse = self._on_refuse
         # Staged messages were: answers that say otherwise may be waiting for the end of the turn.
@@ -51,10 +48,6 @@ class Parts:
         # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
         # was staged is stored, and nothing more is taken until a restart.
         self.write_staged = self._log.write_staged
-
-    def call_on_growth(self, tell: Callable[[Segment, int, int], None]) -> None:
-        """Tell which bytes of the log will be written soon (`CommitLog.on_growth`)."""
-        self._log.on_growth = tell
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""

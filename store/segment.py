@@ -22,7 +22,7 @@ from .errors import StoreError, plain_error, plain_errors
 
 ZERO_CHUNK_BYTES = 1 << 20
 START_BYTES = 512
-_ZEROS = bytes(ZERO_CHUNK_BYTES)
+ZEROS = memoryview(bytes(ZERO_CHUNK_BYTES))
 
 
 class Segment:
@@ -146,18 +146,6 @@ class Segment:
             finally:
                 disk.current.close(fd)
 
-    def will_need(self, at: int, size: int) -> None:
-        """Have the system find memory for these bytes, which takes it a while: for another thread.
-
-        It is only a hint, so a file that is gone, or an error, is nobody's business.
-        """
-        with suppress(OSError):
-            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                disk.current.will_need(fd, at, size)
-            finally:
-                disk.current.close(fd)
-
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
         """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
@@ -195,8 +183,8 @@ class Segment:
         with plain_errors(self.path, "zero"):
             try:
                 for place, chunk in data_of(self.fd, at, self.size):
-                    if chunk != _ZEROS[: len(chunk)]:
-                        self.write(place, _ZEROS[: len(chunk)])
+                    if chunk != ZEROS[: len(chunk)]:
+                        self.write(place, ZEROS[: len(chunk)])
                         changed = True
             finally:
                 if not was_open:
@@ -291,7 +279,7 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
     if size:
         disk.current.allocate(fd, at, size)
     for start in range(at, at + size, ZERO_CHUNK_BYTES):
-        disk.current.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
+        disk.current.pwrite(fd, ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
 
 
 def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -163,51 +163,12 @@ def test_zeros_are_written_ahead_of_records_and_never_over_them(
 
     monkeypatch.setattr(disk, "current", Spy())
     monkeypatch.setattr(commit_log, "ZEROS_BYTES", 1_000)
-    log = CommitLog(tmp_path, FILE_BYTES, zeros_ahead=True)
-    log.set_end(0)
+    log = opened(tmp_path)
     places = []
     for size in (300, 500, 400, 2_800, 200):
         places.append(append(log, size))
         log.write_staged()
     zeros = [(at, len(data)) for at, data in written if not any(data)]
-    assert zeros == [(0, 1_300), (1_300, 1_796 + 1_000), (0, 1_200)]
+    assert zeros == [(0, 1_000), (1_000, 1_000), (3_096, 1_000), (0, 904)]
     for place, size in zip(places, (300, 500, 400, 2_800, 200), strict=True):
         assert len(log.record(place) or b"") == size
-
-
-def test_what_the_log_will_fill_is_told_once_ahead_of_it_and_within_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit_log, "AHEAD_BYTES", 1_000)
-    told: list[tuple[str, int, int]] = []
-    log = opened(tmp_path)
-    log.on_growth = lambda segment, at, size: told.append((segment.path.name[-4:], at, size))
-    for _ in range(14):
-        append(log, 300)
-        log.write_staged()
-    assert told == [
-        *(("0000", 600, 1_000), ("0000", 1_600, 600), ("0000", 2_200, 600), ("0000", 2_800, 600)),
-        *(("0000", 3_400, 600), ("0000", 4_000, 96), ("4096", 300, 1_000)),
-    ]
-
-
-def test_memory_is_asked_for_and_a_file_that_is_gone_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, int]] = []
-
-    class Spy(disk.Disk):
-        def will_need(self, fd: int, at: int, size: int) -> None:
-            super().will_need(fd, at, size)
-            asked.append((at, size))
-            raise OSError
-
-    monkeypatch.setattr(disk, "current", Spy())
-    log = opened(tmp_path)
-    append(log, 100)
-    segment = log.segments.last
-    segment.will_need(1_000, 500)
-    assert asked == [(1_000, 500)]
-    segment.delete()
-    segment.will_need(2_000, 500)
-    assert len(asked) == 1
