@@ -14,9 +14,10 @@ from struct import Struct
 from ..protocol.record import LOG_OFFSET_AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from . import disk
 from .errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, plain_errors
-from .segment import ZEROS, Segment
+from .segment import Segment
 from .segments import Segments
 from .settings import BLANK_BYTES_MIN
+from .zeros_ahead import ZerosAhead
 
 BLANK = Struct(
     ">"
@@ -25,24 +26,16 @@ BLANK = Struct(
 )
 assert BLANK.size == BLANK_BYTES_MIN
 STAGED_BYTES_MAX = 8 << 20  # gathered at most before a write
-ZEROS_BYTES = 128 << 10  # written ahead of the log at once, at most
 READ_BYTES_KEPT = 64 << 20  # of the mappings that readers have touched, in memory
 RECORD_START = Struct(">iI20xq")  # total size, magic, (crc, queue, flag, queue offset,) place
 assert RECORD_START.size == LOG_OFFSET_AT + 8
 
 
 class CommitLog:
-    """The log. `room_end` is how far records may go in the file at hand; -1 takes none.
-
-    Where records will go, zeros are written before, many pages at once: the system then finds
-    memory in large pieces, which makes both writes together cost half of what small ones alone do.
-    And a sync finds blocks that are in use, and takes half as long as one that has the file system
-    note for each that it is now.
-    """
+    """The log. `room_end` is how far records may go in the file at hand; -1 takes none."""
 
     __slots__ = (
         "_read_bytes",
-        "_zeros_end",
         "durable",
         "end",
         "new_files",
@@ -53,6 +46,7 @@ class CommitLog:
         "segments",
         "staged",
         "written",
+        "zeros",
     )
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
@@ -68,7 +62,7 @@ class CommitLog:
         self.paused: dict[str, str] = {}  # by cause, what senders are told
         self.new_files = False  # made since the folder was synced
         self._read_bytes = 0
-        self._zeros_end = 0
+        self.zeros = ZerosAhead()
 
     @property
     def start(self) -> int:
@@ -115,8 +109,8 @@ class CommitLog:
         segment = self.segments.items[-1]
         at = self.written - segment.base
         try:
-            if self.end > self._zeros_end:
-                self._write_zeros(segment)
+            if self.end > self.zeros.next:
+                self.zeros.reach(segment, self.written, self.end)
             # Nearly always the file is open and takes all of it: no call is spent on the rest.
             done = disk.current.pwrite(segment.open_fd, data, at) if segment.open_fd >= 0 else 0
             if done < len(data):
@@ -124,13 +118,6 @@ class CommitLog:
         except (OSError, StoreError) as wrong:
             raise self._broken(segment, wrong) from wrong
         self.written = self.end
-
-    def _write_zeros(self, segment: Segment) -> None:
-        end = min(self.end - self.end % ZEROS_BYTES + ZEROS_BYTES, segment.end)
-        # What comes in much larger pieces needs none: only behind it there are some.
-        start = max(self._zeros_end, self.written, end - ZEROS_BYTES)
-        segment.write(start - segment.base, ZEROS[: end - start])
-        self._zeros_end = end
 
     def pause(self, cause: str, reason: str) -> None:
         """Take no more records until this cause is over; `reason` is what senders are told."""
@@ -182,8 +169,8 @@ class CommitLog:
         at = self.written - segment.base
         self.end = end
         try:
-            if end > self._zeros_end:
-                self._write_zeros(segment)
+            if end > self.zeros.next:
+                self.zeros.reach(segment, self.written, end)
             segment.write(at, data)
         except (OSError, StoreError) as wrong:
             self.end = self.written

@@ -11,6 +11,7 @@ from .errors import StoreError
 from .index import Index
 from .queues import Queues
 from .settings import StoreSettings
+from .zeros_ahead import Submit
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,10 @@ class Parts:
         # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
         # was staged is stored, and nothing more is taken until a restart.
         self.write_staged = self._log.write_staged
+
+    def call_in_thread(self, submit: Submit | None) -> None:
+        """Have the log's zeros written by another thread, where much comes (`ZerosAhead`)."""
+        self._log.zeros.submit = submit
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""

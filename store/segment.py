@@ -20,9 +20,10 @@ import numpy.typing as npt
 from . import disk
 from .errors import StoreError, plain_error, plain_errors
 
-ZERO_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
+ZEROS_BYTES = 128 << 10  # at once: memory comes in large pieces then, and soon enough
 START_BYTES = 512
-ZEROS = memoryview(bytes(ZERO_CHUNK_BYTES))
+ZEROS = memoryview(bytes(CHUNK_BYTES))
 
 
 class Segment:
@@ -145,6 +146,15 @@ class Segment:
                 _reserve_zeros(fd, at, size)
             finally:
                 disk.current.close(fd)
+
+    def write_zeros(self, at: int, end: int) -> None:
+        """Write zeros from byte `at` to `end`, which may be done by another thread: nobody else
+        may write there meanwhile. OSError as the system gives it."""
+        fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _write_zeros(fd, at, end)
+        finally:
+            disk.current.close(fd)
 
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
@@ -278,15 +288,19 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
     """
     if size:
         disk.current.allocate(fd, at, size)
-    for start in range(at, at + size, ZERO_CHUNK_BYTES):
-        disk.current.pwrite(fd, ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
+    _write_zeros(fd, at, at + size)
+
+
+def _write_zeros(fd: int, at: int, end: int) -> None:
+    for start in range(at, end, ZEROS_BYTES):
+        disk.current.pwrite(fd, ZEROS[: min(ZEROS_BYTES, end - start)], start)
 
 
 def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
     """What an open file has between two places and is no hole: place and bytes of each piece."""
     for start, stop in disk.current.data(fd, at, end):
-        for place in range(start, stop, ZERO_CHUNK_BYTES):
-            yield place, disk.current.pread(fd, min(ZERO_CHUNK_BYTES, stop - place), place)
+        for place in range(start, stop, CHUNK_BYTES):
+            yield place, disk.current.pread(fd, min(CHUNK_BYTES, stop - place), place)
 
 
 def sync_folder(path: Path) -> None:

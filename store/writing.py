@@ -183,7 +183,7 @@ class Writing(Batches):
         if end > log.room_end or len(self.host) != HOST_BYTES_V4:
             return False
         for queue, messages in counts.items():
-            if queue.at + messages * ENTRY_BYTES > queue.limit:
+            if queue.at + messages * ENTRY_BYTES > queue.limit and not _has_room(queue, messages):
                 return False
         if self._index.waiting > self.index_pending_max:
             self._relieve_index()
@@ -279,6 +279,15 @@ class Writing(Batches):
         if is_indexed(sys_flag):
             self._index.pending.append((queue.topic, properties, log_offset, store_ms, None))
         return log_offset, queue_offset, log.end
+
+
+def _has_room(queue: ConsumeQueue, messages: int) -> bool:
+    """Whether the queue's file has room for so many more, once as much is reserved."""
+    try:
+        queue.make_room(messages)
+    except StoreError:
+        return False
+    return queue.at + messages * ENTRY_BYTES <= queue.limit
 
 
 def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwise: int = 0) -> int:
