@@ -123,7 +123,6 @@ class Broker:
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
-        self._zeros = ThreadPoolExecutor(1, thread_name_prefix="aerobee-zeros")
 
     @property
     def address(self) -> str:
@@ -198,7 +197,6 @@ class Broker:
         self.hot_keys.load()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
-        self.store.call_in_thread(self._zeros.submit)
         closers.append(self._close_store)
         self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)
@@ -405,8 +403,6 @@ class Broker:
         return server
 
     async def _close_store(self) -> None:
-        self.store.call_in_thread(None)
-        self._zeros.shutdown(wait=True)
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
         try:
             self.store.sync()

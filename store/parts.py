@@ -11,7 +11,6 @@ from .errors import StoreError
 from .index import Index
 from .queues import Queues
 from .settings import StoreSettings
-from .zeros_ahead import Submit
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,9 @@ class Parts:
         self.host_hex = host.hex().upper().encode()
         self.log_folder = settings.commit_log_dir or root / "commitlog"
         self._now_ms = now_ms
-        self._log = CommitLog(self.log_folder, settings.segment_bytes)
+        self._log = CommitLog(
+            self.log_folder, settings.segment_bytes, zeros_ahead=settings.sync_flush
+        )
         self._queues = Queues(root, settings)
         self._log.on_refuse = self._on_refuse
         # Staged messages were: answers that say otherwise may be waiting for the end of the turn.
@@ -49,10 +50,6 @@ class Parts:
         # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
         # was staged is stored, and nothing more is taken until a restart.
         self.write_staged = self._log.write_staged
-
-    def call_in_thread(self, submit: Submit | None) -> None:
-        """Have the log's zeros written by another thread, where much comes (`ZerosAhead`)."""
-        self._log.zeros.submit = submit
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""

@@ -20,10 +20,9 @@ import numpy.typing as npt
 from . import disk
 from .errors import StoreError, plain_error, plain_errors
 
-CHUNK_BYTES = 1 << 20
-ZEROS_BYTES = 128 << 10  # at once: memory comes in large pieces then, and soon enough
+ZERO_CHUNK_BYTES = 1 << 20
 START_BYTES = 512
-ZEROS = memoryview(bytes(CHUNK_BYTES))
+_ZEROS = bytes(ZERO_CHUNK_BYTES)
 
 
 class Segment:
@@ -147,15 +146,6 @@ class Segment:
             finally:
                 disk.current.close(fd)
 
-    def write_zeros(self, at: int, end: int) -> None:
-        """Write zeros from byte `at` to `end`, which may be done by another thread: nobody else
-        may write there meanwhile. OSError as the system gives it."""
-        fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            _write_zeros(fd, at, end)
-        finally:
-            disk.current.close(fd)
-
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
         """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
@@ -193,8 +183,8 @@ class Segment:
         with plain_errors(self.path, "zero"):
             try:
                 for place, chunk in data_of(self.fd, at, self.size):
-                    if chunk != ZEROS[: len(chunk)]:
-                        self.write(place, ZEROS[: len(chunk)])
+                    if chunk != _ZEROS[: len(chunk)]:
+                        self.write(place, _ZEROS[: len(chunk)])
                         changed = True
             finally:
                 if not was_open:
@@ -288,19 +278,15 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
     """
     if size:
         disk.current.allocate(fd, at, size)
-    _write_zeros(fd, at, at + size)
-
-
-def _write_zeros(fd: int, at: int, end: int) -> None:
-    for start in range(at, end, ZEROS_BYTES):
-        disk.current.pwrite(fd, ZEROS[: min(ZEROS_BYTES, end - start)], start)
+    for start in range(at, at + size, ZERO_CHUNK_BYTES):
+        disk.current.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
 
 
 def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
     """What an open file has between two places and is no hole: place and bytes of each piece."""
     for start, stop in disk.current.data(fd, at, end):
-        for place in range(start, stop, CHUNK_BYTES):
-            yield place, disk.current.pread(fd, min(CHUNK_BYTES, stop - place), place)
+        for place in range(start, stop, ZERO_CHUNK_BYTES):
+            yield place, disk.current.pread(fd, min(ZERO_CHUNK_BYTES, stop - place), place)
 
 
 def sync_folder(path: Path) -> None:

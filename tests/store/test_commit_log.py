@@ -1,10 +1,12 @@
 """The commit log: places, file ends, and what a failing disk leaves."""
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
 from aerobee.protocol.record import MAGIC_BLANK, Record, encode_record
+from aerobee.store import commit_log, disk
 from aerobee.store.commit_log import CommitLog
 from aerobee.store.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused
 
@@ -147,3 +149,27 @@ def test_the_log_goes_on_in_the_file_it_ended_in(tmp_path: Path) -> None:
     again.set_end(FILE_BYTES + 3000)
     assert append(again, 1000) == FILE_BYTES + 3000
     assert len(again.segments.items) == 2
+
+
+def test_zeros_are_written_ahead_of_records_and_never_over_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int, bytes]] = []
+
+    class Spy(disk.Disk):
+        def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:
+            written.append((at, bytes(data)))
+            return os.pwrite(fd, data, at)
+
+    monkeypatch.setattr(disk, "current", Spy())
+    monkeypatch.setattr(commit_log, "ZEROS_BYTES", 1_000)
+    log = CommitLog(tmp_path, FILE_BYTES, zeros_ahead=True)
+    log.set_end(0)
+    places = []
+    for size in (300, 500, 400, 2_800, 200):
+        places.append(append(log, size))
+        log.write_staged()
+    zeros = [(at, len(data)) for at, data in written if not any(data)]
+    assert zeros == [(0, 1_300), (1_300, 1_796 + 1_000), (0, 1_200)]
+    for place, size in zip(places, (300, 500, 400, 2_800, 200), strict=True):
+        assert len(log.record(place) or b"") == size
