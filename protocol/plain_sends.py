@@ -60,26 +60,25 @@ class PlainSends:
         self.taken: list[int] | None = None
         self.groups: list[Group] = []
 
-    def read(self, pieces: list[bytes], body_bytes_max: int, text_bytes_max: int) -> None:
-        """Read what came from so many connections, with bodies and properties up to these sizes."""
-        self.pieces = len(pieces)
-        joined = b"".join(pieces)
-        self.data = np.frombuffer(joined, np.uint8)
+    def read(self, data: bytes, ends: Numbers, body_bytes_max: int, text_bytes_max: int) -> None:
+        """Read what came from some connections, from each what ends at one of `ends`, with bodies
+        and properties up to these sizes."""
+        self.pieces = len(ends)
+        self.data = np.frombuffer(data, np.uint8)
         if len(self.data) // SEND_BYTES_MIN >= len(self.sends):
             self.sends = np.empty(64 + len(self.data) // SEND_BYTES_MIN, SEND)
         texts_max = len(self.data) + len(self.sends)
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)
-        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-        taken = np.empty(len(pieces), np.int64)
+        taken = np.empty(len(ends), np.int64)
         self.count, used, done = read_sends(
             self.data, ends, body_bytes_max, text_bytes_max, self.texts, self.sends,
             self._groups, self._table, self._spans, taken,
         )  # fmt: skip
-        self.taken = None if done == len(joined) else taken.tolist()
+        self.taken = None if done == len(data) else taken.tolist()
         self.groups = [
             Group(
-                joined[start:end].decode(),
+                data[start:end].decode(),
                 queue_id,
                 self.texts[wait_at:wait_end].tobytes().decode() if wait_end else "",
                 messages,

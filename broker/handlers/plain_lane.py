@@ -17,7 +17,7 @@ from ...protocol import codes
 from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.crowd import Crowd
-from ...protocol.aio.turn import Lane, Turn
+from ...protocol.aio.turn import Block, Lane, Turn, block_of
 from ...protocol.errors import Refusal
 from ...protocol.frame import encode_request
 from ...protocol.headers.send import SendMessage, answer_parts
@@ -46,7 +46,8 @@ def prepare() -> None:
     """Have all compiled functions made, or found in the cache, which takes from a third of a second
     to ten of them."""
     plain, records = PlainSends(answer_parts(b"", b"")), PlainRecords()
-    plain.read([encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")], 1, 100)
+    request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
+    plain.read(request, np.array([len(request)], np.int64), 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.groups[0].bytes
     courses = [Course(queue, b"")]
@@ -117,30 +118,30 @@ class PlainLane:
     def take(self) -> None:
         """Store what came in, and answer it; the connections serve the rest the common way."""
         lane = self.lane
-        came = lane.connections
-        lane.connections, lane.bytes = [], 0
+        block = lane.empty()
+        came = block.senders
         lane.answered = came  # if anything fails from here on, none of these is told that it didn't
-        pieces = [connection.laned for connection in came]
-        for connection in came:
-            connection.laned = b""
         self._answered = []
         taken: list[int] | None = [0] * len(came)
-        if len(came) >= lane.few or any(_is_much(piece, lane.few) for piece in pieces):
-            taken = self._take(came, pieces)
+        if len(came) >= lane.few or any(_is_much(piece, lane.few) for piece in block.pieces()):
+            taken = self._take(block)
         lane.answered = self._answered
         if taken is not None:
-            for connection, piece, size in zip(came, pieces, taken, strict=True):
+            for connection, piece, size in zip(came, block.pieces(), taken, strict=True):
                 if size < len(piece):
                     connection.serve(piece[size:], is_odd=not size)
 
-    def _take(self, came: list[Connection], pieces: list[bytes]) -> list[int] | None:
+    def _take(self, block: Block) -> list[int] | None:
         """`take` for these; how many bytes of each piece are done, None where all are."""
         plain, store = self._plain, self._store
+        came = block.senders
         try:
-            plain.read(pieces, store.settings.max_message_bytes, self._text_bytes_max)
+            plain.read(
+                block.data, block.ends, store.settings.max_message_bytes, self._text_bytes_max
+            )
         except Exception:  # nothing is stored yet, and the common way reads all of it
             log.exception("the reader of plain sends failed")
-            return [0] * len(pieces)
+            return [0] * len(came)
         if not plain.count:
             return plain.taken
         now_ms = self._now_ms()
@@ -153,11 +154,11 @@ class PlainLane:
             else:
                 ways.append(way)
         if odd:
-            return self._without(plain.pieces_of(odd), came, pieces)
+            return self._without(plain.pieces_of(odd), block)
         hosts = b"".join([connection.host for connection in came])
         courses = [way.course for way in ways]
         if not store.put_plain(plain, courses, hosts, self._records):
-            return [0] * len(pieces)
+            return [0] * len(came)
         self._tell(ways)
         words = [
             words_before(target.name, self._broker_name, slot_ms + 1) if slot_ms else b""
@@ -211,15 +212,14 @@ class PlainLane:
             names = [ways[number].target.name for number in sends["group"].tolist()]
             self._due.came_in(numbers.ravel().tolist(), names)
 
-    def _without(
-        self, left_out: set[int], came: list[Connection], pieces: list[bytes]
-    ) -> list[int]:
+    def _without(self, left_out: set[int], block: Block) -> list[int]:
         """`_take` without these pieces, which have messages that can't go in the lane."""
+        pieces = block.pieces()
         taken = [0] * len(pieces)
         kept = [number for number in range(len(pieces)) if number not in left_out]
         if kept:
             rest = [pieces[at] for at in kept]
-            done = self._take([came[at] for at in kept], rest)
+            done = self._take(block_of([block.senders[at] for at in kept], rest))
             for number, size in zip(kept, done or map(len, rest), strict=True):
                 taken[number] = size
         return taken

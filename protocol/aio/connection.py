@@ -517,6 +517,7 @@ class Connection(asyncio.Protocol):
         self._queued = False
         if self._transport is not None:
             self._transport.abort()
+            self.leave_crowd()
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -543,6 +544,13 @@ class Connection(asyncio.Protocol):
             self._read_or_not()
             return
         self.data_received(b"")
+
+    @property
+    def _writable_fd(self) -> int:
+        transport = self._transport
+        if self.out or self._is_behind or transport is None or transport.is_closing():
+            return -1
+        return self._fd
 
     def _joins(self, lane: Lane, data: bytes) -> bool:
         """Put what came into the lane, if it begins with a message that may go there."""
@@ -598,7 +606,7 @@ class Connection(asyncio.Protocol):
         if self._decoder.rest:
             self._decoder.rest.clear()
             self._hold(0)
-        if not lane.connections:
+        if not lane.bytes:
             self._turn.wake()
         self.laned = data
         lane.bytes += len(data)
@@ -789,24 +797,11 @@ def writable_fds(connections: Sequence[Connection]) -> list[int]:
     """For each what takes bytes right now that are to go out next; -1 where nothing does."""
     return [
         connection._fd
-        if not connection.out
-        and not connection._is_behind
-        and (transport := connection._transport) is not None
-        and not transport.is_closing()
-        else -1
+        # Whoever is in the crowd isn't closing: it leaves before.
+        if connection._crowd is not None and not connection.out and not connection._is_behind
+        else connection._writable_fd
         for connection in connections
     ]
-
-
-def into_lane(lane: Lane, turn: Turn, senders: list[Connection], pieces: list[bytes]) -> None:
-    """Put what came from these, one piece each, into the lane."""
-    if not lane.connections:
-        turn.wake()
-    for connection, piece in zip(senders, pieces, strict=True):
-        connection.laned = piece
-        connection.idle_rounds = 0
-    lane.bytes += sum(map(len, pieces))
-    lane.connections += senders
 
 
 def our_fault(command: Command) -> Reply:

@@ -11,13 +11,12 @@ is done the common way (`Connection.serve`), as when only few send at a time.
 import asyncio
 import select
 from contextlib import suppress
-from itertools import accumulate
 
 import numpy as np
 
 from .compiled_io import NOT_READ, read_all
-from .connection import Connection, into_lane
-from .turn import LANE_BYTES_MAX, LANE_SHARE, Turn
+from .connection import Connection
+from .turn import LANE_BYTES_MAX, LANE_SHARE, Block, Turn
 
 READY_MAX = 1_024  # connections that are read in one turn
 
@@ -57,29 +56,41 @@ class Crowd:
 
     def remove(self, connection: Connection, fd: int) -> None:
         """Watch it no more. It may be closed already, and another may have its number."""
+        lane = self._turn.lane
+        if lane is not None:
+            lane.split()  # what it sent is to be found by its own name
         if self._connections.get(fd) is connection:
             del self._connections[fd]
             with suppress(OSError):
                 self._epoll.unregister(fd)
 
     def _read(self) -> None:
-        known, room = self._connections, self._room
-        events = self._epoll.poll(0, READY_MAX)
-        # What came by a transport in this turn is done first.
-        fds = [fd for fd, _ in events if fd in known and not known[fd].laned]
-        lane = self._turn.lane
-        if lane is None or not fds:
+        known, room, turn = self._connections, self._room, self._turn
+        lane = turn.lane
+        fds = [fd for fd, _ in self._epoll.poll(0, READY_MAX) if fd in known]
+        if lane is None:
+            return
+        if lane.bytes:
+            # What came by a transport in this turn is done first.
+            lane.split()
+            fds = [fd for fd in fds if not known[fd].laned]
+        if not fds:
             return
         found = self._found[: len(fds)]
         done = read_all(np.array(fds, np.int64), room.ctypes.data, len(room), LANE_SHARE, found)
-        came = room[:done].tobytes()
         senders = [known[fd] for fd in fds]
         sizes = found.tolist()
-        if min(sizes) <= 0 or max(sizes) == LANE_SHARE:
+        is_left = min(sizes) <= 0 or max(sizes) == LANE_SHARE
+        if is_left:
             senders, sizes = self._let_go(senders, sizes)
-        ends = accumulate(sizes)
-        pieces = [came[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-        into_lane(lane, self._turn, senders, pieces)
+        if not lane.bytes:
+            turn.wake()
+        for connection in senders:
+            connection.idle_rounds = 0
+        lane.bytes += done
+        lane.block = Block(senders, room[:done].tobytes(), np.cumsum(sizes, dtype=np.int64))
+        if is_left:
+            lane.split()  # more may come in this turn from those that have left
 
     def _let_go(
         self, senders: list[Connection], sizes: list[int]

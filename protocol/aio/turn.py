@@ -10,7 +10,11 @@ hears nothing tries again, one that hears a lie doesn't.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from .backlog import Backlog
 
@@ -33,16 +37,27 @@ LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer t
 class Lane:
     """What came in this turn from connections that sent plain messages, to be read all at once.
 
-    Such a connection leaves its bytes in `laned`. Whoever opened the lane takes them at the end of
-    the turn (`Turn.before_write`), and lists those he has an answer for (`answered`): when all is
-    stored, he is asked to `write`. `served` is for how many connections the turn before had one. A
-    `crowd` reads for those that come in great number (`crowd.py`).
+    Such a connection leaves its bytes in `laned`; those that a `crowd` (`crowd.py`) read together
+    are one `block`. Whoever opened the lane takes all at the end of the turn (`Turn.before_write`),
+    and lists those he has an answer for (`answered`): when all is stored, he is asked to `write`.
+    `served` is for how many connections the turn before had one.
     """
 
-    __slots__ = ("answered", "bytes", "connections", "crowd", "few", "many", "served", "write")
+    __slots__ = (
+        "answered",
+        "block",
+        "bytes",
+        "connections",
+        "crowd",
+        "few",
+        "many",
+        "served",
+        "write",
+    )
 
     def __init__(self, write: Callable[[list["Connection"]], None]) -> None:
         self.connections: list[Connection] = []
+        self.block: Block | None = None
         self.bytes = 0
         self.answered: list[Connection] = []
         self.few = LANE_FEW
@@ -50,6 +65,46 @@ class Lane:
         self.served = 0
         self.write = write
         self.crowd: Crowd | None = None
+
+    def split(self) -> None:
+        """Have what is in the block wait as what came by itself does."""
+        if self.block is not None:
+            for connection, piece in zip(self.block.senders, self.block.pieces(), strict=True):
+                connection.laned = piece
+            self.connections += self.block.senders
+            self.block = None
+
+    def empty(self) -> "Block":
+        """Take all that waits."""
+        block = self.block
+        if self.connections or block is None:
+            self.split()
+            pieces = [connection.laned for connection in self.connections]
+            for connection in self.connections:
+                connection.laned = b""
+            block = block_of(self.connections, pieces)
+            self.connections = []
+        self.block = None
+        self.bytes = 0
+        return block
+
+
+class Block(NamedTuple):
+    """What came from these connections, one behind the other; where what came from each ends."""
+
+    senders: "list[Connection]"
+    data: bytes
+    ends: npt.NDArray[np.int64]
+
+    def pieces(self) -> list[bytes]:
+        ends = self.ends.tolist()
+        return [self.data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def block_of(senders: "list[Connection]", pieces: list[bytes]) -> Block:
+    """The block of what came from these, one piece each."""
+    ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+    return Block(senders, b"".join(pieces), ends)
 
 
 class Turn:

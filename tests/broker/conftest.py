@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,19 @@ from aerobee.protocol.record import Record, decode_all
 
 Config = Callable[..., BrokerConfig]
 BORN_MS = 1_700_000_000_000  # the born time that Caller.send names
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Each test of a module that says so runs on uvloop, too, where that is installed."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if getattr(item.getparent(pytest.Module).obj, "ON_BOTH_LOOPS", False):  # type: ignore[union-attr]
+        with suppress(ImportError):
+            import uvloop
+
+            loops["uvloop"] = uvloop.new_event_loop
+    return loops
 
 
 class Caller:

@@ -23,6 +23,7 @@ from .test_plain_lane import Client, send, stored, with_lane
 
 pytestmark = pytest.mark.skipif(not Crowd.can_be, reason="there is no epoll on this system")
 
+ON_BOTH_LOOPS = True
 CLIENTS = 3 * CROWD_MIN
 NO_HOST = bytes(8)
 

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.protocol import codes, header_json, properties
+from aerobee.protocol.aio.turn import block_of
 from aerobee.protocol.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.frame import FrameDecoder, encode_request, frame
 from aerobee.protocol.headers.send import SendMessage, answer_parts, answer_template
@@ -51,8 +52,13 @@ def entry(number: int, text: str = "") -> Entry:
     return Entry(number, b"body %d" % number, f"TAGS\x01t{number}\x02{text}".encode())
 
 
+def read(plain: PlainSends, pieces: list[bytes]) -> None:
+    block = block_of([], pieces)
+    plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+
+
 def is_taken(plain: PlainSends, data: bytes) -> bool:
-    plain.read([data], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    read(plain, [data])
     return plain.taken is None and plain.count > 0
 
 
@@ -205,14 +211,14 @@ def test_all_else_is_left_to_the_common_way(plain: PlainSends, data: bytes) -> N
 def test_an_unfinished_frame_is_left_over(plain: PlainSends) -> None:
     one, two = send(opaque=1), send(opaque=2)
     for size in range(len(one), len(one) + len(two)):
-        plain.read([(one + two)[:size], one], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+        read(plain, [(one + two)[:size], one])
         assert plain.taken == ([len(one), len(one)] if size > len(one) else None)
         assert plain.count == 2
 
 
 def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainSends) -> None:
     pieces = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
-    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    read(plain, pieces)
     assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
     assert plain.sends["opaque"][:2].tolist() == [1, 3]
     assert plain.groups == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
@@ -220,7 +226,7 @@ def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainS
 
 def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
     pieces = [send(e=number) for number in range(2_000)]
-    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    read(plain, pieces)
     assert plain.taken is not None
     assert 0 < plain.count < len(pieces)
     assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.groups)
@@ -228,7 +234,7 @@ def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
 
 def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     pieces = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
-    plain.read(pieces, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    read(plain, pieces)
     plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
     plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
     ends = plain.write_answers([b""]).tolist()
@@ -244,7 +250,7 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
 
 
 def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
-    plain.read([batch([entry(1), entry(2), entry(3)], opaque=8)], BODY_BYTES_MAX, TEXT_BYTES_MAX)
+    read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
     plain.sends["log_offset"][:3] = [1, 2, 0xABC]
     plain.sends["queue_offset"][:3] = [70, 71, 72]
     (end,) = plain.write_answers([b""]).tolist()
@@ -330,7 +336,7 @@ def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int
             *(changed(each, chance) if chance.random() < 0.3 else each for each in others),
         ]
         for data in ([b"".join(frames)], frames):
-            plain.read(data, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+            read(plain, data)
             sizes = plain.taken or list(map(len, data))
             kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
             taken += plain.count
