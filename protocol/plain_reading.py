@@ -36,7 +36,8 @@ SEND = np.dtype(
     ]
 )  # fmt: skip
 # Those for one queue that are to wait for the same, as one of their properties says, or not to
-# wait: how many, and the bytes of their bodies and properties.
+# wait: how many, and the bytes of their bodies and properties. Places are in the names that are
+# kept from turn to turn, as the groups are.
 GROUP = np.dtype(
     [
         (name, np.int64)
@@ -48,7 +49,8 @@ GROUP = np.dtype(
 SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the common way
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
-GROUPS_MAX = 1_024  # in a turn
+GROUPS_MAX = 1_024  # that are kept, and in a turn
+NAMES_BYTES = 256 << 10  # of these
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
 NOT_PLAIN = -1
 
@@ -574,8 +576,12 @@ def _header(
 
 
 @compiled
-def _group_number(data: Bytes, texts: Bytes, groups: Table, count: int, table: Numbers) -> int:
-    """The number of the group that stands behind the others, there or already among them."""
+def _group_number(
+    data: Bytes, texts: Bytes, groups: Table, known: Numbers, names: Bytes, table: Numbers
+) -> int:
+    """The number of the group that stands behind the others, there or already among them. `known`
+    says how many there are, and the bytes of their names; -1 when there is no room for one more."""
+    count = known[0]
     wanted = groups[count]
     found = wide(wanted.queue_id)
     for place in range(wanted.topic_at, wanted.topic_end):
@@ -590,35 +596,45 @@ def _group_number(data: Bytes, texts: Bytes, groups: Table, count: int, table: N
         if (
             other.queue_id == wanted.queue_id
             and _alike(
-                data, wanted.topic_at, wanted.topic_end, data, other.topic_at, other.topic_end
+                data, wanted.topic_at, wanted.topic_end, names, other.topic_at, other.topic_end
             )
-            and _alike(texts, wanted.wait_at, wanted.wait_end, texts, other.wait_at, other.wait_end)
+            and _alike(texts, wanted.wait_at, wanted.wait_end, names, other.wait_at, other.wait_end)
         ):
             return wide(number)
         slot = (slot + 1) & mask
+    to = known[1]
+    if to + wanted.topic_end - wanted.topic_at + wanted.wait_end - wanted.wait_at > len(names):
+        return -1
+    topic_at, topic_end = wanted.topic_at, wanted.topic_end
+    wait_at, wait_end = wanted.wait_at, wanted.wait_end
+    wanted.topic_at = to
+    to = copied(data, topic_at, topic_end, names, to)
+    wanted.topic_end, wanted.wait_at = to, to
+    to = copied(texts, wait_at, wait_end, names, to)
+    wanted.wait_end, known[1] = to, to
     table[slot] = count + 1
-    return count
+    known[0] = count + 1
+    return wide(count)
 
 
 @compiled
-def _count_groups(sends: Table, count: int, groups: Table, used: int, numbers: Numbers) -> int:
-    """Add up what is in each group, and leave out those that have nothing; how many there are."""
+def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Numbers) -> int:
+    """Add up what is in each group; how many have something. `parts` gets of each of these its
+    number, its messages and bytes."""
+    for number in range(used):
+        groups[number].count = groups[number].bytes = 0
     for number in range(count):
         send = sends[number]
         group = groups[send.group]
         group.count += 1
         group.bytes += send.body_end - send.body_at + send.text_end - send.text_at
-    kept = 0
+    found = 0
     for number in range(used):
-        numbers[number] = kept
         if groups[number].count:
-            if kept < number:
-                groups[kept] = groups[number]
-            kept += 1
-    if kept < used:
-        for number in range(count):
-            sends[number].group = numbers[sends[number].group]
-    return kept
+            parts[found * 3], parts[found * 3 + 1] = number, groups[number].count
+            parts[found * 3 + 2] = groups[number].bytes
+            found += 1
+    return found
 
 
 @compiled
@@ -630,19 +646,21 @@ def read_sends(
     texts: Bytes,
     sends: Table,
     groups: Table,
+    known: Numbers,
+    names: Bytes,
     table: Numbers,
+    parts: Numbers,
     spans: Numbers,
     taken: Numbers,
 ) -> tuple[int, int, int]:
     """Read the pieces of `data` that end at `ends`, each from another connection.
 
-    `taken` gets how many bytes of each piece were whole plain sends, or 0 where something else
-    was there, too: nothing of that piece is among the sends. How many `sends` and `groups` there
-    are, and the bytes taken of all pieces.
+    `groups`, `known`, `names` and `table` are what is kept of the groups (`_group_number`), `parts`
+    gets those of these sends (`_count_groups`). `taken` gets how many bytes of each piece were
+    whole plain sends, or 0 where something else was there, too: nothing of that piece is among the
+    sends. How many `sends` and `parts` there are, and the bytes taken of all pieces.
     """
-    for place in range(len(table)):
-        table[place] = 0
-    count = used = to = piece_start = done = 0
+    count = to = piece_start = done = 0
     before = before_size = like = topic_at = topic_end = 0
     for piece in range(len(ends)):
         piece_end = ends[piece]
@@ -660,10 +678,10 @@ def read_sends(
             if end > piece_end:
                 # Only the common way knows whether it may become so long.
                 break
-            if end - header_end > body_bytes_max or count >= len(sends) or used >= len(groups):
+            if end - header_end > body_bytes_max or count >= len(sends) or known[0] >= len(groups):
                 is_plain = False
                 break
-            send, group = sends[count], groups[used]
+            send, group = sends[count], groups[known[0]]
             send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
             text_end = NOT_PLAIN
             if mixed == before_size:
@@ -709,10 +727,10 @@ def read_sends(
             else:
                 send.body_at, send.body_end = header_end, end
                 send.answered = 1
-            number = _group_number(data, texts, groups, used, table)
-            if number == used:
-                group.count = group.bytes = 0
-                used += 1
+            number = _group_number(data, texts, groups, known, names, table)
+            if number < 0:
+                is_plain = False
+                break
             for place in range(count, count + came):
                 sends[place].group, sends[place].piece = number, piece
             count += came
@@ -725,4 +743,4 @@ def read_sends(
             count, to = first, first_to
             before_size = 0  # it may be one of those that are forgotten now
         piece_start = piece_end
-    return count, _count_groups(sends, count, groups, used, table), done
+    return count, _count_groups(sends, count, groups, known[0], parts), done

@@ -3,7 +3,7 @@
 Which sends are plain, `plain_reading.py` says; their records are made by `store/plain_records.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from .plain_answers import ANSWER_VALUES_MAX, write_answers
 from .plain_reading import (
     GROUP,
     GROUPS_MAX,
+    NAMES_BYTES,
     SEND,
     SEND_BYTES_MIN,
     SPANS,
@@ -21,20 +22,15 @@ from .plain_reading import (
     read_sends,
 )
 
-NOTHING = bytes(1)  # an array has to be there
+NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the same kind
 
 
 class Group(NamedTuple):
-    """What some of the sends have in common; `waits` is the property that says so, or nothing.
-
-    `bytes` are those of the bodies, and of the properties as they came.
-    """
+    """What some sends have in common; `waits` is the property that says so, or nothing."""
 
     topic: str
     queue_id: int
     waits: str
-    messages: int
-    bytes: int
 
 
 class PlainSends:
@@ -42,7 +38,9 @@ class PlainSends:
     (`headers.send.answer_parts`).
 
     After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
-    `read_sends` (None when all of all `pieces` was), and the `groups`.
+    `read_sends` (None when all of all `pieces` was), and the `parts`: number of a group, messages
+    of it, and the bytes of their bodies and of their properties as they came. The `groups` are kept
+    with their numbers from turn to turn, until they are too many: `forgot` counts how often.
     """
 
     def __init__(self, answer: Sequence[bytes]) -> None:
@@ -52,13 +50,19 @@ class PlainSends:
         self.sends = np.empty(0, SEND)
         self._table = np.zeros(2 * GROUPS_MAX, np.int64)
         self._groups = np.zeros(GROUPS_MAX, GROUP)
+        self._known = np.zeros(2, np.int64)
+        self._names = np.empty(NAMES_BYTES, np.uint8)
+        self._found = np.empty(3 * GROUPS_MAX, np.int64)
         self._spans = np.zeros(SPANS + 1, np.int64)
+        self._no_words = np.zeros(GROUPS_MAX, np.int64)
         self.answers = np.empty(0, np.uint8)
         self.data: Bytes = self.texts
         self.count = 0
         self.pieces = 0
         self.taken: list[int] | None = None
+        self.parts: list[tuple[int, int, int]] = []
         self.groups: list[Group] = []
+        self.forgot = 0
 
     def read(self, data: bytes, ends: Numbers, body_bytes_max: int, text_bytes_max: int) -> None:
         """Read what came from some connections, from each what ends at one of `ends`, with bodies
@@ -70,44 +74,55 @@ class PlainSends:
         texts_max = len(self.data) + len(self.sends)
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)
+        if self._known[0] > GROUPS_MAX // 2 or self._known[1] > NAMES_BYTES // 2:
+            self._forget()
         taken = np.empty(len(ends), np.int64)
-        self.count, used, done = read_sends(
+        self.count, parts, done = read_sends(
             self.data, ends, body_bytes_max, text_bytes_max, self.texts, self.sends,
-            self._groups, self._table, self._spans, taken,
+            self._groups, self._known, self._names, self._table, self._found, self._spans, taken,
         )  # fmt: skip
         self.taken = None if done == len(data) else taken.tolist()
-        self.groups = [
-            Group(
-                data[start:end].decode(),
-                queue_id,
-                self.texts[wait_at:wait_end].tobytes().decode() if wait_end else "",
-                messages,
-                size,
-            )
-            for start, end, queue_id, wait_at, wait_end, messages, size in self._groups[
-                :used
-            ].tolist()
-        ]
+        found = iter(self._found[: 3 * parts].tolist())
+        self.parts = list(zip(found, found, found, strict=True))
+        if self._known[0] > len(self.groups):
+            self._learn()
+
+    def _learn(self) -> None:
+        """The groups that are new."""
+        names = self._names[: self._known[1]].tobytes().decode()
+        for topic_at, topic_end, queue_id, wait_at, wait_end, *_ in self._groups[
+            len(self.groups) : self._known[0]
+        ].tolist():
+            self.groups.append(Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end]))
+
+    def _forget(self) -> None:
+        self._known[:] = 0
+        self._table[:] = 0
+        self.groups = []
+        self.forgot += 1
 
     def pieces_of(self, groups: list[int]) -> set[int]:
         """The pieces that have a message of one of the groups with these numbers."""
         sends = self.sends[: self.count]
         return set(sends["piece"][np.isin(sends["group"], groups)].tolist())
 
-    def write_answers(self, words: Sequence[bytes]) -> Numbers:
+    def write_answers(self, words: Mapping[int, bytes]) -> Numbers:
         """Write the `answers`; where those to each piece end. All sends have their places.
 
-        `words` has for each group what its recall handles begin with, nothing without handles.
+        `words` has by the numbers of groups what their recall handles begin with, if they have any.
         """
-        handles = 2 * (max(map(len, words))) if any(words) else 0
+        handles = 2 * max(map(len, words.values())) if words else 0
         most = self.count * (len(self._parts) + ANSWER_VALUES_MAX + handles) + 3 * len(self.texts)
         if most > len(self.answers):
             self.answers = np.empty(2 * most, np.uint8)
         ends = np.empty(self.pieces, np.int64)
+        texts, text_ends = NOTHING, self._no_words
+        if words:
+            all_words = [words.get(number, b"") for number in range(len(self.groups))]
+            texts = np.frombuffer(b"".join(all_words), np.uint8)
+            text_ends = np.fromiter(accumulate(map(len, all_words)), np.int64, len(all_words))
         write_answers(
             self.texts, self.sends, self._groups, self.count, self._parts, self._part_ends,
-            np.frombuffer(b"".join(words) or NOTHING, np.uint8),
-            np.fromiter(accumulate(map(len, words)), np.int64, len(words)),
-            self.answers, ends,
+            texts, text_ends, self.answers, ends,
         )  # fmt: skip
         return ends

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol.compiled import compiled, compiled_unchecked, wide
-from ..protocol.plain_reading import Bytes, Numbers, Table, copied
+from ..protocol.plain_reading import GROUPS_MAX, Bytes, Numbers, Table, copied
 from ..protocol.plain_sends import PlainSends
 from ..protocol.record import HEAD_BYTES
 from .consume_queue import ENTRY_BYTES, ConsumeQueue
 from .index import KeyBlock
 
 CRC_STEP = 16  # bytes at a time, by as many tables
+SHARED_BYTES = 256 << 10  # of texts that records of one course have in common
 
 
 def _crc_tables() -> npt.NDArray[np.uint32]:
@@ -201,13 +202,20 @@ def make_records(
 
 
 class PlainRecords:
-    """Makes the records of plain sends, in arrays that it keeps."""
+    """Makes the records of plain sends, in arrays that it keeps, with what it knows of courses."""
 
     def __init__(self) -> None:
         self._records = np.empty(0, np.uint8)
         self._entries = np.empty(0, np.uint8)
         self._hashes = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
+        self._courses = np.empty((GROUPS_MAX, 4), np.int64)
+        self._queues = np.empty((GROUPS_MAX, 7), np.int64)
+        self._shared = np.empty(SHARED_BYTES, np.uint8)
+        self._shared_end = 0
+        self._known: dict[int, Course] = {}  # by the number of a group
+        self._rows: dict[ConsumeQueue, int] = {}
+        self._forgot = 0
 
     def make(
         self,
@@ -223,8 +231,8 @@ class PlainRecords:
         """The records, `size` bytes, the first of which begins at `base` of the log; the entries
         of all queues, one queue behind the other; and the keys.
 
-        `courses` has one for each group, `counts` says how many messages each queue gets. `hosts`
-        has the 8 bytes of each piece's sender, `host` are our own.
+        `courses` has one for each of the parts, `counts` says how many messages each queue gets.
+        `hosts` has the 8 bytes of each piece's sender, `host` are our own.
         """
         count = plain.count
         if size > len(self._records):
@@ -235,27 +243,24 @@ class PlainRecords:
         if keys_max > len(self._hashes):
             self._hashes = np.empty(keys_max, np.int64)
             self._places = np.empty(keys_max, np.int64)
-        shared: list[bytes] = []
-        queues: list[tuple[int, ...]] = []
-        rows: dict[ConsumeQueue, int] = {}
-        at = entries_at = 0
+        if (
+            plain.forgot != self._forgot
+            or len(self._rows) + len(counts) > GROUPS_MAX
+            or self._shared_end > SHARED_BYTES
+        ):
+            self._forget()
+            self._forgot = plain.forgot
+        known = self._known
+        for (number, _, _), course in zip(plain.parts, courses, strict=True):
+            if known.get(number) is not course:
+                self._learn(number, course)
+        entries_at = 0
         for queue, messages in counts.items():
-            rows[queue] = len(rows)
-            end = at + len(queue.topic_field)
-            queues.append(
-                (queue.next, entries_at, queue.magic, at, end, queue.topic_hash, queue.queue_id)
-            )
-            shared.append(queue.topic_field)
+            row = self._queues[self._rows[queue]]
+            row[0], row[1] = queue.next, entries_at
             entries_at += messages * ENTRY_BYTES
-            at = end
-        ways: list[tuple[int, ...]] = []
-        for queue, more, delay_ms in courses:
-            ways.append((rows[queue], at, at + len(more), delay_ms))
-            shared.append(more)
-            at += len(more)
         written, keys = make_records(
-            plain.data, plain.texts, plain.sends, count, np.array(ways, np.int64),
-            np.array(queues, np.int64), np.frombuffer(b"".join(shared), np.uint8),
+            plain.data, plain.texts, plain.sends, count, self._courses, self._queues, self._shared,
             np.frombuffer(hosts, np.uint8), np.frombuffer(host, np.uint8), base, store_ms,
             self._records, self._entries, self._hashes, self._places,
         )  # fmt: skip
@@ -265,3 +270,30 @@ class PlainRecords:
             self._entries[: count * ENTRY_BYTES].tobytes(),
             KeyBlock(self._hashes[:keys].copy(), self._places[:keys].copy(), base, store_ms, count),
         )
+
+    def _learn(self, number: int, course: Course) -> None:
+        """What the group of this number goes by from now on."""
+        queue, more, delay_ms = course
+        row = self._rows.get(queue)
+        if row is None:
+            row = self._rows[queue] = len(self._rows)
+            places = self._share(queue.topic_field)
+            self._queues[row] = (
+                0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
+            )  # fmt: skip
+        self._courses[number] = (row, *self._share(more), delay_ms)
+        self._known[number] = course
+
+    def _share(self, text: bytes) -> tuple[int, int]:
+        """Put this text where the compiled code finds it: its start and end there."""
+        start, end = self._shared_end, self._shared_end + len(text)
+        if end > len(self._shared):
+            self._shared = np.concatenate((self._shared, np.empty(end, np.uint8)))
+        self._shared[start:end] = np.frombuffer(text, np.uint8)
+        self._shared_end = end
+        return start, end
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._rows.clear()
+        self._shared_end = 0

@@ -122,8 +122,9 @@ class Queues:
         """Delete the queues of a topic with their files."""
         for group in (self.plain, self.batch):
             for key in [key for key in group if key[0] == topic]:
-                group[key].segments.delete()
-                del group[key]
+                queue = group.pop(key)
+                queue.segments.delete()
+                queue.release()  # for who still knows it
         for folder in (self._folder, self._batch_folder):
             path = folder / topic
             with plain_errors(path, "delete"):

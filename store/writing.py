@@ -170,15 +170,15 @@ class Writing(Batches):
     ) -> bool:
         """Store these messages, as `put_all` does, or none of them: then False.
 
-        `courses` has one with a `plain_queue` for each of their groups, `hosts` the 8 bytes of the
+        `courses` has one with a `plain_queue` for each of their parts, `hosts` the 8 bytes of the
         sender of each piece. They are readable after the next `write_staged`, too.
         """
         log = self._log
         size = 0
         counts: dict[ConsumeQueue, int] = {}
-        for (queue, more, _), group in zip(courses, plain.groups, strict=True):
-            size += group.messages * (queue.fixed_bytes + len(more)) + group.bytes
-            counts[queue] = counts.get(queue, 0) + group.messages
+        for (queue, more, _), (_, messages, came) in zip(courses, plain.parts, strict=True):
+            size += messages * (queue.fixed_bytes + len(more)) + came
+            counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
         if end > log.room_end or len(self.host) != HOST_BYTES_V4:
             return False

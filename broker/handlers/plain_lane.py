@@ -49,10 +49,10 @@ def prepare() -> None:
     request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
     plain.read(request, np.array([len(request)], np.int64), 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
-    size = queue.fixed_bytes + plain.groups[0].bytes
+    size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
     _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
-    ends = plain.write_answers([b""])
+    ends = plain.write_answers({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
     read_all(none, room, 1, 1, np.zeros(1, np.int64))
@@ -63,12 +63,14 @@ def prepare() -> None:
 
 
 class Way(NamedTuple):
-    """What becomes of a group of sends: its topic, where it goes, and its slot of the timer wheel
-    in ms, 0 for none."""
+    """What becomes of a group of sends: its topic, where it goes, the queue that was asked for, and
+    its slot of the timer wheel in ms, 0 for none. One that `is_timed` holds for a moment only."""
 
     target: Target
     course: Course
+    key: tuple[str, int]
     slot_ms: int
+    is_timed: bool
 
 
 class PlainLane:
@@ -98,6 +100,8 @@ class PlainLane:
         self._now_ms = now_ms
         self._plain = PlainSends(answer_parts(store.host_hex, config.region_id.encode()))
         self._records = PlainRecords()
+        self._ways: dict[int, Way] = {}  # by the number of their group
+        self._forgot = 0
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
@@ -144,15 +148,22 @@ class PlainLane:
             return [0] * len(came)
         if not plain.count:
             return plain.taken
+        if plain.forgot != self._forgot:
+            self._ways.clear()
+            self._forgot = plain.forgot
         now_ms = self._now_ms()
         ways: list[Way] = []
         odd: list[int] = []
-        for number, group in enumerate(plain.groups):
-            way = self._way(group, now_ms)
-            if way is None:
-                odd.append(number)
-            else:
-                ways.append(way)
+        for number, messages, _ in plain.parts:
+            way = self._ways.get(number)
+            if way is None or not self._still_goes(way):
+                way = self._way(plain.groups[number], messages, now_ms)
+                if way is None:
+                    odd.append(number)
+                    continue
+                if not way.is_timed:
+                    self._ways[number] = way
+            ways.append(way)
         if odd:
             return self._without(plain.pieces_of(odd), block)
         hosts = b"".join([connection.host for connection in came])
@@ -160,16 +171,30 @@ class PlainLane:
         if not store.put_plain(plain, courses, hosts, self._records):
             return [0] * len(came)
         self._tell(ways)
-        words = [
-            words_before(target.name, self._broker_name, slot_ms + 1) if slot_ms else b""
-            for target, _, slot_ms in ways
-        ]
+        words = {
+            number: words_before(way.target.name, self._broker_name, way.slot_ms + 1)
+            for way, (number, _, _) in zip(ways, plain.parts, strict=True)
+            if way.slot_ms
+        }
         self._ends = plain.write_answers(words)
         self._answered = came
         return plain.taken
 
-    def _way(self, group: Group, now_ms: int) -> Way | None:
-        """What becomes of this group, if nothing about it needs a closer look."""
+    def _still_goes(self, way: Way) -> bool:
+        """Whether nothing has changed about a way that is no matter of time."""
+        target, queue = way.target, way.course.queue
+        try:
+            return (
+                self._topics.targets.get(target.name) is target
+                and not target.special
+                and queue.queue_id < target.queues
+                and self._store.plain_queue(way.key) is queue
+            )
+        except StoreError:
+            return False
+
+    def _way(self, group: Group, messages: int, now_ms: int) -> Way | None:
+        """What becomes of so many of this group, if nothing about it needs a closer look."""
         target = self._topics.targets.get(group.topic)
         if target is None or target.special or not 0 <= group.queue_id < target.queues:
             return None
@@ -178,7 +203,7 @@ class PlainLane:
         try:
             if group.waits:
                 waits = f"{group.waits}\x02"
-                placed = self._due.placed_all(waits, own, group.messages, now_ms)
+                placed = self._due.placed_all(waits, own, messages, now_ms)
                 if placed is None:
                     return None
                 key, text, slot_ms = placed
@@ -189,28 +214,33 @@ class PlainLane:
         if queue is None or (queue.is_schedule and key is own):
             return None
         delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1
-        return Way(target, Course(queue, more, delay_ms), slot_ms)
+        return Way(target, Course(queue, more, delay_ms), own, slot_ms, bool(group.waits))
 
     def _tell(self, ways: list[Way]) -> None:
         """Let those know who count messages and wait for them."""
         plain, parked = self._plain, self._holds.parked
-        for (target, course, _), group in zip(ways, plain.groups, strict=True):
-            fixed = course.queue.fixed_bytes + len(course.more)
-            target.puts.messages += group.messages
-            target.puts.bytes += group.bytes + group.messages * fixed
-            key = target.keys[group.queue_id]
+        for (target, course, key, _, _), (_, messages, came) in zip(ways, plain.parts, strict=True):
+            target.puts.messages += messages
+            target.puts.bytes += came + messages * (course.queue.fixed_bytes + len(course.more))
             if key in parked and course.queue.topic == target.name:
                 self._holds.mark(key)
-        slots = np.array([way.slot_ms for way in ways], np.int64)
-        if slots.any():
-            sends = plain.sends[: plain.count]
-            sends = sends[slots[sends["group"]] > 0]
-            numbers = np.empty((len(sends), 4), np.int64)
-            for column, name in enumerate(("queue_offset", "log_offset", "size")):
-                numbers[:, column] = sends[name]
-            numbers[:, 3] = slots[sends["group"]]
-            names = [ways[number].target.name for number in sends["group"].tolist()]
-            self._due.came_in(numbers.ravel().tolist(), names)
+        if any(way.slot_ms for way in ways):
+            self._tell_timers(ways)
+
+    def _tell_timers(self, ways: list[Way]) -> None:
+        plain = self._plain
+        by_number = {number: way for way, (number, _, _) in zip(ways, plain.parts, strict=True)}
+        slots = np.zeros(len(plain.groups), np.int64)
+        for number, way in by_number.items():
+            slots[number] = way.slot_ms
+        sends = plain.sends[: plain.count]
+        sends = sends[slots[sends["group"]] > 0]
+        numbers = np.empty((len(sends), 4), np.int64)
+        for column, name in enumerate(("queue_offset", "log_offset", "size")):
+            numbers[:, column] = sends[name]
+        numbers[:, 3] = slots[sends["group"]]
+        names = [by_number[number].target.name for number in sends["group"].tolist()]
+        self._due.came_in(numbers.ravel().tolist(), names)
 
     def _without(self, left_out: set[int], block: Block) -> list[int]:
         """`_take` without these pieces, which have messages that can't go in the lane."""

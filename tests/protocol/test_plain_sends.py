@@ -57,6 +57,11 @@ def read(plain: PlainSends, pieces: list[bytes]) -> None:
     plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
 
 
+def parts(plain: PlainSends) -> list[tuple[str, int, str, int, int]]:
+    """What the sends of this turn have in common, with their number and bytes."""
+    return [(*plain.groups[number], *sizes) for number, *sizes in plain.parts]
+
+
 def is_taken(plain: PlainSends, data: bytes) -> bool:
     read(plain, [data])
     return plain.taken is None and plain.count > 0
@@ -221,7 +226,7 @@ def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainS
     read(plain, pieces)
     assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
     assert plain.sends["opaque"][:2].tolist() == [1, 3]
-    assert plain.groups == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
+    assert parts(plain) == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
 
 
 def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
@@ -229,7 +234,23 @@ def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
     read(plain, pieces)
     assert plain.taken is not None
     assert 0 < plain.count < len(pieces)
-    assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.groups)
+    assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.parts)
+
+
+def test_groups_are_kept_and_forgotten_when_they_are_too_many(plain: PlainSends) -> None:
+    for start in range(0, 3_000, 300):
+        wanted = [(f"topic-{start + number}", 3, "", 1, 4 + len(TEXT)) for number in range(300)]
+        for _ in range(2):
+            read(plain, [send(b=f"topic-{start + number}") for number in range(300)])
+            assert plain.taken is None
+            assert sorted(parts(plain)) == sorted(wanted)
+    assert plain.forgot > 3
+
+
+def test_what_is_to_wait_for_something_else_is_another_group(plain: PlainSends) -> None:
+    for waits in ("", "DELAY\x013", "DELAY\x014", "", "DELAY\x013"):
+        read(plain, [send(i=TEXT + waits)])
+        assert [group[:3] for group in parts(plain)] == [("orders", 3, waits)]
 
 
 def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
@@ -237,7 +258,7 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     read(plain, pieces)
     plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
     plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
-    ends = plain.write_answers([b""]).tolist()
+    ends = plain.write_answers({}).tolist()
     template = answer_template(b"7F00000100002A9F", b"r")
     unique = b"AC11000100002A9F0001"
     wanted = [
@@ -253,7 +274,7 @@ def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
     read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
     plain.sends["log_offset"][:3] = [1, 2, 0xABC]
     plain.sends["queue_offset"][:3] = [70, 71, 72]
-    (end,) = plain.write_answers([b""]).tolist()
+    (end,) = plain.write_answers({}).tolist()
     host = b"7F00000100002A9F"
     template = answer_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
     wanted = frame(template % (3, b"AC11000100002A9F0001", 0xABC, 70, 8))
