@@ -42,6 +42,7 @@ from .handlers.send import SendHandlers
 from .handlers.slave_pull import SlavePullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
+from .log_ahead import LogAhead
 from .offsets import Offsets
 from .outgoing import outgoing_peers
 from .periodic import Periodic, in_turns
@@ -72,6 +73,7 @@ INDEX_SECONDS = 0.05  # how long keys gather for the index
 INDEX_FEW = 64
 INDEX_MANY = 512
 INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
+AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STATS_SECONDS = 10.0
@@ -198,6 +200,8 @@ class Broker:
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
+        self.log_ahead = LogAhead(self.store)
+        closers.append(self.log_ahead.stop)
         self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)
         self._slaves = self.ha.slaves
@@ -304,6 +308,7 @@ class Broker:
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
         every(INDEX_SECONDS, self._index)
+        every(AHEAD_SECONDS, self.log_ahead.step)
         every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         every(config.clean_resource_interval / 1000, self.cleaner.run)
         every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))

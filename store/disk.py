@@ -89,6 +89,11 @@ class Disk:
                 parts.append((start, min(at, end)))
         return parts
 
+    def will_need(self, fd: int, at: int, size: int) -> None:
+        """A hint that these bytes of a file will be read or written: they get memory now."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
+
     def lock(self, fd: int, size: int) -> None:
         """Lock the first bytes of a file against other processes. OSError when one has them."""
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, size, 0)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 
 from .commit_log import CommitLog
@@ -50,6 +51,16 @@ class Parts:
         # Writes what `put` has staged, in one go. StoreError when the disk fails: then none of what
         # was staged is stored, and nothing more is taken until a restart.
         self.write_staged = self._log.write_staged
+
+    def ahead(self, start: int, size: int) -> tuple[Callable[[], None], int] | None:
+        """What another thread is to call, so that these bytes of the log, which are yet to be
+        written, have memory then; and where they end, for a file may before. None without a file.
+        """
+        segment = self._log.segments.find(start)
+        if segment is None:
+            return None
+        end = min(start + size, segment.end)
+        return partial(segment.will_need, start - segment.base, end - start), end
 
     def change_limits(self, settings: StoreSettings) -> None:
         """Go by these limits from now on. Sizes and places of files must be those from before."""

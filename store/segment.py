@@ -22,6 +22,7 @@ from .errors import StoreError, plain_error, plain_errors
 
 ZERO_CHUNK_BYTES = 1 << 20
 START_BYTES = 512
+HINT_BYTES = 128 << 10
 _ZEROS = bytes(ZERO_CHUNK_BYTES)
 
 
@@ -143,6 +144,20 @@ class Segment:
             fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 _reserve_zeros(fd, at, size)
+            finally:
+                disk.current.close(fd)
+
+    def will_need(self, at: int, size: int) -> None:
+        """Have the system find memory for these bytes, which takes it a while: for another thread.
+
+        It is only a hint, so a file that is gone, or an error, is nobody's business.
+        """
+        with suppress(OSError):
+            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # Systems take no more than so much at a time.
+                for start in range(at, at + size, HINT_BYTES):
+                    disk.current.will_need(fd, start, min(HINT_BYTES, at + size - start))
             finally:
                 disk.current.close(fd)
 
