@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..store.store import MessageStore
 
 AHEAD_BYTES = 128 << 20  # of the log that have memory before they are written
-STEP_BYTES = 4 << 20  # so many more at a time
+STEP_BYTES = 8 << 20  # so many more at a time
 BUSY_BYTES = 1 << 20  # much came, when so much did since the last time
 FIRST_BYTES = 1 << 20  # not for who sends next to nothing
 

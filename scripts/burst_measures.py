@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from . import loadgen
 from .clusters import Cluster
 from .loadgen import Load
-from .measures import Compared, Say, median
+from .measures import SETTLE_SECONDS, Compared, Say, median
 
 BESIDE = Load("SEND 1 x 1 beside a burst", "send", 4_000)
 BURST = Load("burst, 4 x 32", "send", 40_000, conns=4, inflight=32)
@@ -28,6 +29,7 @@ def burst(
             loadgen.run(program, side.broker, topic, BURST)
     for _ in range(rounds):
         for side in (java, ours):
+            time.sleep(SETTLE_SECONDS)
             quiet = loadgen.run(program, side.broker, "Beside", beside)["p99_us"]
             loud = _beside_a_burst(side, program, beside)
             found[side.kind].append({"quiet": quiet, "loud": loud, "times": loud / quiet})

@@ -1,6 +1,6 @@
 """What `scripts/bench` measures: each measure runs the same thing on both sides, in turns.
 
-A side that is not being measured stands idle. Numbers are medians of the rounds. Stores are made
+A side that is not being measured stands idle, and what it does of itself after a load is over. Numbers are medians of the rounds. Stores are made
 in a folder of the caller's.
 """
 
@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from .loadgen import Load
 
 MILLION = 1_000_000
 BATCH = 32  # messages a batch request when a topic is filled
+SETTLE_SECONDS = 2.0  # for what brokers do after a load: keys, disk, memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def rates(
         found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
         for _ in range(rounds):
             for side in (java, ours):
+                time.sleep(SETTLE_SECONDS)
                 before = cpu_seconds(side.broker_pid())
                 result = loadgen.run(program, side.broker, topic, load)
                 spent = cpu_seconds(side.broker_pid()) - before

@@ -39,6 +39,7 @@ async def test_memory_is_found_ahead_of_the_log_when_little_comes(
     config: Config, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_ahead, "AHEAD_BYTES", 12 * MIB)
+    monkeypatch.setattr(log_ahead, "STEP_BYTES", 4 * MIB)
     broker = Broker(config(mapped_file_size_commit_log=16 * MIB))
     await broker.start()
     caller = Caller(broker)
