@@ -1,7 +1,7 @@
 """What `scripts/bench` measures: each measure runs the same thing on both sides, in turns.
 
-A side that is not being measured stands idle, and what it does of itself after a load is over. Numbers are medians of the rounds. Stores are made
-in a folder of the caller's.
+A side that is not being measured stands idle, and what it does of itself after a load is over.
+Numbers are medians of the rounds. Stores are made in a folder of the caller's.
 """
 
 from __future__ import annotations
