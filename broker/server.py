@@ -74,6 +74,8 @@ INDEX_FEW = 64
 INDEX_MANY = 512
 INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
 AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
+# Beside a burst the keys of so many messages wait for its end.
+INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STATS_SECONDS = 10.0
@@ -435,13 +437,15 @@ class Broker:
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
-        store = self.store
+        store, turn = self.store, self.server.turn
         most = INDEX_FEW
-        while store.index_pending(most) >= most:
+        while not turn.is_shared or store.index_backlog > INDEX_LATER:
+            if store.index_pending(most) < most:
+                break
             left = store.index_backlog
             await asyncio.sleep(0)  # requests get their turn
             came = store.index_backlog - left
-            times = 0 if self.server.turn.is_shared else INDEX_TIMES
+            times = 0 if turn.is_shared else INDEX_TIMES
             # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
             most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 

@@ -34,6 +34,7 @@ QUEUE_PAGES_MIN = 2  # dirty pages that make a sync of a queue worth it between 
 QUEUES_CHEAP_MAX = 64  # dirty queues that are all synced each time
 PAGE_BYTES = 4096
 QUEUE_ENTRY_BYTES = 20
+INDEX_SYNC_MAX = 1_024  # messages whose keys are added before a sync, as they would be soon
 
 
 class MessageStore(Writing, BulkReading, Cleaning, Following):
@@ -263,7 +264,8 @@ class MessageStore(Writing, BulkReading, Cleaning, Following):
     def _plan_index(self, plan: SyncPlan) -> None:
         index = self._index
         try:
-            self.index_pending()
+            if index.waiting <= INDEX_SYNC_MAX:  # more are for whoever adds them in parts
+                self.index_pending()
         except DiskFull:
             plan.covers_all = False  # what recovery would have to index again is not all known
             return

@@ -1,6 +1,10 @@
 """Requests that look for messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33) and a consume
 queue's entries, QUERY_CONSUME_QUEUE (321)."""
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.queues import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -19,6 +23,7 @@ from ..config import BrokerConfig
 MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
 ANSWER_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
+KEYS_AT_ONCE = 1_024  # messages whose keys go into the index in one turn, for a query
 
 WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
 
@@ -38,7 +43,26 @@ class QueryHandlers:
             Row(codes.QUERY_CONSUME_QUEUE, QueryConsumeQueue, self.on_consume_queue),
         ]
 
-    def on_query(self, header: QueryMessage, command: Command, connection: Connection) -> Reply:
+    def on_query(
+        self, header: QueryMessage, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        if self.store.index_backlog > KEYS_AT_ONCE:
+            return self._query_behind_keys(header)
+        return self._query(header)
+
+    async def _query_behind_keys(self, header: QueryMessage) -> Reply:
+        """The same once the keys of what came before are in the index, in parts between which
+        others get their turn."""
+        left = self.store.index_backlog
+        while left > 0:
+            done = self.store.index_pending(KEYS_AT_ONCE)
+            left -= done
+            if not done:
+                break
+            await asyncio.sleep(0)
+        return self._query(header)
+
+    def _query(self, header: QueryMessage) -> Reply:
         wanted = header.max_messages
         if header.unique_key == "true":
             wanted = self.config.default_query_max_num

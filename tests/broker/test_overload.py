@@ -223,6 +223,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_MANY", 6)
     monkeypatch.setattr(server, "INDEX_TIMES", 4)
+    monkeypatch.setattr(server, "INDEX_LATER", 0)
     await broker._periodic.stop()  # it would empty it in between
     for _ in range(15):
         await caller.send("T", b"x")
@@ -246,3 +247,20 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     await broker._index()
     assert taken[:4] == parts
     assert store.index_backlog == 0
+
+
+async def test_keys_wait_for_the_end_of_a_burst_unless_they_are_too_many(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "INDEX_FEW", 2)
+    monkeypatch.setattr(server, "INDEX_LATER", 10)
+    await broker._periodic.stop()
+    store, one_turn = broker.store, broker.server.turn
+    for number in range(15):
+        await caller.send("T", b"x")
+        one_turn.share = turn.COMMANDS_SHARED
+        await broker._index()
+        assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
+    one_turn.share = turn.COMMANDS_ALONE
+    await broker._index()
+    assert store.index_backlog <= 1

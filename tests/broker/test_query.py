@@ -1,5 +1,6 @@
 """Requests that look for messages: by key, by id, and a consume queue's entries."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,27 @@ def test_messages_are_found_by_their_keys(parts: Parts) -> None:
         "indexLastUpdateTimestamp": str(START_MS + 7),
         "indexLastUpdatePhyoffset": str(last),
     }
+
+
+async def test_where_many_keys_wait_others_get_their_turn_before_the_answer(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_module, "KEYS_AT_ONCE", 2)
+    for number in range(7):
+        parts.put("T", body=b"%d" % number, KEYS="k")
+    backlogs = []
+
+    async def others() -> None:
+        while parts.store.index_backlog:
+            backlogs.append(parts.store.index_backlog)
+            await asyncio.sleep(0)
+
+    wanted = {"topic": "T", "key": "k", "maxNum": 32, "beginTimestamp": 0}
+    reply, _ = await asyncio.gather(
+        parts.ask_later(codes.QUERY_MESSAGE, **wanted, endTimestamp=START_MS * 2), others()
+    )
+    assert [record.body for record in records(reply)] == [b"%d" % number for number in range(7)]
+    assert backlogs == [5, 3, 1]
 
 
 def test_the_time_range_and_the_number_limit_a_query(parts: Parts) -> None:
