@@ -229,28 +229,26 @@ class Turn:
         self._scheduled = False
         if self._woken:
             self.wake()
+        dirty, self._dirty = self._dirty, []
         answered: list[Connection] = []
         lane = self.lane
         if lane is not None:
-            lane.served = len(lane.answered) + len(self._dirty)
-            if lane.answered:
-                answered, lane.answered = lane.answered, []
-                if is_stored:
-                    self.served += len(answered)
-                    lane.write(answered)
-                else:
-                    self._dirty += answered
-        dirty, self._dirty = self._dirty, []
+            answered, lane.answered = lane.answered, []
+            lane.served = len(answered) + len(dirty)
         if not is_stored:
+            dirty += answered
             log.error("closing %d connections whose answers would not be true", len(dirty))
             for connection in dirty:
                 connection.abort()
             return
-        self.served += len(dirty)
+        self.served += len(dirty) + len(answered)
         if self._greedy:
             self._look_for_others(answered + dirty)
+        # Those of the lane are many, or have much: they come last.
         for connection in dirty:
             connection.flush()
+        if lane is not None and answered:
+            lane.write(answered)
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
