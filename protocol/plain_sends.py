@@ -64,7 +64,7 @@ class PlainSends:
         self.groups: list[Group] = []
         self.forgot = 0
 
-    def read(self, data: bytes, ends: Numbers, body_bytes_max: int, text_bytes_max: int) -> None:
+    def read(self, data: bytes, ends: list[int], body_bytes_max: int, text_bytes_max: int) -> None:
         """Read what came from some connections, from each what ends at one of `ends`, with bodies
         and properties up to these sizes."""
         self.pieces = len(ends)
@@ -75,11 +75,12 @@ class PlainSends:
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)
         if self._known[0] > GROUPS_MAX // 2 or self._known[1] > NAMES_BYTES // 2:
-            self._forget()
+            self.forget()
         taken = np.empty(len(ends), np.int64)
         self.count, parts, done = read_sends(
-            self.data, ends, body_bytes_max, text_bytes_max, self.texts, self.sends,
-            self._groups, self._known, self._names, self._table, self._found, self._spans, taken,
+            self.data, np.array(ends, np.int64), body_bytes_max, text_bytes_max,
+            self.texts, self.sends, self._groups, self._known, self._names, self._table,
+            self._found, self._spans, taken,
         )  # fmt: skip
         self.taken = None if done == len(data) else taken.tolist()
         found = iter(self._found[: 3 * parts].tolist())
@@ -95,7 +96,8 @@ class PlainSends:
         ].tolist():
             self.groups.append(Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end]))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Begin anew with the groups and their numbers."""
         self._known[:] = 0
         self._table[:] = 0
         self.groups = []

@@ -47,7 +47,7 @@ def prepare() -> None:
     to ten of them."""
     plain, records = PlainSends(answer_parts(b"", b"")), PlainRecords()
     request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
-    plain.read(request, np.array([len(request)], np.int64), 1, 100)
+    plain.read(request, [len(request)], 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
@@ -145,6 +145,7 @@ class PlainLane:
             )
         except Exception:  # nothing is stored yet, and the common way reads all of it
             log.exception("the reader of plain sends failed")
+            plain.forget()  # it may have been in the middle of noting one
             return [0] * len(came)
         if not plain.count:
             return plain.taken

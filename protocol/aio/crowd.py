@@ -11,6 +11,7 @@ is done the common way (`Connection.serve`), as when only few send at a time.
 import asyncio
 import select
 from contextlib import suppress
+from itertools import accumulate
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class Crowd:
         for connection in senders:
             connection.idle_rounds = 0
         lane.bytes += done
-        lane.block = Block(senders, room[:done].tobytes(), np.cumsum(sizes, dtype=np.int64))
+        lane.block = Block(senders, room[:done].tobytes(), list(accumulate(sizes)))
         if is_left:
             lane.split()  # more may come in this turn from those that have left
 

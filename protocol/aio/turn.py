@@ -13,9 +13,6 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from .backlog import Backlog
 
 if TYPE_CHECKING:
@@ -94,17 +91,16 @@ class Block(NamedTuple):
 
     senders: "list[Connection]"
     data: bytes
-    ends: npt.NDArray[np.int64]
+    ends: list[int]
 
     def pieces(self) -> list[bytes]:
-        ends = self.ends.tolist()
-        return [self.data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        starts = [0, *self.ends]
+        return [self.data[start:end] for start, end in zip(starts, self.ends, strict=False)]
 
 
 def block_of(senders: "list[Connection]", pieces: list[bytes]) -> Block:
     """The block of what came from these, one piece each."""
-    ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-    return Block(senders, b"".join(pieces), ends)
+    return Block(senders, b"".join(pieces), list(accumulate(map(len, pieces))))
 
 
 class Turn:
