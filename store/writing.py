@@ -157,13 +157,9 @@ class Writing(Batches):
         return places
 
     def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
-        """This queue, if plain messages can be put there. DiskFull when it has no room."""
+        """This queue, if plain messages can be put there."""
         queue = self._plain_queues.get(key)
-        if queue is None or queue.is_special:
-            return None
-        if queue.at >= queue.limit:
-            queue.make_room()
-        return queue
+        return None if queue is None or queue.is_special else queue
 
     def put_plain(
         self, plain: "PlainSends", courses: Sequence["Course"], hosts: bytes, maker: "PlainRecords"

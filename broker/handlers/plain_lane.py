@@ -25,7 +25,6 @@ from ...protocol.plain_sends import Group, PlainSends
 from ...protocol.properties import PROPERTIES_BYTES_MAX
 from ...protocol.recall_handle import words_before
 from ...store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from ...store.errors import StoreError
 from ...store.gather import gather
 from ...store.index_file import IndexFile
 from ...store.index_links import link
@@ -184,15 +183,12 @@ class PlainLane:
     def _still_goes(self, way: Way) -> bool:
         """Whether nothing has changed about a way that is no matter of time."""
         target, queue = way.target, way.course.queue
-        try:
-            return (
-                self._topics.targets.get(target.name) is target
-                and not target.special
-                and queue.queue_id < target.queues
-                and self._store.plain_queue(way.key) is queue
-            )
-        except StoreError:
-            return False
+        return (
+            self._topics.targets.get(target.name) is target
+            and not target.special
+            and queue.queue_id < target.queues
+            and self._store.plain_queue(way.key) is queue
+        )
 
     def _way(self, group: Group, messages: int, now_ms: int) -> Way | None:
         """What becomes of so many of this group, if nothing about it needs a closer look."""
@@ -201,17 +197,17 @@ class PlainLane:
             return None
         key = own = target.keys[group.queue_id]
         more, slot_ms = self._suffix, 0
-        try:
-            if group.waits:
-                waits = f"{group.waits}\x02"
+        if group.waits:
+            waits = f"{group.waits}\x02"
+            try:
                 placed = self._due.placed_all(waits, own, messages, now_ms)
-                if placed is None:
-                    return None
-                key, text, slot_ms = placed
-                more = text[len(waits) :].encode() + more
-            queue = self._store.plain_queue(key)
-        except (Refusal, StoreError):  # the common way finds it, too, and says so
-            return None
+            except Refusal:  # the common way finds it, too, and says so
+                return None
+            if placed is None:
+                return None
+            key, text, slot_ms = placed
+            more = text[len(waits) :].encode() + more
+        queue = self._store.plain_queue(key)
         if queue is None or (queue.is_schedule and key is own):
             return None
         delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1

@@ -545,13 +545,6 @@ class Connection(asyncio.Protocol):
             return
         self.data_received(b"")
 
-    @property
-    def _writable_fd(self) -> int:
-        transport = self._transport
-        if self.out or self._is_behind or transport is None or transport.is_closing():
-            return -1
-        return self._fd
-
     def _joins(self, lane: Lane, data: bytes) -> bool:
         """Put what came into the lane, if it begins with a message that may go there."""
         if self.laned:
@@ -797,9 +790,13 @@ def writable_fds(connections: Sequence[Connection]) -> list[int]:
     """For each what takes bytes right now that are to go out next; -1 where nothing does."""
     return [
         connection._fd
-        # Whoever is in the crowd isn't closing: it leaves before.
-        if connection._crowd is not None and not connection.out and not connection._is_behind
-        else connection._writable_fd
+        if not connection.out
+        and not connection._is_behind
+        and (
+            connection._crowd is not None  # it leaves before it closes
+            or ((transport := connection._transport) is not None and not transport.is_closing())
+        )
+        else -1
         for connection in connections
     ]
 

@@ -23,6 +23,7 @@ from aerobee.protocol.plain_sends import PlainSends
 from aerobee.scripts.compiled_sends import CompiledSends
 from aerobee.scripts.java_side import free_broker_port
 from aerobee.store.check import check
+from aerobee.store.consume_queue import ENTRY_BYTES, RESERVE_BYTES
 from aerobee.store.errors import StoreError
 
 from .conftest import BORN_MS, Caller, Config
@@ -263,6 +264,30 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
     assert max(sizes) < 2 * turn.LANE_SHARE + len(send(1))
     for client in (*clients, little):
         client.close()
+
+
+async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put: list[bool] = []
+    put_plain = laned.store.put_plain
+
+    def watched(*asked: Any) -> bool:
+        put.append(put_plain(*asked))
+        return put[-1]
+
+    monkeypatch.setattr(laned.store, "put_plain", watched)
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(40))))  # the queues are there from now on
+    await client.answers(40)
+    put.clear()
+    per_turn = 4 * 30
+    for _ in range(4 * RESERVE_BYTES // ENTRY_BYTES // per_turn + 2):
+        client.writer.write(b"".join(map(send, range(per_turn))))
+        assert {answer.code for answer in await client.answers(per_turn)} == {codes.SUCCESS}
+    assert put
+    assert all(put)
+    client.close()
 
 
 async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> None:
