@@ -14,7 +14,9 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,6 +32,7 @@ OLDER_PROGRAMS = (
 PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
 JDK_MAJOR_MIN = 11
 PORTS = range(20_000, 32_000)
+HELD_PORTS_MAX = 128
 INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
 
 # The broker's mapped files and Netty reach into these packages; Java 17 closes them.
@@ -47,6 +50,9 @@ SHORT_LIVED = (
     "-Xmx256m",
     f"-Drmq.logback.configurationFile={INTEROP}/java/logback.xml",
 )
+
+
+_held: deque[socket.socket] = deque()
 
 
 class JavaMissing(RuntimeError):
@@ -144,19 +150,28 @@ def start(
 
 
 def free_ports(count: int, near: tuple[int, ...] = ()) -> list[int]:
-    """`count` free ports on loopback, distinct; nobody holds them until they are bound.
+    """`count` ports on loopback for servers; those at the distances `near` are free as well.
 
-    Those at the distances `near` from each are free as well. They lie below the ports that systems
-    give to outgoing connections, so that none of these takes one meanwhile.
+    They lie below the ports that systems give to outgoing connections. On Linux they stay ours,
+    for the last HELD_PORTS_MAX: bound without listening they are free for a server, all of which
+    set SO_REUSEADDR there, and taken for who looks for a free one. Elsewhere nobody holds them.
     """
     found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with ExitStack() as held:
             try:
-                for each in (port, *(port + distance for distance in near)):
-                    held.enter_context(socket.socket()).bind(("127.0.0.1", each))
+                sockets = [held.enter_context(socket.socket()) for _ in (port, *near)]
+                for each, distance in zip(sockets, (0, *near), strict=True):
+                    each.bind(("127.0.0.1", port + distance))
             except OSError:
                 continue
+            if sys.platform == "linux":
+                held.pop_all()
+                for each in sockets:
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                _held.extend(sockets)
+                while len(_held) > HELD_PORTS_MAX:
+                    _held.popleft().close()
         found.append(port)
         if len(found) == count:
             return found
