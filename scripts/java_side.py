@@ -52,7 +52,7 @@ SHORT_LIVED = (
 )
 
 
-_held: deque[socket.socket] = deque()
+_held: deque[int] = deque()  # sockets
 
 
 class JavaMissing(RuntimeError):
@@ -169,9 +169,9 @@ def free_ports(count: int, near: tuple[int, ...] = ()) -> list[int]:
                 held.pop_all()
                 for each in sockets:
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                _held.extend(sockets)
+                    _held.append(each.detach())
                 while len(_held) > HELD_PORTS_MAX:
-                    _held.popleft().close()
+                    os.close(_held.popleft())
         found.append(port)
         if len(found) == count:
             return found

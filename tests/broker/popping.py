@@ -117,7 +117,7 @@ class Popper:
     async def waiting(self, count: int) -> None:
         """Returns once so many pops and notifications wait."""
         handlers = self.broker.pop.handlers
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while handlers.polls.count + handlers.notifications.count < count:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 

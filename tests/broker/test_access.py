@@ -86,7 +86,7 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(frames))
     decoder, found = FrameDecoder(), []  # type: ignore[var-annotated]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found) < len(frames):
             found += decoder.feed(await reader.read(65_536))
     writer.close()
@@ -549,7 +549,7 @@ async def test_a_consumer_may_wait_for_messages(guarded: Broker, as_user: Caller
     shop = as_user(SHOP)
     await shop.send("T", queue_id=0)
     reading = asyncio.create_task(shop.pull("T", 1, suspend_ms=20_000))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while guarded.holds.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     await shop.send("T", b"second", queue_id=0)

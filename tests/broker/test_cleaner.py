@@ -108,7 +108,7 @@ async def test_requests_are_served_while_the_disk_takes_its_time(
     await fill(broker, caller, 20, clock, old=2)
     full.may_free.clear()
     cleaning = asyncio.create_task(broker.cleaner.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while broker.store.log_start == 0:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
         assert len(records(await caller.pull("T", 12))) == 4
@@ -159,7 +159,7 @@ async def test_the_timer_begins_rounds_that_end_with_the_broker(
 ) -> None:
     broker, caller = await run(config(clean_resource_interval=10))
     full.percent = 91
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while broker.store.pause_reason is None:  # noqa: ASYNC110 - nor for this
             await asyncio.sleep(0.001)
     assert (await caller.send("T", BODY)).code == codes.SERVICE_NOT_AVAILABLE

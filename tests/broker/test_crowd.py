@@ -61,7 +61,7 @@ def connection_of(broker: Broker, client: Client) -> Connection:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
 
@@ -164,7 +164,7 @@ async def test_who_does_not_read_is_not_read_from(broker: Broker, clients: list[
 async def test_a_stop_lets_everybody_go(broker: Broker, clients: list[Client]) -> None:
     await broker.stop()
     for client in clients:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await client.reader.read() == b""
     assert broker.server.turn.lane is not None
     assert broker.server.turn.lane.crowd is None

@@ -29,14 +29,14 @@ def pulls(count: int, suspend_ms: int = 0) -> bytes:
 
 async def read(reader: asyncio.StreamReader, count: int) -> list[Command]:
     decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found += decoder.feed(await reader.read(1 << 20))
     return found
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0.01)
 

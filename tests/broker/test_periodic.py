@@ -25,7 +25,7 @@ async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_
     with caplog.at_level(logging.WARNING):
         periodic = Periodic()
         periodic.every(0.001, work)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await done.wait()
         await periodic.stop()
     told = [(one.getMessage(), one.exc_info is not None) for one in caplog.records]

@@ -109,7 +109,7 @@ class Client:
     async def connect(cls, broker: Broker, host: bytes) -> "Client":
         before = set(broker.server.connections)
         client = cls(*await asyncio.open_connection("127.0.0.1", broker.port))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (new := set(broker.server.connections) - before):  # noqa: ASYNC110
                 await asyncio.sleep(0)
         new.pop().host = host
@@ -118,7 +118,7 @@ class Client:
     async def answers(self, count: int) -> list[Command]:
         """So many answers, in the order of what they answer."""
         found: list[Command] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found) < count:
                 found += self.decoder.feed(await self.reader.read(1 << 16))
         assert len(found) == count
@@ -224,7 +224,7 @@ async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
     client = await Client.connect(laned, bytes(8))
     count = 30_000  # their answers are more than the sockets between the two take
     client.writer.write(b"".join(map(send, range(count))))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while stored(laned) < 10_000:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     answers = await client.answers(count)
@@ -295,7 +295,7 @@ async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> No
     client.writer.write(b"".join(map(send, range(50))))
     await client.writer.drain()
     client.writer.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while laned.server.connections:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     assert stored(laned) == 1 + 50
@@ -311,7 +311,7 @@ async def test_nobody_is_answered_when_the_log_does_not_take_it(
 
     monkeypatch.setattr(laned.store, "write_staged", fail)
     client.writer.write(b"".join(map(send, range(10))))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with suppress(ConnectionError):
             assert await client.reader.read() == b""
     client.close()
@@ -372,7 +372,7 @@ async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
     await broker.start()
     part = CompiledSends(broker)
     await part.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "in plain Python" not in caplog.text:  # noqa: ASYNC110 - the part has no event
             await asyncio.sleep(0)
     await part.stop()

@@ -39,7 +39,7 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
     peers = Peers()
     try:
         found = await peers.request(
-            namesrv.address, codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=5
+            namesrv.address, codes.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=60
         )
     finally:
         await peers.close()
@@ -67,7 +67,7 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
 ) -> None:
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
     peers = Peers()
-    await peers.request(namesrv.address, codes.PUT_KV_CONFIG, conf, timeout_s=5)
+    await peers.request(namesrv.address, codes.PUT_KV_CONFIG, conf, timeout_s=60)
     await peers.close()
     broker = await start(config(namesrv_addr=namesrv.address))
     caller = Caller(broker)

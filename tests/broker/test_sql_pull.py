@@ -178,7 +178,7 @@ async def test_a_filter_dies_with_its_consumers_and_is_in_the_file(
     assert data is not None
     assert not data.is_dead
     await caller.peers.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not data.is_dead:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     await broker.stop()

@@ -115,7 +115,7 @@ def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
         monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
         syncer, peer = await make(), Peer()
         put(store, syncer, peer, 1)
-        await asyncio.wait_for(peer.came.wait(), 20)
+        await asyncio.wait_for(peer.came.wait(), 60)
         return syncer, peer
 
     return start
@@ -161,7 +161,7 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     under_way: list[int] = []
     first.answer = lambda command, reply: under_way.append(len(store.plans))  # type: ignore[method-assign]
     store.open.set()
-    await asyncio.wait_for(second.came.wait(), 20)
+    await asyncio.wait_for(second.came.wait(), 60)
     assert under_way == [2]
     assert second.answers == [reply(1), reply(2)]
     assert [plan.end for plan in store.plans] == [100, 300]
@@ -189,7 +189,7 @@ async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
         syncer.end_of_turn()  # returns though the disk stands still
         assert len(peer.answers) == number - 1
         store.open.set()
-        await asyncio.wait_for(peer.came.wait(), 20)
+        await asyncio.wait_for(peer.came.wait(), 60)
     assert peer.answers == [reply(1), reply(2), reply(3)]
     assert len(store.plans) == 3
 
@@ -206,10 +206,10 @@ async def test_a_quick_sync_that_fails_is_an_error_at_once(quick: Quick, store: 
 async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     put(store, syncer, peer, 0)
-    await asyncio.wait_for(peer.came.wait(), 20)
+    await asyncio.wait_for(peer.came.wait(), 60)
     peer.came.clear()
     syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(1))])
-    await asyncio.wait_for(peer.came.wait(), 20)
+    await asyncio.wait_for(peer.came.wait(), 60)
     assert len(store.plans) == 1
 
 
@@ -257,13 +257,13 @@ async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_a
     put(store, syncer, peer, 2)
     reaching = asyncio.ensure_future(syncer.reach(store.end))
     store.open.set()
-    assert not await asyncio.wait_for(reaching, 20)
+    assert not await asyncio.wait_for(reaching, 60)
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 3
     assert str(wrong) in store.refusal
     store.wrong = None
     peer.came.clear()
     put(store, syncer, peer, 3)
-    await asyncio.wait_for(peer.came.wait(), 20)
+    await asyncio.wait_for(peer.came.wait(), 60)
     await syncer.stop()
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 4
     assert len(store.plans) == 1
@@ -316,7 +316,7 @@ async def test_nothing_is_synced_after_a_stop(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     await syncer.stop()
     put(store, syncer, peer, 0)
-    assert not await asyncio.wait_for(syncer.reach(store.end), 20)
+    assert not await asyncio.wait_for(syncer.reach(store.end), 60)
     assert store.plans == []
     assert peer.answers == []
 
@@ -434,7 +434,7 @@ async def test_a_stop_waits_for_slaves_that_are_about_to_have_it_and_for_no_othe
     stopping = asyncio.ensure_future(syncer.stop())
     await asyncio.sleep(0)
     syncer.replicated(100)
-    await asyncio.wait_for(stopping, 20)
+    await asyncio.wait_for(stopping, 60)
     assert peer.codes == [codes.SUCCESS]
     monkeypatch.setattr(syncer_module, "LAST_SECONDS", 0.01)
     store = Store()

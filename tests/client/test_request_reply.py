@@ -64,7 +64,7 @@ async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> No
             await asker.request(Message("ask", b"quick!"), timeout=0.2)
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
     async with Producer(cluster.name_server, tries=1) as producer, consumer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             message = await anext(aiter(consumer))
         with pytest.raises(BrokerError):
             await producer.reply(message, b"too late")
@@ -75,7 +75,7 @@ async def test_what_is_no_request_takes_no_reply(cluster: LocalCluster) -> None:
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
     async with Producer(cluster.name_server) as producer, consumer:
         await producer.send(Message("ask", b"plain"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             message = await anext(aiter(consumer))
         with pytest.raises(ClientError, match="no property CORRELATION_ID, so it is no request"):
             await producer.reply(message, b"what?")

@@ -41,7 +41,7 @@ async def test_a_broker_that_is_away_is_told_once_and_not_for_each_try(
     watch = sub._Watch(readers, "T", StartFrom(FIRST))  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING):
         watch.begin()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await readers.done.wait()
         await watch.end()
     assert sorted(caplog.messages) == [

@@ -46,7 +46,7 @@ async def test_a_taker_that_is_cancelled_after_its_wake_up_leaves_the_item_to_th
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    item = await asyncio.wait_for(second, 5)
+    item = await asyncio.wait_for(second, 60)
     assert item is not None
     assert item.number == 1
 

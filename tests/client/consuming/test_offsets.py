@@ -131,7 +131,7 @@ async def test_a_clone_is_a_copy_of_one_topic_or_of_all(store: OffsetStore) -> N
 
 async def until_stored(store: OffsetStore, queue: MessageQueue) -> None:
     """A oneway request takes a moment."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await store.read(queue, ReadFrom.STORE) < 0:  # noqa: ASYNC110
             await asyncio.sleep(0)
 

@@ -30,7 +30,7 @@ async def test_a_limit_stops_the_flow_until_the_first_message_is_settled(
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.settle(0)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert not queue.is_full
 
 
@@ -59,7 +59,7 @@ async def test_dropping_wakes_whoever_waits_for_room() -> None:
     waiting = asyncio.ensure_future(queue.room())
     await asyncio.sleep(0)
     queue.drop()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert queue.dropped
 
 

@@ -297,14 +297,14 @@ def big_requests(count: int, name: str = "big") -> bytes:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - the server has no event for tests
             await asyncio.sleep(0.01)
 
 
 async def read_answers(reader: asyncio.StreamReader, count: int) -> list[Command]:
     decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found += decoder.feed(await reader.read(1 << 20))
     return found

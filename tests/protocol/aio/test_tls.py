@@ -120,7 +120,7 @@ async def test_a_hello_that_is_none_closes_the_connection(
     address, desk = await serve(Tls(mode, str(pem)))
     reader, writer = await asyncio.open_connection(*address.split(":"))
     writer.write(b"\x16\x03\x01" + bytes(2_000))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await reader.read()
         await desk.lost.wait()
     writer.close()
@@ -137,7 +137,7 @@ async def test_who_says_too_much_before_the_certificate_is_there_is_cut_off(
     writer.write(b"\x16")
     await writer.drain()
     writer.write(bytes(WAITING_BYTES_MAX + 1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await desk.lost.wait()
     never.set()
     writer.close()
@@ -151,7 +151,7 @@ async def test_a_close_says_good_bye_after_the_last_answer(
     address, desk = await serve(Tls("permissive", str(pem)))
     reader, writer = await asyncio.open_connection(*address.split(":"), ssl=trusting(pem))
     writer.write(encode_request(TELL, 1, None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert b"bye" in await reader.read()  # an end without a good-bye is an error here
         await desk.lost.wait()
     writer.close()
