@@ -1,9 +1,10 @@
 """Requests that read, copy and reset the progress of groups: 43, 45, 222, 223, 308, 314.
 
 A reset is done here (useServerSideResetOffset): the offset is set, and the next pull of the group
-is told to go on there, so it works for groups that are offline, too. Switched off, it goes through
-the consumers, as before RocketMQ 5: the broker computes where each queue is to go on, tells every
-member (220), and each sets itself there and reports it with its next offset.
+is told to go on there, so it works for groups that are offline, too. It goes forward without
+isForce, too, as in RocketMQ 5. Switched off, it goes through the consumers, as before: the broker
+computes where each queue is to go on, without isForce never forward, tells every member (220), and
+each sets itself there and reports it with its next offset.
 """
 
 import asyncio
@@ -173,11 +174,8 @@ class AdminOffsetHandlers:
                     codes.SYSTEM_ERROR,
                     f"Target offset {target} not in consume queue range [{least}-{most}]",
                 )
-            # Who names an offset means it: Java's clients don't even set isForce beside one.
             return target
-        target = self._at(topic, queue_id, header.timestamp_ms)
-        consumed = self.offsets.get(topic, header.group, queue_id)
-        return target if header.force or consumed < 0 else min(target, consumed)
+        return self._at(topic, queue_id, header.timestamp_ms)
 
     def _reset_through_members(self, header: ResetOffset, command: Command) -> Reply:
         topic, name = header.topic, header.group

@@ -8,7 +8,8 @@ from ..wire import Header, Int32, Int64, field
 class ResetOffset(Header):
     """INVOKE_BROKER_TO_RESET_OFFSET (222), and 220 from the broker to its consumers.
 
-    A `timestamp_ms` of -1 means the end of the queue. Without `force` no queue goes forward.
+    A `timestamp_ms` of -1 means the end of the queue. Without `force` no queue goes forward in a
+    reset through the members; the broker's own (useServerSideResetOffset) doesn't ask for it.
     """
 
     may_miss: ClassVar = {"group": "", "timestamp": "0", "isForce": "false"}

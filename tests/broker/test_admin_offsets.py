@@ -143,9 +143,10 @@ def test_one_queue_is_reset_to_an_offset_or_a_time(consumed: Parts) -> None:
     assert consumed.offsets.queues("T", "G") == {0: 2, 1: 0}
 
 
-def test_without_force_no_queue_goes_forward(consumed: Parts) -> None:
+def test_a_queue_goes_forward_without_force(consumed: Parts) -> None:
     consumed.groups.find("G")
-    assert reset(consumed, isForce=False) == {queue(0): 2, queue(1): 1}
+    assert reset(consumed, isForce=False) == {queue(0): 3, queue(1): 3}
+    assert consumed.offsets.queues("T", "G") == {0: 3, 1: 3}
 
 
 def test_an_offset_that_is_named_holds_without_force(consumed: Parts) -> None:
