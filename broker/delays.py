@@ -22,6 +22,7 @@ from ..store.writing import Message
 from .pace import FEW
 from .real_place import real_place
 from .saved import Saved
+from .stats import Stats
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +65,12 @@ class Delays(Saved):
         levels_ms: list[int],
         now_ms: Callable[[], int],
         mark: Callable[[tuple[str, int]], None],
+        stats: Stats,
     ) -> None:
         super().__init__(path, now_ms)
         self._store = store
         self._mark = mark
+        self._stats = stats
         self.levels_ms = levels_ms
         self.offsets: dict[int, int] = {}
         self._certain: dict[int, int] = {}  # offsets before which all is delivered, and on disk
@@ -175,6 +178,7 @@ class Delays(Saved):
             if size:
                 self.offsets[level] = offset
                 self.changed = True
+            self._stats.moved(copies, found)
             for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
                 self._mark(place)
         if wrong is not None:

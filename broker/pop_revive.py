@@ -29,6 +29,7 @@ from .groups import Groups
 from .offsets import Offsets
 from .pop_checkpoints import CheckPoint, Key, from_body
 from .pop_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
+from .stats import Stats
 from .timers import Timers
 from .topics import Topics
 
@@ -64,6 +65,7 @@ class PopRevive:
         groups: Groups,
         offsets: Offsets,
         timers: Timers | None,
+        stats: Stats,
         wake: Callable[[tuple[str, int]], None],
     ) -> None:
         self._config = config
@@ -72,6 +74,7 @@ class PopRevive:
         self._groups = groups
         self._offsets = offsets
         self._timers = timers
+        self._stats = stats
         self._wake = wake
         self._topic = revive_topic(config.broker_cluster_name)
         self._queues = [_Queue(number) for number in range(config.revive_queue_num)]
@@ -220,7 +223,7 @@ class PopRevive:
         self._put(target.name, message, pairs)
 
     def _put(self, topic: str, message: Record, pairs: dict[str, str]) -> None:
-        self._store.put(
+        start, _, end = self._store.put(
             topic,
             0,
             message.flag,
@@ -232,6 +235,9 @@ class PopRevive:
             tag_hash(pairs.get(properties.TAGS)),
             message.reconsume_times + 1,
         )
+        puts = self._stats.puts(topic)
+        puts.messages += 1
+        puts.bytes += end - start
         self._wake((topic, 0))
 
     # --- how far it is --------------------------------------------------------------------------

@@ -169,8 +169,8 @@ class Broker:
         lanes = await asyncio.to_thread(import_module, "..handlers.plain_lane", __name__)
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
-            self.config, self.store, self.topics, self.due, self.holds, self.sends.suffix.encode(),
-            self.now_ms,
+            self.config, self.store, self.topics, self.due, self.holds, self.stats,
+            self.sends.suffix.encode(), self.now_ms,
         )  # fmt: skip
         self._plain_lane.open(self.server.turn)
         self._closers.append(self._plain_lane.close)
@@ -227,6 +227,7 @@ class Broker:
             parse_levels(config.message_delay_level),
             now_ms,
             self.wake,
+            self.stats,
         )
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
@@ -246,7 +247,7 @@ class Broker:
         )  # fmt: skip
         closers.append(self._end_transactions)
         kind = FollowingTimers if config.is_slave else Timers
-        self.timers = open_timers(config, self.store, now_ms, self.wake, kind)
+        self.timers = open_timers(config, self.store, now_ms, self.wake, self.stats, kind)
         if self.timers is not None:
             self._loaded.append(self.timers.metrics)
         self.due = Due(config, self.delays, self.timers, now_ms)

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 
 from ..protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 from ..protocol.names import is_system_topic
+from ..store.errors import StoreError
+from ..store.writing import Message, Placed
 
 KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
 SAMPLE_MS = 10_000
@@ -154,6 +156,15 @@ class Stats:
         """Messages of a topic that a group gave back."""
         key = (topic, group)
         return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
+
+    def moved(self, messages: Iterable[Message], places: Iterable[Placed | StoreError]) -> None:
+        """Messages that waited in a system topic have come to their own; so far it had counted
+        them. Those that have no place have not."""
+        for (key, *_), place in zip(messages, places, strict=False):
+            if not isinstance(place, StoreError):
+                counter = self.puts(key[0])
+                counter.messages += 1
+                counter.bytes += place[2] - place[0]
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's counters. The broker's totals keep what they had."""

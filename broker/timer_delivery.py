@@ -17,6 +17,7 @@ from ..store.store import MessageStore
 from ..store.timer_log import QUEUE, WHEEL_TOPIC
 from ..store.writing import Message
 from .real_place import number_of
+from .stats import Stats
 from .topics import QUEUES_MAX, TOPICS_MAX
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,12 @@ Copy = tuple[Message, Record]  # and what it is a copy of
 class TimerDelivery:
     """Makes the copies and stores them. `mark((topic, queue))` says that one was delivered."""
 
-    def __init__(self, store: MessageStore, mark: Callable[[tuple[str, int]], None]) -> None:
+    def __init__(
+        self, store: MessageStore, mark: Callable[[tuple[str, int]], None], stats: Stats
+    ) -> None:
         self._store = store
         self._mark = mark
+        self._stats = stats
         self._legal_topics: set[str] = set()
 
     def put_all(self, copies: list[Copy]) -> tuple[int, StoreError | None]:
@@ -50,6 +54,7 @@ class TimerDelivery:
             found = self._store.put_all(rest, until_error=True)
             wrong = found[-1]
             stored = len(found) - isinstance(wrong, StoreError)
+            self._stats.moved(rest, found)
             for place in dict.fromkeys(message[0] for message in rest[:stored]):
                 self._mark(place)
             done += stored

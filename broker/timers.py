@@ -22,6 +22,7 @@ from .config import BrokerConfig
 from .due_slot import DueSlot
 from .pace import FEW
 from .real_place import number_of, real_place
+from .stats import Stats
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
 from .timer_metrics import TimerMetrics
 from .timer_state import TimerState
@@ -49,6 +50,7 @@ def open_timers(
     store: MessageStore,
     now_ms: Callable[[], int],
     mark: Callable[[tuple[str, int]], None],
+    stats: Stats,
     kind: "type[Timers] | None" = None,
 ) -> "Timers | None":
     """The timers of a store, as the last stop or crash left them; None when they are off.
@@ -61,7 +63,7 @@ def open_timers(
     metrics.load()
     state = TimerState(config, store, now_ms)
     state.load()
-    return (kind or Timers)(config, store, state, metrics, mark)
+    return (kind or Timers)(config, store, state, metrics, mark, stats)
 
 
 class Timers:
@@ -74,6 +76,7 @@ class Timers:
         state: TimerState,
         metrics: TimerMetrics,
         mark: Callable[[tuple[str, int]], None],
+        stats: Stats,
     ) -> None:
         self.state = state
         self.metrics = metrics
@@ -89,7 +92,7 @@ class Timers:
         self._fresh = Fresh()
         self._hashes: dict[str, int] = {}
         self._counts: dict[str, int] = {}  # of topics, changed by the step at hand
-        self._delivery = TimerDelivery(store, mark)
+        self._delivery = TimerDelivery(store, mark, stats)
         self.came_in = self._fresh.tell
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)

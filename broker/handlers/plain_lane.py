@@ -33,6 +33,7 @@ from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
+from ..stats import Stats
 from ..topics import Target, Topics
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class PlainLane:
         topics: Topics,
         due: Due,
         holds: Holds,
+        stats: Stats,
         suffix: bytes,
         now_ms: Callable[[], int],
     ) -> None:
@@ -94,6 +96,7 @@ class PlainLane:
         self._topics = topics
         self._due = due
         self._holds = holds
+        self._stats = stats
         self._suffix = suffix
         self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         self._now_ms = now_ms
@@ -217,10 +220,13 @@ class PlainLane:
         """Let those know who count messages and wait for them."""
         plain, parked = self._plain, self._holds.parked
         for (target, course, key, _, _), (_, messages, came) in zip(ways, plain.parts, strict=True):
-            target.puts.messages += messages
-            target.puts.bytes += came + messages * (course.queue.fixed_bytes + len(course.more))
-            if key in parked and course.queue.topic == target.name:
+            topic, puts = course.queue.topic, target.puts
+            if topic != target.name:  # its own has it only once its time has come
+                puts = self._stats.puts(topic)
+            elif key in parked:
                 self._holds.mark(key)
+            puts.messages += messages
+            puts.bytes += came + messages * (course.queue.fixed_bytes + len(course.more))
         if any(way.slot_ms for way in ways):
             self._tell_timers(ways)
 

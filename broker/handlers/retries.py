@@ -125,7 +125,7 @@ class RetryHandlers:
             text = delayed(text, name, queue_id)
             name, queue_id = SCHEDULE_TOPIC, level - 1
         try:
-            self.store.put(
+            start, _, end = self.store.put(
                 name,
                 queue_id,
                 message.flag,
@@ -139,6 +139,10 @@ class RetryHandlers:
             )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if level > 0:
+            puts = self.stats.puts(SCHEDULE_TOPIC)
+            puts.messages += 1
+            puts.bytes += end - start
         # A message that comes back again is still one of its first topic.
         self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
         return OK

@@ -28,8 +28,10 @@ from ...protocol.record import TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import IllegalMessage, StoreError
 from ...store.store import MessageStore
+from ...store.timer_log import WHEEL_TOPIC
 from ...store.writing import Message
 from ..config import BrokerConfig
+from ..delays import SCHEDULE_TOPIC
 from ..due import Due, without
 from ..groups import Groups
 from ..holds import Holds
@@ -48,6 +50,7 @@ RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes
 SEEN = 0
 WAITS = -1  # and can't be taken back
 HALF = -2
+DELAYED = -3  # by a level
 HALF_KEY = (HALF_TOPIC, 0)
 # Request, connection, queue, unique key, topic, whether it is seen, whether it waits for the disk.
 Asked = tuple[Command, Connection, int, bytes, Target, int, bool]
@@ -196,7 +199,7 @@ class SendHandlers:
                         is_recall = properties.TIMER_DEL_UNIQKEY in text
                         seen = WAITS if target.special else -slot_ms if is_recall else slot_ms
                     elif key is not target.keys[queue_id]:
-                        seen, code = WAITS, None  # the level of that queue says how long
+                        seen, code = DELAYED, None  # the level of that queue says how long
                 found = unique.encode()
                 messages.append(
                     (
@@ -259,16 +262,20 @@ class SendHandlers:
                     self.holds.mark(key)
             elif seen == HALF:
                 puts = self.stats.puts(HALF_TOPIC)
-            elif seen != WAITS:
-                name = target.name
-                if words_for != (seen, name):
-                    words_for = seen, name
-                    # A millisecond inside of the slot: the recall's own time is rounded down.
-                    words = words_before(name, self._name, abs(seen) + 1)
-                handle = encode_with(words, unique)
+            elif seen == DELAYED:
+                puts = self.stats.puts(SCHEDULE_TOPIC)
+            else:
+                puts = self.stats.puts(WHEEL_TOPIC)
+                if seen != WAITS:
+                    name = target.name
+                    if words_for != (seen, name):
+                        words_for = seen, name
+                        # A millisecond inside of the slot: the recall's own time is rounded down.
+                        words = words_before(name, self._name, abs(seen) + 1)
+                    handle = encode_with(words, unique)
                 if seen > 0:
                     told += (queue_offset, log_offset, end - log_offset, seen)
-                    told_topics.append(name)
+                    told_topics.append(target.name)
             puts.messages += 1
             puts.bytes += end - log_offset
             reply: Reply | bytes

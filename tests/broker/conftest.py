@@ -112,6 +112,11 @@ class Caller:
         )
 
 
+def counted(broker: Broker) -> dict[str, int]:
+    """Messages that came in since the start, by topic."""
+    return {topic: counter.messages for topic, counter in broker.stats.all_puts()}
+
+
 def records(answer: Command) -> list[Record]:
     """The records in a pull's answer."""
     return decode_all(answer.body or b"")

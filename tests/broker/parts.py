@@ -106,6 +106,7 @@ class Parts:
             parse_levels(config.message_delay_level),
             clock,
             lambda _: None,
+            self.stats,
         )
         name = config.broker_name
         info = RuntimeInfo(

@@ -13,7 +13,7 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.record import Record
 
-from .conftest import Caller, Clock, Config, records
+from .conftest import Caller, Clock, Config, counted, records
 
 
 def deliver(broker: Broker) -> None:
@@ -125,6 +125,25 @@ async def test_a_message_sent_back_comes_again_each_time_later(
         assert record.properties["RETRY_TOPIC"] == "T"
         assert record.properties["ORIGIN_MESSAGE_ID"] == first_id
         assert (record.properties["TAGS"], record.properties["KEYS"]) == ("x", "k")
+
+
+async def test_a_message_counts_for_its_topic_once_it_has_come_there(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"late", DELAY="1")
+    assert counted(broker) == {"SCHEDULE_TOPIC_XXXX": 1}
+    clock.ms += 1_000
+    deliver(broker)
+    assert counted(broker) == {"SCHEDULE_TOPIC_XXXX": 1, "T": 1}
+    (record,) = records(await caller.pull("T"))
+    assert broker.stats.puts("T").bytes == record.size
+    assert await send_back(caller, record) == 0
+    assert counted(broker) == {"SCHEDULE_TOPIC_XXXX": 2, "T": 1}
+    clock.ms += 10_000
+    deliver(broker)
+    assert counted(broker) == {"SCHEDULE_TOPIC_XXXX": 2, "T": 1, "%RETRY%cg": 1}
+    assert broker.stats.users_puts().messages == 2
 
 
 async def test_a_message_that_failed_too_often_is_a_dead_letter(

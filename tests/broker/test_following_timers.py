@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.broker.following_timers import FollowingTimers
+from aerobee.broker.stats import Stats
 from aerobee.broker.timers import open_timers
 from aerobee.store.store import MessageStore
 
@@ -29,7 +30,9 @@ class Slave:
         self.store = MessageStore(root, config.store_settings(), HOST, master.clock)
         self.store.open()
         self.store.follow("a slave")
-        timers = open_timers(config, self.store, master.clock, self.woken, FollowingTimers)
+        timers = open_timers(
+            config, self.store, master.clock, self.woken, Stats("c", master.clock), FollowingTimers
+        )
         assert isinstance(timers, FollowingTimers)
         self.timers = timers
 

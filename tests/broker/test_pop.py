@@ -9,7 +9,7 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pop import Notification, PollingInfo, PopMessage
 
-from .conftest import Clock, Config
+from .conftest import Clock, Config, counted
 from .popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run, crashed, records
 
 
@@ -115,6 +115,17 @@ async def test_what_is_not_acknowledged_comes_again_in_the_groups_retry_topic(
         assert (await p.ack(text)).code == 0
     await p.later(BACK_AFTER_MS)
     assert await p.pop() == {}
+
+
+async def test_what_comes_again_counts_for_the_retry_topic(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    await p.send(b"a", b"b")
+    await p.pop()
+    await p.later(BACK_AFTER_MS)
+    found = counted(p.broker)
+    assert (found["T"], found["%RETRY%cg_T"]) == (2, 2)
 
 
 async def test_what_comes_again_counts_its_tries_and_keeps_its_first_time(

@@ -61,7 +61,8 @@ class Slave:
         self.groups = Groups(folder / "subscriptionGroup.json", clock, auto_create=True)
         self.offsets = Offsets(folder / "consumerOffset.json", clock)
         levels = parse_levels(config.message_delay_level)
-        self.delays = Delays(folder / "delayOffset.json", self.store, levels, clock, lambda _: None)
+        delayed = folder / "delayOffset.json"
+        self.delays = Delays(delayed, self.store, levels, clock, lambda _: None, stats)
         self.modes = RequestModes(folder / "messageRequestMode.json")
         for part in (self.topics, self.groups, self.offsets, self.delays, self.modes):
             part.load()

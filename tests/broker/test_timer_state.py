@@ -19,6 +19,7 @@ from aerobee.broker.config import BrokerConfig
 from aerobee.broker.delays import Delays, parse_levels
 from aerobee.broker.due import Due
 from aerobee.broker.pace import FEW
+from aerobee.broker.stats import Stats
 from aerobee.broker.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
 from aerobee.protocol import properties
 from aerobee.protocol.record import decode_record
@@ -55,8 +56,9 @@ class Rig:
         self.config = BrokerConfig(**(base | settings))
         self.store = MessageStore(root, self.config.store_settings(), HOST, self.clock)
         self.store.open()
+        self.stats = Stats("c", self.clock)
         try:
-            timers = open_timers(self.config, self.store, self.clock, self.woken.append)
+            timers = open_timers(self.config, self.store, self.clock, self.woken.append, self.stats)
         except BaseException:
             self.store.close()
             raise
@@ -68,6 +70,7 @@ class Rig:
             parse_levels(self.config.message_delay_level),
             self.clock,
             self.woken.append,
+            self.stats,
         )
         self.due = Due(self.config, self.delays, timers, self.clock)
 
@@ -618,7 +621,7 @@ def test_the_offsets_of_delay_levels_do_not_pass_what_the_log_has_on_disk(rig: O
 
 def noted(rig: Rig) -> dict[int, int]:
     """delayOffset.json as a start reads it."""
-    found = Delays(rig.delays.path, rig.store, [1_000], rig.clock, rig.woken.append)
+    found = Delays(rig.delays.path, rig.store, [1_000], rig.clock, rig.woken.append, rig.stats)
     found.load()
     return found.offsets
 

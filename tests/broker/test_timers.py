@@ -14,7 +14,7 @@ from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.recall_handle import RecallHandle
 from aerobee.protocol.record import Record
 
-from .conftest import BORN_MS, Caller, Clock, Config, records
+from .conftest import BORN_MS, Caller, Clock, Config, counted, records
 
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
 DAY_MS = 86_400_000
@@ -79,6 +79,19 @@ async def test_a_timer_message_comes_at_the_end_of_its_tick_and_never_early(
     work(broker)
     (record,) = records(await caller.pull("T", queue_id=1, expression="x"))
     assert (record.body, record.queue_id, record.store_ms) == (b"late", 1, clock.ms)
+
+
+async def test_a_timer_message_counts_for_its_topic_once_it_has_come_there(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"late", TIMER_DELAY_SEC="5")
+    assert counted(broker) == {WHEEL_TOPIC: 1}
+    clock.ms += 6_000
+    work(broker)
+    assert counted(broker) == {WHEEL_TOPIC: 1, "T": 1}
+    (record,) = await found(caller)
+    assert broker.stats.puts("T").bytes == record.size
 
 
 async def test_a_delivered_message_carries_what_java_puts_on_it(
