@@ -286,6 +286,7 @@ class Pops:
             )  # fmt: skip
             if not self._buffer.add(point, found.pop_ms):
                 return False
+            self._stats.check_point(header.topic, group)
         found.starts.append(start_offset_info(retry, queue_id, offset))
         found.offsets.append(msg_offset_info(retry, queue_id, messages))
         if retry != "0" and not self._config.pop_response_return_actual_retry_topic:

@@ -129,6 +129,10 @@ class Stats:
         self._puts: dict[str, Counter] = {}
         self._gets: dict[tuple[str, str], Counter] = {}
         self._send_backs: dict[tuple[str, str], Counter] = {}
+        self._acks: dict[tuple[str, str], Counter] = {}
+        self._check_points: dict[tuple[str, str], Counter] = {}
+        self._broker_acks = Counter()
+        self._broker_check_points = Counter()
         self._other_puts = Counter()  # of deleted topics and of those beyond the limit
         self._other_gets = Counter()
         self._broker_puts = Counter()
@@ -156,6 +160,19 @@ class Stats:
         """Messages of a topic that a group gave back."""
         key = (topic, group)
         return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
+
+    def acknowledged(self, topic: str, group: str, messages: int) -> None:
+        """So many popped messages were acknowledged."""
+        key = (topic, group)
+        (self._acks.get(key) or _new(self._acks, key, Counter())).messages += messages
+        self._broker_acks.messages += messages
+
+    def check_point(self, topic: str, group: str) -> None:
+        """A pop, or a change of the invisible time, has made a check point."""
+        key = (topic, group)
+        points = self._check_points
+        (points.get(key) or _new(points, key, Counter())).messages += 1
+        self._broker_check_points.messages += 1
 
     def moved(self, messages: Iterable[Message], places: Iterable[Placed | StoreError]) -> None:
         """Messages that waited in a system topic have come to their own; so far it had counted
@@ -242,12 +259,15 @@ class Stats:
         for window in (*due, TEN_SECONDS, TEN_MINUTES):
             self._sampled_ms[window] = now_ms
         only_minute = due == [MINUTE]
-        for table in (self._puts, self._gets, self._send_backs):
-            for number, counter in enumerate(list(table.values())):
+        pairs = (table.values() for table in (self._gets, *self._of_pairs()))
+        for counters in (self._puts.values(), *pairs):
+            for number, counter in enumerate(list(counters)):
                 if counter.changed or (counter.messages and not only_minute):
                     counter.sample(due, now_ms)
                 if number % COUNTERS_PER_PART == COUNTERS_PER_PART - 1:
                     yield
+        for counter in (self._broker_acks, self._broker_check_points):
+            counter.sample(due, now_ms)
         self.misses.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
         for total in (self.broker_puts, self.broker_gets, self.users_puts, self.users_gets):
             yield  # each is a sum over all counters
@@ -279,6 +299,10 @@ class Stats:
             "GROUP_GET_NUMS": (self._gets.get((topic, group)), MESSAGES),
             "GROUP_GET_SIZE": (self._gets.get((topic, group)), BYTES),
             "SNDBCK_PUT_NUMS": (self._send_backs.get((topic, group)), MESSAGES),
+            "GROUP_ACK_NUMS": (self._acks.get((topic, group)), MESSAGES),
+            "GROUP_CK_NUMS": (self._check_points.get((topic, group)), MESSAGES),
+            "BROKER_ACK_NUMS": (self._broker_acks if of_broker else None, MESSAGES),
+            "BROKER_CK_NUMS": (self._broker_check_points if of_broker else None, MESSAGES),
             "BROKER_PUT_NUMS": (self.broker_puts() if of_broker else None, MESSAGES),
             "BROKER_GET_NUMS": (self.broker_gets() if of_broker else None, MESSAGES),
             "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (
@@ -295,8 +319,13 @@ class Stats:
     def _drop_pairs(self, place: int, name: str) -> None:
         for key in [key for key in self._gets if key[place] == name]:
             self._other_gets.add(self._gets.pop(key))
-        for key in [key for key in self._send_backs if key[place] == name]:
-            del self._send_backs[key]
+        for table in self._of_pairs():
+            for key in [key for key in table if key[place] == name]:
+                del table[key]
+
+    def _of_pairs(self) -> tuple[dict[tuple[str, str], Counter], ...]:
+        """The tables by topic and group that are in no total."""
+        return self._send_backs, self._acks, self._check_points
 
 
 def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:

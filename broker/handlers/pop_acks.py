@@ -35,6 +35,7 @@ from ..pop_checkpoints import MESSAGES_MAX, CheckPoint, Key
 from ..pop_log import PopLog
 from ..pop_orders import NOT_OF_BATCH, OTHER_POP, PopOrders
 from ..pop_revive import LATE_ACK_MS
+from ..stats import Stats
 from ..topics import Topics
 from .pop import INVISIBLE_MS_MAX
 
@@ -61,6 +62,7 @@ class PopAckHandlers:
         buffer: PopBuffer,
         orders: PopOrders,
         log: PopLog,
+        stats: Stats,
         wake: Callable[[str, str, int], None],
         now_ms: Callable[[], int],
     ) -> None:
@@ -71,6 +73,7 @@ class PopAckHandlers:
         self.buffer = buffer
         self.orders = orders
         self.log = log
+        self.stats = stats
         self.wake = wake
         self.now_ms = now_ms
 
@@ -158,6 +161,7 @@ class PopAckHandlers:
             end = self.log.check_point(point)
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        self.stats.check_point(header.topic, header.group)
         self._ack(header.topic, header.group, handle, [header.offset], end)
         answer = ChangeInvisibleTimeAnswer(now_ms, header.invisible_ms, handle.revive_queue_id)
         return Reply(codes.SUCCESS, answer.to_fields())
@@ -205,14 +209,14 @@ class PopAckHandlers:
     ) -> None:
         key: Key = (topic, group, handle.queue_id, *handle[:2])
         self._check_popped(key, offsets)
-        if self.buffer.ack(key, offsets, log_end):
-            return
-        self._check_time(handle, self.now_ms())
-        revive_ms = handle.pop_ms + handle.invisible_ms
-        try:
-            self.log.ack(key, offsets, handle.revive_queue_id, revive_ms)
-        except StoreError as wrong:
-            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not self.buffer.ack(key, offsets, log_end):
+            self._check_time(handle, self.now_ms())
+            revive_ms = handle.pop_ms + handle.invisible_ms
+            try:
+                self.log.ack(key, offsets, handle.revive_queue_id, revive_ms)
+            except StoreError as wrong:
+                raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        self.stats.acknowledged(topic, group, len(offsets))
 
     def _check_popped(self, key: Key, offsets: list[int]) -> None:
         """Refusal when the check point is known and has other messages."""

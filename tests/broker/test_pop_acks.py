@@ -12,7 +12,9 @@ from aerobee.protocol.bodies.pop import (
     BatchAckMsg,
     PopCheckPoint,
 )
+from aerobee.protocol.bodies.stats import BrokerStatsData
 from aerobee.protocol.command import Command
+from aerobee.protocol.headers.groups import StatsData
 from aerobee.protocol.pop_handles import parse_handle
 from aerobee.protocol.record import Record, decode_record
 
@@ -385,3 +387,25 @@ def test_what_is_written_of_acknowledgements_is_read_again() -> None:
     assert BatchAckMsg.decode(one.encode()).ack_offset_list == []
     several = BatchAckMsg(-1, 0, "cg", "T", 0, 5, "b", [1, 2])
     assert BatchAckMsg.decode(several.encode()) == several
+
+
+async def test_check_points_and_acknowledgements_are_counted(p: Popper) -> None:
+    await p.send(b"a", b"b", b"c")
+    handles = await p.pop()
+    await p.ack(handles[b"a"])
+    await batch_ack(p, batch_of(p, handles[b"b"], [1]))
+    await p.change(handles[b"c"], 60_000)  # a check point more, and what it was is acknowledged
+    p.broker.stats.sample(p.clock.ms)
+    found = {}
+    cluster = p.broker.config.broker_cluster_name
+    for name, key in (("GROUP", "T@cg"), ("BROKER", cluster)):
+        for what in ("ACK", "CK"):
+            header = StatsData(f"{name}_{what}_NUMS", key)
+            answer = await p.caller.ask(codes.VIEW_BROKER_STATS_DATA, header)
+            found[header.name] = BrokerStatsData.decode(answer.body or b"").stats_minute.sum
+    assert found == {
+        "GROUP_ACK_NUMS": 3, "GROUP_CK_NUMS": 2, "BROKER_ACK_NUMS": 3, "BROKER_CK_NUMS": 2,
+    }  # fmt: skip
+    p.broker.stats.delete_group("cg")
+    answer = await p.caller.ask(codes.VIEW_BROKER_STATS_DATA, StatsData("GROUP_CK_NUMS", "T@cg"))
+    assert answer.code == codes.SYSTEM_ERROR
