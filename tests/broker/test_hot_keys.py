@@ -37,7 +37,8 @@ def test_no_path_name_address_or_size_of_files_is_hot() -> None:
     assert KEYS.fields.keys() >= HOT
     for key in HOT:
         kind = KEYS.fields[key].type
-        assert kind is bool or "int" in str(kind), f"{key} may be any text"
+        is_bounded = kind is bool or "int" in str(kind) or "pattern=" in str(kind)
+        assert is_bounded, f"{key} may be any text"
         assert not key.lower().endswith(("path", "dir", "addr", "address", "port", "name"))
         assert "filesize" not in key.lower()
 
@@ -87,6 +88,17 @@ async def test_the_memory_for_clients_can_be_changed(broker: Broker, caller: Cal
     assert (await update(caller, f"clientMemoryBytesMax={32 << 20}")).code == codes.SUCCESS
     assert broker.server.turn.backlog.bytes_max == 32 << 20
     assert (await update(caller, "clientMemoryBytesMax=1")).code == codes.INVALID_PARAMETER
+
+
+async def test_the_hours_in_which_old_files_go_can_be_changed(
+    broker: Broker, caller: Caller
+) -> None:
+    assert (await update(caller, "deleteWhen=05;23")).code == codes.SUCCESS
+    assert broker.store.settings.rules.hours == {5, 23}
+    answer = await update(caller, "deleteWhen=24")
+    assert answer.code == codes.INVALID_PARAMETER
+    assert "deleteWhen is 24" in (answer.remark or "")
+    assert broker.store.settings.rules.hours == {5, 23}
 
 
 async def test_lite_pulls_can_be_switched_off(caller: Caller) -> None:

@@ -188,6 +188,19 @@ async def test_the_second_form_of_retry_topic_is_used_when_it_is_on_and_the_firs
     assert (await p.ack(again[b"new"])).code == 0
 
 
+async def test_the_second_form_of_retry_topic_can_be_switched_on_later(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    body = b"enableRetryTopicV2=true\npopResponseReturnActualRetryTopic=true\n"
+    assert (await p.caller.ask(codes.UPDATE_BROKER_CONFIG, None, body)).code == codes.SUCCESS
+    await p.send(b"a")
+    await p.pop()
+    await p.later(BACK_AFTER_MS)
+    (record,) = records(await p.ask())
+    assert (record.body, record.topic) == (b"a", "%RETRY%cg+T")
+
+
 async def test_the_real_retry_topic_is_shown_when_that_is_wanted(
     run: Run, config: Config, clock: Clock
 ) -> None:
