@@ -149,6 +149,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     default_topic_queue_nums: Queues = 8
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
+    trace_on: bool = True
     trace_topic_enable: bool = False
     msg_trace_topic_name: Name = "RMQ_SYS_TRACE_TOPIC"
     validate_system_topic_when_update_topic: bool = True

@@ -24,7 +24,7 @@ _TABLE = (
     recoverConcurrently=false  fetchNameSrvAddrByDnsLookup=false
     fetchNamesrvAddrByAddressServer=false  highSpeedMode=false  accountStatsEnable=true
     accountStatsPrintZeroValues=true  transferMsgByHeap=true
-    disableConsumeIfConsumerReadSlowly=false  brokerFastFailureEnable=true  traceOn=true
+    disableConsumeIfConsumerReadSlowly=false  brokerFastFailureEnable=true
     enableCalcFilterBitMap=false
     compressedRegister=false  forceRegister=true
     enableNetWorkFlowControl=false  enableBroadcastOffsetStore=true  enableSkipLongAwaitingAck=false

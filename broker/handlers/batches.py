@@ -45,6 +45,7 @@ class Batches:
         self._holds = holds
         self._suffix = suffix
         self._region_id = config.region_id
+        self._trace_on = config.trace_on
         self.taken: list[Taken] = []
 
     def take(
@@ -103,8 +104,9 @@ class Batches:
                 _, queue_id = batch[0]
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
-                    command, queue_id, unique, ids + host_hex, offsets[-1], region, first
-                )
+                    command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
+                    trace_on=self._trace_on,
+                )  # fmt: skip
                 self._count(target, queue_id, len(offsets), end - offsets[0])
                 given.append((reply, end))
         return given
@@ -151,7 +153,7 @@ class Batches:
             # What tells the producer that the batch has this id, and not its messages theirs.
             batch_uniq_id=unique,
             region=self._region_id,
-            trace_on=True,
+            trace_on=self._trace_on,
         )
         return Reply(codes.SUCCESS, answer.to_fields()), end
 

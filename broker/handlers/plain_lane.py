@@ -100,7 +100,9 @@ class PlainLane:
         self._suffix = suffix
         self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         self._now_ms = now_ms
-        self._plain = PlainSends(answer_parts(store.host_hex, config.region_id.encode()))
+        region = config.region_id.encode()
+        parts = answer_parts(store.host_hex, region, trace_on=config.trace_on)
+        self._plain = PlainSends(parts)
         self._records = PlainRecords()
         self._ways: dict[int, Way] = {}  # by the number of their group
         self._forgot = 0

@@ -69,7 +69,8 @@ class ReplyHandlers:
     async def on_reply(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> Reply:
-        region = {"MSG_REGION": self.config.region_id, "TRACE_ON": "true"}
+        trace_on = self.config.trace_on
+        region = {"MSG_REGION": self.config.region_id, "TRACE_ON": str(trace_on).lower()}
         try:
             target = self._target(header, connection)
         except Refusal as refusal:
@@ -79,7 +80,7 @@ class ReplyHandlers:
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
         answer = SendMessageAnswer(NOT_STORED, queue_id, 0)
-        answer.region, answer.trace_on = self.config.region_id, True
+        answer.region, answer.trace_on = self.config.region_id, trace_on
         pairs = properties.decode(header.properties or "")
         pairs |= region
         header.properties = properties.encode(pairs).decode()

@@ -91,15 +91,14 @@ class SendHandlers:
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
-        self._template = answer_template(self._host_hex, self._region)
-        self._with_handle = answer_template(self._host_hex, self._region, with_handle=True)
-        shared = {
-            "MSG_REGION": config.region_id,
-            "TRACE_ON": "true",
-            "CLUSTER": config.broker_cluster_name,
-        }
+        self._trace_on = on = config.trace_on
+        self._template = answer_template(self._host_hex, self._region, trace_on=on)
+        self._with_handle = answer_template(
+            self._host_hex, self._region, with_handle=True, trace_on=on
+        )
+        self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(on).lower()}
+        shared = self._error_fields | {"CLUSTER": config.broker_cluster_name}
         self.suffix = properties.join(shared)  # behind the properties of each message
-        self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": "true"}
         self._batches = Batches(config, store, topics, due, holds, self.suffix.encode())
 
     def rows(self) -> list[Row]:
@@ -298,6 +297,7 @@ class SendHandlers:
                     self._region,
                     queue_offset,
                     handle.decode() or None,
+                    trace_on=self._trace_on,
                 )
                 handle = b""
             if waits:

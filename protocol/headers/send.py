@@ -149,28 +149,36 @@ _TEMPLATE = (
 ) % (LANGUAGE.encode(), VERSION)
 # The same for a timer message.
 _WITH_HANDLE = _TEMPLATE.replace(b'"extFields":{', b'"extFields":{"recallHandle":"%b",')
+_NO_TRACE = b'"TRACE_ON":"true"', b'"TRACE_ON":"false"'
+# Without and with a handle, by whether clients are to trace.
+_TEMPLATES = {
+    True: (_TEMPLATE, _WITH_HANDLE),
+    False: (_TEMPLATE.replace(*_NO_TRACE), _WITH_HANDLE.replace(*_NO_TRACE)),
+}
 
 
-def answer_template(host_hex: bytes, region: bytes, *, with_handle: bool = False) -> bytes:
+def answer_template(
+    host_hex: bytes, region: bytes, *, with_handle: bool = False, trace_on: bool = True
+) -> bytes:
     """The header of a success answer to one message, of a broker with this host and region.
 
     `% (queue_id, transaction_id, log_offset, queue_offset, opaque)` fills it in, byte for byte as
     `send_answer`; the transaction id must be letters and digits. With a handle that one is first.
     """
-    template = _WITH_HANDLE if with_handle else _TEMPLATE
+    template = _TEMPLATES[trace_on][with_handle]
     template = template.replace(b"%d", b"%%d").replace(b"%016X", b"%%016X")
     template = template.replace(b'"recallHandle":"%b"', b'"recallHandle":"%%b"')
     template = template.replace(b'"transactionId":"%b"', b'"transactionId":"%%b"')
     return template % (host_hex, region.replace(b"%", b"%%"))
 
 
-def answer_parts(host_hex: bytes, region: bytes) -> list[bytes]:
+def answer_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
     """What stands between the values of `answer_template`: before the first without a handle,
     before and behind a handle, and behind each of the others; and what comes before the place of
     each further message of a batch."""
     found = []
     for with_handle in (False, True):
-        template = answer_template(host_hex, region, with_handle=with_handle)
+        template = answer_template(host_hex, region, with_handle=with_handle, trace_on=trace_on)
         marked = template.replace(b"%016X", b"%b").replace(b"%d", b"%b")
         found.append([part.replace(b"%%", b"%") for part in marked.split(b"%b")])
     plain, handled = found
@@ -187,6 +195,8 @@ def send_answer(
     region: bytes,
     queue_offset: int,
     recall_handle: str | None = None,
+    *,
+    trace_on: bool = True,
 ) -> Reply | bytes:
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
@@ -204,10 +214,11 @@ def send_answer(
             queue_offset,
             request.opaque,
         )
+        plain, with_handle = _TEMPLATES[trace_on]
         if recall_handle is None:
-            header = _TEMPLATE % values
+            header = plain % values
         else:
-            header = _WITH_HANDLE % (recall_handle.encode(), *values)
+            header = with_handle % (recall_handle.encode(), *values)
         size = len(header)
         return HEAD.pack(LENGTH_BYTES + size, size) + header
     answer = SendMessageAnswer(
@@ -217,6 +228,6 @@ def send_answer(
         transaction_id.decode(errors="replace") or None,
         recall_handle=recall_handle,
         region=region.decode(),
-        trace_on=True,
+        trace_on=trace_on,
     )
     return Reply(codes.SUCCESS, answer.to_fields())

@@ -278,7 +278,7 @@ def test_bytes_that_are_not_utf_8_are_read_as_java_reads_them(tmp_path: Path) ->
         # Keys without effect are checked as well: a typing error is one everywhere.
         ("sendMessageThreadPoolNums=many", "a whole number from -2147483648 to 2147483647"),
         ("maxLmqConsumeQueueNum=2147483648", "a whole number from -2147483648 to 2147483647"),
-        ("traceOn=1", "true or false"),
+        ("brokerFastFailureEnable=1", "true or false"),
         ("logicalDiskSpaceCleanForciblyThreshold=x", "a number"),
     ],
 )

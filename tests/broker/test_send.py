@@ -1,6 +1,7 @@
 """SEND in all its forms, over a socket: what is stored, what is answered, what is refused."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from aerobee.broker.server import Broker
@@ -32,6 +33,24 @@ async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller
     }
     assert parse_offset_message_id(header.msg_id) == (record.store_host, record.log_offset)
     assert record.store_host == b"\x7f\0\0\1" + broker.port.to_bytes(4, "big")
+
+
+async def test_messages_and_answers_say_that_nobody_is_to_trace(
+    start: Callable, config: Config
+) -> None:
+    caller = Caller(await start(config(trace_on=False, timer_wheel_enable=True)))
+    body = encode_batch([Entry(0, b"1", b""), Entry(0, b"2", b"")])
+    answers = [
+        await caller.send("T", b"one"),
+        await caller.send("T", b"later", TIMER_DELAY_SEC="60"),
+        await caller.send("T", body, batch=True),
+        await caller.send("T", b"nowhere", queue_id=99),
+    ]
+    assert [answer.code for answer in answers] == [0, 0, 0, codes.INVALID_PARAMETER]
+    assert [answer.fields()["TRACE_ON"] for answer in answers] == ["false"] * 4
+    found = records(await caller.pull("T"))
+    assert [record.properties["TRACE_ON"] for record in found] == ["false"] * 3
+    await caller.peers.close()
 
 
 async def test_the_old_long_header_sends_too(caller: Caller) -> None:

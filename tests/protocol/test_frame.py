@@ -179,6 +179,12 @@ def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
     header = answer_template(b"C0A8", b"50%d") % (*values, request.opaque)
     made = send_answer(request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset)
     assert HEADS[len(header)] + header == made
+    header = answer_template(b"C0A8", b"50%d", trace_on=False) % (*values, request.opaque)
+    assert b'"TRACE_ON":"false"' in header
+    made = send_answer(
+        request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset, trace_on=False
+    )
+    assert HEADS[len(header)] + header == made
 
 
 def test_the_template_of_an_answer_with_a_handle_comes_to_the_same_bytes() -> None:

@@ -270,6 +270,17 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
 
 
+def test_answers_say_whether_to_trace() -> None:
+    plain = PlainSends(answer_parts(b"7F00000100002A9F", b"r", trace_on=False))
+    read(plain, [send(opaque=1)])
+    plain.sends["log_offset"][0] = 5
+    plain.sends["queue_offset"][0] = 7
+    (end,) = plain.write_answers({}).tolist()
+    template = answer_template(b"7F00000100002A9F", b"r", trace_on=False)
+    wanted = frame(template % (3, b"AC11000100002A9F0001", 5, 7, 1))
+    assert plain.answers[:end].tobytes() == wanted
+
+
 def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
     read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
     plain.sends["log_offset"][:3] = [1, 2, 0xABC]
