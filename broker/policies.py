@@ -89,7 +89,7 @@ class Entry(NamedTuple):
 def resource_of(text: str | None) -> Resource:
     """The resource that a text names; Refusal for one that names none."""
     kind, colon, name = (text or "").partition(":")
-    if text == "*":
+    if text == "*" or (text or "").lower() == "any:*":  # RocketMQ's type Any, spelt out
         return Resource(ANY, WHOLE, "")
     known = _KINDS.get(kind.lower())
     pattern = LITERAL

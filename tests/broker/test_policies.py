@@ -52,6 +52,10 @@ def test_a_resource_is_written_as_it_was_read(text: str) -> None:
     assert resource_of(text).key == text
 
 
+def test_any_spelt_out_is_everything() -> None:
+    assert resource_of("Any:*") == resource_of("any:*") == resource_of("*")
+
+
 @pytest.mark.parametrize(
     "text",
     [
