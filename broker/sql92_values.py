@@ -11,9 +11,14 @@ import re
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE_CHARS_MAX = 64  # of a number without the zeros before it
+
+_WHOLE = re.compile(r"([+-]?)((?:(?![\U00010000-\U0010ffff])\d)+)")  # any script's, of 16 bits
 _DECIMAL = re.compile(
     r"[\0- ]*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)[\0- ]*"
+)
+_HEX = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
 )
 _BLANKS = "".join(map(chr, range(33)))  # what Java trims
 
@@ -33,10 +38,16 @@ def read_long(text: str) -> int:
 
 
 def read_double(text: str) -> float:
-    """Double.valueOf without its hexadecimal form; ValueError when the text is no such number."""
-    if _DECIMAL.fullmatch(text) is None:
+    """Double.valueOf; ValueError when the text is no such number."""
+    if _DECIMAL.fullmatch(text) is not None:
+        return float(text.strip(_BLANKS).rstrip("fFdD"))
+    found = _HEX.fullmatch(text.strip(_BLANKS))
+    if found is None:
         raise ValueError(f"{text!r} is no decimal number")
-    return float(text.strip(_BLANKS).rstrip("fFdD"))
+    try:
+        return float.fromhex(found[1])
+    except OverflowError:
+        return float("-inf" if found[1].startswith("-") else "inf")
 
 
 def compare(left: object, right: object) -> int:
@@ -59,8 +70,13 @@ def compare(left: object, right: object) -> int:
 
 
 def _whole(text: str, least: int, most: int) -> int:
-    if len(text) > 64 or _WHOLE.fullmatch(text) is None:
-        raise ValueError(f"{text[:64]!r} is no whole number")
+    matched = _WHOLE.fullmatch(text)
+    if matched is None:
+        raise ValueError(f"{text[:WHOLE_CHARS_MAX]!r} is no whole number")
+    if len(text) > WHOLE_CHARS_MAX:
+        text = matched[1] + (matched[2].lstrip("0") or "0")
+        if len(text) > WHOLE_CHARS_MAX:
+            raise ValueError(f"{text[:WHOLE_CHARS_MAX]!r}... is not within {least} to {most}")
     found = int(text)
     if not least <= found <= most:
         raise ValueError(f"{text!r} is not within {least} to {most}")

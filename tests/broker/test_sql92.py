@@ -78,6 +78,33 @@ def test_the_finer_rules(text: str, matched: bool) -> None:
     assert sql92.compiled(text)(properties) is matched
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "matched"),
+    [
+        ("0x1p3", "a > 7.5", True),
+        ("0x1p3", "a < b", True),  # two properties are compared as decimal numbers
+        (" -0X.8P-1f ", "a = -0.25", True),
+        ("0x1p1024", "a > 1.7976931348623157E308", True),
+        ("-0x1p1024", "a < 1.5", True),
+        ("0x1.8", "a <> 1.5", False),  # without an exponent it is no number
+        ("0x1p3", "a = 8", False),  # nor a whole one
+        ("\u0663", "a = 3", True),
+        ("-\uff112", "a = -12", True),
+        ("\u0663", "a > 2.5", False),
+        ("\U0001d7d9", "a <> 2", False),
+        ("0" * 70 + "5", "a = 5", True),
+        ("-" + "0" * 5_000 + "5", "a = -5", True),
+        ("0" * 70, "a = 0", True),
+        ("9" * 70, "a > 5", False),
+        ("9" * 5_000, "a > 3000000000", False),
+    ],
+)
+def test_a_number_in_a_property_is_read_as_java_reads_it(
+    value: str, text: str, matched: bool
+) -> None:
+    assert sql92.compiled(text)({"a": value, "b": "9"}) is matched
+
+
 def test_what_is_long_or_deep_is_refused_and_what_is_wide_is_not() -> None:
     with pytest.raises(sql92.SqlError, match="8201 characters, the limit is 8192"):
         sql92.compiled("a = '" + "x" * 8_195 + "'")
