@@ -52,10 +52,11 @@ class RawProperties:
 
 
 def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
-    """The hashes of the tags that a subscription by tags wants; None when it wants all."""
-    if subscription.sub_string == SUB_ALL or not subscription.code_set:
-        return None
-    return frozenset(subscription.code_set)
+    """The hashes of the tags that a subscription by tags wants; None when it wants all.
+
+    Without hashes it wants nothing, as in RocketMQ: its client makes such a one of a blank.
+    """
+    return None if subscription.sub_string == SUB_ALL else frozenset(subscription.code_set)
 
 
 def is_by_tags(expression_type: str | None) -> bool:

@@ -9,6 +9,8 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from aerobee.protocol.bodies.subscription import SubscriptionData
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pull import (
     BULK,
@@ -253,6 +255,18 @@ async def test_the_registered_subscription_rules_when_the_pull_names_none(caller
     await caller.send("U")
     other = await caller.pull("U", expression=None)
     assert other.code == codes.SUBSCRIPTION_NOT_EXIST
+
+
+@pytest.mark.parametrize("text", [" ", "", "odd"])
+async def test_a_subscription_without_hashes_of_tags_gets_nothing(
+    caller: Caller, text: str
+) -> None:
+    await filled(caller)
+    wanted = SubscriptionData("T", text)  # what RocketMQ's client makes of a blank
+    member = ConsumerData("cg", "CONSUME_PASSIVELY", "CLUSTERING", "", [wanted])
+    await caller.ask(codes.HEART_BEAT, None, HeartbeatData("c1", [], [member]).encode())
+    answer = await caller.pull("T", expression=None)
+    assert (answer.code, answer.fields()["nextBeginOffset"]) == (codes.PULL_RETRY_IMMEDIATELY, "5")
 
 
 async def test_what_may_not_be_pulled_is_refused(broker: Broker, caller: Caller) -> None:
