@@ -22,6 +22,7 @@ from ...protocol.headers.send import (
 from ...protocol.message_id import offset_message_id
 from ...protocol.names import check_sendable, check_topic
 from ...protocol.record import TRANSACTION_MASK
+from ...protocol.tags import raw_tags_code
 from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..clients import Clients
@@ -144,8 +145,8 @@ class ReplyHandlers:
             self.address,
             now_ms,
             properties.encode(pairs).decode(),
-            header.reconsume_times,
-            header.unit_mode,
+            header.reconsume_times or 0,
+            bool(header.unit_mode),
         )
         body = command.body or b""
         waiting = self._pushed.get(producer, 0)
@@ -195,7 +196,7 @@ class ReplyHandlers:
                 connection.host,
                 command.body or b"",
                 text.encode(),
-                0,  # no tag, as in RocketMQ
+                raw_tags_code(text.encode()),
                 header.reconsume_times or 0,
             )
         except StoreError as wrong:

@@ -75,6 +75,7 @@ async def test_a_reply_reaches_the_one_who_asked_and_is_kept(
     ((header, body),) = asker.pushed
     assert body == b"the answer"
     assert (header.topic, header.flag, header.born_ms) == (TOPIC, 3, BORN_MS)
+    assert (header.reconsume_times, header.unit_mode) == (0, False)  # named, as RocketMQ does
     assert header.store_host == broker.address
     assert header.born_host.startswith("127.0.0.1:")
     pairs = properties.decode(header.properties or "")
@@ -89,6 +90,15 @@ async def test_a_reply_reaches_the_one_who_asked_and_is_kept(
     assert (fields["queueId"], fields["queueOffset"]) == ("0", "0")
     assert fields["msgId"].endswith(f"{kept.log_offset:016X}")
     assert fields["MSG_REGION"] == "DefaultRegion"
+
+
+async def test_a_reply_that_is_kept_is_found_by_its_tag(caller: Caller, asker: Asker) -> None:
+    await asker.come()
+    await reply(caller, b"tagged", TAGS="paid")
+    await reply(caller, b"plain")
+    assert [record.body for record in records(await caller.pull(TOPIC, expression="paid"))] == [
+        b"tagged"
+    ]
 
 
 async def test_a_reply_wakes_a_reader_of_its_topic(caller: Caller, asker: Asker) -> None:
