@@ -88,9 +88,10 @@ class ReplyHandlers:
         why_not = await self._push(header, command, connection)
         if self.config.store_reply_message_enable:
             self._store(header, command, connection, target, queue_id, answer)
-        if why_not is not None:
-            return Reply(codes.SYSTEM_ERROR, answer.to_fields(), why_not)
-        return Reply(codes.SUCCESS, answer.to_fields())
+        if why_not is None:
+            return Reply(codes.SUCCESS, answer.to_fields())
+        is_kept = answer.msg_id != NOT_STORED
+        return Reply(codes.SYSTEM_ERROR, answer.to_fields() if is_kept else region, why_not)
 
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
         """The topic of the reply, made when it may be; Refusal."""

@@ -115,6 +115,9 @@ async def test_a_broker_may_keep_no_replies(start: Callable, config: Config) -> 
     await asker.come()
     answer = await reply(caller)
     assert (answer.code, answer.fields()["msgId"]) == (codes.SUCCESS, "0")
+    refused = await reply(caller, REPLY_TO_CLIENT="nobody")
+    assert refused.code == codes.SYSTEM_ERROR
+    assert refused.fields() == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
     assert records(await caller.pull(TOPIC)) == []
     await asker.peers.close()
     await caller.peers.close()
