@@ -29,9 +29,11 @@ def _is_reserve_time(text: str) -> bool:
 
 QUEUE_TYPE = "queue.type"
 BATCH_QUEUES = "BatchCQ"
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTION = "COMPACTION"
 ATTRIBUTES = {
     QUEUE_TYPE: _one_of("SimpleCQ", BATCH_QUEUES, changeable=False),
-    "cleanup.policy": _one_of("DELETE", "COMPACTION", changeable=False),
+    CLEANUP_POLICY: _one_of("DELETE", COMPACTION, changeable=False),
     "message.type": _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
     "reserve.time": Attribute(f"a whole number from -1 to {INT64_MAX}", _is_reserve_time),
 }

@@ -26,7 +26,7 @@ from ..protocol.errors import Refusal
 from ..protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from ..store import json_file
 from ..store.errors import StoreError
-from .attributes import BATCH_QUEUES, QUEUE_TYPE
+from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from .config import BrokerConfig
 from .entry_texts import EntryTexts
 from .stats import Counter, Stats
@@ -35,6 +35,7 @@ TOPICS_MAX = 100_000
 QUEUES_MAX = 65_536  # of one topic
 AUTO_CREATE_TOPIC = "TBW102"
 READ_WRITE = PERM_READ | PERM_WRITE
+MULTI_TAG = "MULTI_TAG"  # a topicFilterType
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -43,7 +44,8 @@ class Target:
     """A topic as a send sees it.
 
     `queues` is how many queue ids are taken, `special` says that more must be looked at first
-    (retry topics, forbidden and closed ones), `keys` are the (topic, queue id) pairs of `Holds`.
+    (retry topics, forbidden and closed ones, those that mark messages or want keys), `keys` are the
+    (topic, queue id) pairs of `Holds`.
     """
 
     name: str
@@ -266,7 +268,8 @@ class Topics:
     def _is_special(self, config: TopicConfig) -> bool:
         name = config.topic_name or ""
         is_named = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
-        return is_named or self._is_closed(config)
+        is_marked = config.topic_filter_type == MULTI_TAG or is_compacted(config)
+        return is_named or is_marked or self._is_closed(config)
 
     def _is_closed(self, config: TopicConfig) -> bool:
         return config.order and not self._config.broker_permission & PERM_WRITE
@@ -304,6 +307,11 @@ class Topics:
         if config.trace_topic_enable:
             table.append((config.msg_trace_topic_name, 1, READ_WRITE))
         return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
+
+
+def is_compacted(config: TopicConfig) -> bool:
+    """Whether only the last message of each key is wanted, so that each needs one."""
+    return bool(config.attributes) and config.attributes.get(CLEANUP_POLICY) == COMPACTION
 
 
 def retry_config(name: str, queues: int, *, unit: bool = False, order: bool = False) -> TopicConfig:

@@ -24,7 +24,7 @@ from ...protocol.names import (
     check_topic,
 )
 from ...protocol.recall_handle import encode_with, words_before
-from ...protocol.record import TRANSACTION_MASK
+from ...protocol.record import MULTI_TAGS, TRANSACTION_MASK
 from ...protocol.tags import TAG_HASHES
 from ...store.errors import IllegalMessage, StoreError
 from ...store.store import MessageStore
@@ -38,7 +38,7 @@ from ..holds import Holds
 from ..locks import QueueLocks
 from ..stats import Stats
 from ..syncer import WAITING_MAX, Answers, Syncer
-from ..topics import Target, Topics
+from ..topics import MULTI_TAG, Target, Topics, is_compacted
 from ..transaction_counts import TransactionCounts
 from ..transactions import HALF_TOPIC, half_properties
 from .batches import Batches
@@ -196,7 +196,10 @@ class SendHandlers:
                     if slot_ms:
                         # Retries can't be taken back; what takes another back, the timers read.
                         is_recall = properties.TIMER_DEL_UNIQKEY in text
-                        seen = WAITS if target.special else -slot_ms if is_recall else slot_ms
+                        if target.special and target.name.startswith(RETRY_PREFIX):
+                            seen = WAITS
+                        else:
+                            seen = -slot_ms if is_recall else slot_ms
                     elif key is not target.keys[queue_id]:
                         seen, code = DELAYED, None  # the level of that queue says how long
                 found = unique.encode()
@@ -374,8 +377,18 @@ class SendHandlers:
             )
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
+        if target.config.topic_filter_type == MULTI_TAG:
+            header.sys_flag |= MULTI_TAGS
         if topic.startswith(RETRY_PREFIX):
             return self._retry_target(header, command, target, queue_id)
+        if is_compacted(target.config) and not header.batch:
+            keys = _value(header.properties or "", properties.KEYS)
+            if not keys.strip():
+                raise Refusal(
+                    codes.MESSAGE_ILLEGAL,
+                    f"Required message key is missing: topic {topic} has "
+                    "cleanup.policy=COMPACTION, by which each message needs one; set it (KEYS)",
+                )
         return target, queue_id
 
     def _retry_target(

@@ -279,6 +279,30 @@ async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message
     assert [record.body for record in records(await waiting)] == [b"single"]
 
 
+async def test_a_topic_that_is_compacted_by_key_takes_no_message_without_one(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}))
+    for pairs in ({}, {"KEYS": " "}, {"TAGS": "KEYS"}):
+        answer = await caller.send("C", **pairs)
+        assert answer.code == codes.MESSAGE_ILLEGAL
+        assert (answer.remark or "").startswith("Required message key is missing: topic C has")
+        assert answer.fields()["TRACE_ON"] == "true"
+    assert (await caller.send("C", b"keyed", KEYS="k")).code == 0
+    assert [record.body for record in records(await caller.pull("C"))] == [b"keyed"]
+
+
+async def test_messages_of_a_topic_with_several_tags_say_so(broker: Broker, caller: Caller) -> None:
+    broker.topics.put(TopicConfig("M", 1, 1, topic_filter_type="MULTI_TAG"))
+    later = str(broker.now_ms() + 60_000)
+    assert (await caller.send("M", b"one", TAGS="a")).code == 0
+    assert (await caller.send("M", batch_of(2), batch=True)).code == 0
+    assert "recallHandle" in (await caller.send("M", TIMER_DELIVER_MS=later)).fields()
+    assert [record.sys_flag for record in records(await caller.pull("M"))] == [2, 2, 2]
+    await caller.send("T", b"one", TAGS="a")
+    assert [record.sys_flag for record in records(await caller.pull("T"))] == [0]
+
+
 async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:
     await caller.send("T", b"before")
     answer = await caller.send("T", batch_of(3)[:-4], batch=True, code=codes.SEND_BATCH_MESSAGE)
