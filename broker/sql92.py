@@ -6,7 +6,8 @@ Length and depth have limits; the chains of AND and OR have no depth.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
@@ -16,7 +17,8 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from .sql92_kept import Kept
 from .sql92_values import INT_MAX, LONG_MAX, Long, compare, read_double, read_int, read_long
 
-TEXT_CHARS_MAX = 8_192  # of one expression
+TEXT_CHARS_MAX = 32_768  # of one expression
+TOKENS_MAX = 8_192  # of one expression: reading so many holds everybody up for some 50 ms
 DEPTH_MAX = 64  # operators inside each other
 KEPT_MAX = 1_024  # expressions in compiled form
 KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
@@ -143,9 +145,13 @@ _kept = Kept(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
 def _parse(text: str) -> Evaluate:
     state = _parser().parse_interactive(text)
     at, shown = len(text), "its end"
+    count = 0
     try:
-        for token in state.lexer_thread.lex(state.parser_state):  # type: ignore[no-untyped-call]
+        for token in _tokens(state.lexer_thread, state.parser_state, text):
             at, shown = token.start_pos or 0, repr(str(token)[:32])
+            count += 1
+            if count > TOKENS_MAX:
+                raise _fault(at, f"it has more than {TOKENS_MAX} words, values and signs")
             try:
                 state.feed_token(token)
             except UnexpectedToken:
@@ -158,6 +164,22 @@ def _parse(text: str) -> Evaluate:
     except UnexpectedToken:
         raise _fault(at, f"the expression can't be read on at {shown}") from None
     return whole.run
+
+
+def _tokens(thread: Any, state: Any, text: str) -> Iterator[Token]:
+    """The words, values and signs of a text, whose lexer is this thread's.
+
+    Behind the last line break `--` begins no comment, and nobody looks for the end of one: for many
+    of them that would be the square of the text's length.
+    """
+    last = max(text.rfind("\n"), text.rfind("\r"))
+    behind = thread.lexer
+    if text.find("--", last + 1) >= 0:
+        behind = _parser(with_comments=False).parse_interactive("").lexer_thread.lexer
+    with suppress(EOFError):
+        while True:
+            lexer = behind if thread.state.line_ctr.char_pos > last else thread.lexer
+            yield lexer.next_token(thread.state, state)
 
 
 def _fault(at: int, what: str) -> SqlError:
@@ -400,6 +422,7 @@ def _among(left: _Node, texts: tuple[Token, ...], wanted: bool) -> _Node:
 
 
 @cache
-def _parser() -> Lark:
+def _parser(*, with_comments: bool = True) -> Lark:
     # Made for the first expression: a start without any is a tenth shorter.
-    return Lark(_GRAMMAR, parser="lalr", lexer="basic", transformer=_Builder())
+    grammar = _GRAMMAR if with_comments else _GRAMMAR.replace("%ignore LINE_COMMENT\n", "")
+    return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())

@@ -227,7 +227,7 @@ def test_a_filter_that_was_told_when_they_were_off_is_kept_once_it_is_asked_for(
         ("", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "is empty"),
         (None, "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "is empty"),
         (" || ", "TAG", codes.SUBSCRIPTION_PARSE_FAILED, "has no tag"),
-        ("a = '" + "x" * 9_000 + "'", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "limit is 8192"),
+        ("a = '" + "x" * 33_000 + "'", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "limit is 32768"),
         ("NOT " * 70 + "a = 1", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "deeper than 64"),
     ],
 )

@@ -60,6 +60,10 @@ def test_a_fault_is_told_with_its_place(text: str, place: int) -> None:
         ("a = 5 -- so\n AND b = 'x'", False),
         ("a = 5 b = 'x' OR", True),
         ("a = 05", False),
+        ("a = --5", True),  # no line break, no comment
+        ("-- so\n a = --5", True),
+        ("a = --5 OR\n b = 'x'", False),
+        ("b = '--\n' OR a = --5 -- so", True),
         ("a < 5000000000", True),
         ("big > 1", False),  # is read as an Integer, which it is not
         ("big > 1L", False),
@@ -106,11 +110,15 @@ def test_a_number_in_a_property_is_read_as_java_reads_it(
 
 
 def test_what_is_long_or_deep_is_refused_and_what_is_wide_is_not() -> None:
-    with pytest.raises(sql92.SqlError, match="8201 characters, the limit is 8192"):
-        sql92.compiled("a = '" + "x" * 8_195 + "'")
+    with pytest.raises(sql92.SqlError, match="32801 characters, the limit is 32768"):
+        sql92.compiled("a = '" + "x" * 32_795 + "'")
+    with pytest.raises(sql92.SqlError, match="at character 8193: it has more than 8192 words"):
+        sql92.compiled("(" * 10_000)
     with pytest.raises(sql92.SqlError, match="deeper than 64"):
         sql92.compiled("NOT " * 100 + "a = 5")
     assert sql92.compiled("(" * 3_000 + "a = 5" + ")" * 3_000)(PROPERTIES)
+    ids = ",".join(f"'order-{number:08d}'" for number in range(1_500))
+    assert sql92.compiled(f"b = 'abc' AND a NOT IN ({ids})")(PROPERTIES)
     assert sql92.compiled(" OR ".join(["a = 1"] * 900 + ["a = 5"]))(PROPERTIES)
 
 
