@@ -14,6 +14,7 @@ from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from ..protocol.bodies.subscription import SubscriptionData
 from ..protocol.errors import Refusal
 from ..protocol.names import check_client_id
+from ..protocol.pop_handles import normal_topic, retry_topic
 from .agreement import Agreement
 
 GROUPS_MAX = 100_000  # groups with live clients, of producers and of consumers each
@@ -57,6 +58,14 @@ class ConsumerGroup:
 
     def __post_init__(self) -> None:
         self.agreement = Agreement(self.name)
+
+    def reads(self, topic: str) -> bool:
+        """Whether it subscribes to a topic, or what it has popped of one comes again there."""
+        origin = normal_topic(topic, self.name)
+        return topic in self.subscriptions or (
+            origin in self.subscriptions
+            and topic in (retry_topic(origin, self.name), retry_topic(origin, self.name, v2=True))
+        )
 
     def client_ids(self) -> list[str]:
         return list(dict.fromkeys(member.client_id for member in self.members.values()))

@@ -86,7 +86,7 @@ class AdminOffsetHandlers:
         names = [named] if named else self.offsets.topics_of(header.source)
         live = self.clients.consumer_group(header.source)
         if live is not None and live.subscriptions and not header.offline:
-            names = [topic for topic in names if topic in live.subscriptions]
+            names = [topic for topic in names if live.reads(topic)]
         for topic in names:
             if self.topics.get(topic) is not None:
                 self.offsets.clone(topic, header.source, header.target)

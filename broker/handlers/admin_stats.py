@@ -146,7 +146,7 @@ class AdminStatsHandlers:
         live = self.clients.consumer_group(group)
         if live is None or not live.subscriptions:
             return names
-        return [name for name in names if name in live.subscriptions]
+        return [name for name in names if live.reads(name)]
 
     def _progress(self, topic: str, group: str, queues: int) -> dict[MessageQueue, OffsetWrapper]:
         found = {}

@@ -82,6 +82,18 @@ def test_all_topics_with_offsets_count_unless_the_group_has_left_them(parts: Par
     assert topics_of(progress(parts, topicList="U;T;nope;")) == {"T", "U"}
 
 
+def test_what_a_live_group_has_popped_and_gets_again_counts(parts: Parts) -> None:
+    again = ["%RETRY%G_T", "%RETRY%G+T"]
+    for topic in ("T", "U", "%RETRY%G_U", *again):
+        parts.topic(topic, 1)
+        parts.offsets.commit(topic, "G", 0, 0)
+    parts.join("G", {"T": "*"})
+    assert topics_of(progress(parts)) == {"T", *again}
+    assert topics_of(progress(parts, topic=again[0])) == {again[0]}
+    parts.ask(codes.CLONE_GROUP_OFFSET, srcGroup="G", destGroup="H", offline=False)
+    assert sorted(parts.offsets.topics_of("H")) == sorted(["T", *again])
+
+
 def test_one_topic_can_be_asked_for_before_there_is_an_offset(parts: Parts) -> None:
     parts.topic("T", 1)
     found = progress(parts, topic="T")
