@@ -59,8 +59,13 @@ class Filters(Saved):
 
     # --- what a reader wants --------------------------------------------------------------------
 
-    def stated(self, topic: str, expression: str | None, kind: str | None) -> Wanted:
-        """What an expression in a request stands for. Refusal saying what is wrong with it."""
+    def stated(
+        self, topic: str, expression: str | None, kind: str | None, *, always: bool = False
+    ) -> Wanted:
+        """What an expression in a request stands for. Refusal saying what is wrong with it.
+
+        `always`: also while enablePropertyFilter is off, which RocketMQ doesn't ask of a pop.
+        """
         if kind == TAG or is_by_tags(kind):
             key = (topic, expression)
             try:
@@ -80,7 +85,9 @@ class Filters(Saved):
                 self._stated[key] = tags
             return tags
         wanted = _read(topic, expression, kind)
-        self.check(wanted)
+        if not always:
+            self._check_enabled(wanted.expression_type)
+        _check_text(wanted)
         return self._matching(topic, compiled(wanted.sub_string))
 
     def registered(self, wanted: SubscriptionData, group: str, sub_version: int) -> Wanted:
@@ -117,9 +124,7 @@ class Filters(Saved):
         """Refusal when a subscription can't be used here: it says what is wrong, and where."""
         if not is_by_tags(wanted.expression_type):
             self._check_enabled(wanted.expression_type)
-            fault = _fault(wanted.sub_string, wanted.expression_type)
-            if fault is not None:
-                raise Refusal(codes.SUBSCRIPTION_PARSE_FAILED, fault)
+            _check_text(wanted)
 
     def find(self, topic: str, group: str) -> ConsumerFilterData | None:
         """The filter of a group for a topic, None when it has none."""
@@ -298,6 +303,12 @@ def _read(topic: str, expression: str | None, kind: str | None) -> SubscriptionD
             codes.SUBSCRIPTION_PARSE_FAILED,
             f"parse the consumer's subscription failed: {wrong}",
         ) from None
+
+
+def _check_text(wanted: SubscriptionData) -> None:
+    fault = _fault(wanted.sub_string, wanted.expression_type)
+    if fault is not None:
+        raise Refusal(codes.SUBSCRIPTION_PARSE_FAILED, fault)
 
 
 def _fault(expression: str, kind: str) -> str | None:

@@ -201,7 +201,7 @@ class Pops:
         if self._offsets.resets and self._offsets.take_reset(*key) is not None:
             self._orders.clear(key)
             self._buffer.clear(*key)
-        if header.order and self._orders.is_blocked(key, header.attempt_id):
+        if header.order and self._orders.is_blocked(key, header.attempt_id, header.invisible_ms):
             return
         offset = self._buffer.next_offset(*key)
         if offset < 0:

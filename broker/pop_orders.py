@@ -52,14 +52,19 @@ class PopOrders(Saved):
             table.setdefault(topic + SEPARATOR + group, {})[queue_id] = batch
         return ConsumerOrderInfoWrapper(table)
 
-    def is_blocked(self, key: QueueKey, attempt_id: str | None) -> bool:
+    def is_blocked(self, key: QueueKey, attempt_id: str | None, invisible_ms: int = 0) -> bool:
         """Whether a batch of the queue is still being consumed.
 
-        The same attempt as the one before, asking again, may have the batch once more.
+        The same attempt as the one before, asking again, may have the batch once more. A batch that
+        was popped without an invisible time takes that of the next pop that asks.
         """
         batch = self._batches.get(key)
         if batch is None or (batch.attempt_id is not None and batch.attempt_id == attempt_id):
             return False
+        if not batch.invisible_time and invisible_ms:
+            batch.invisible_time = invisible_ms
+            self.changed = True
+            self._note_free(key, batch)
         return self._visible_ms(batch) > self._now_ms()
 
     def popped(

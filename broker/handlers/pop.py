@@ -35,6 +35,7 @@ from ..pop_polls import PopPolls
 from ..topics import Topics
 
 PERM_READ = 4
+ALL_QUEUES = -1  # so is any number below
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
 LATE_MS_MAX = 500  # a request that is so much older than its client waits is answered by nobody
@@ -96,6 +97,7 @@ class PopHandlers:
             raise connection.backlog.busy()
         now_ms = self.now_ms()
         header.born_ms = header.born_ms or now_ms
+        header.queue_id = max(ALL_QUEUES, header.queue_id)
         if now_ms - header.born_ms - header.poll_ms > LATE_MS_MAX:
             raise self._refused(
                 codes.POLLING_TIMEOUT,
@@ -120,7 +122,7 @@ class PopHandlers:
     def on_peek(self, header: PeekMessage, command: Command, connection: Connection) -> Reply:
         if connection.backlog.is_full:
             raise connection.backlog.busy()
-        header.queue_id = max(-1, header.queue_id)  # any below 0 is for all queues
+        header.queue_id = max(ALL_QUEUES, header.queue_id)
         topic = self._check(header)
         if header.max_messages < 0:
             raise self._refused(
@@ -139,6 +141,7 @@ class PopHandlers:
     def on_notification(
         self, header: Notification, command: Command, connection: Connection
     ) -> Reply | None:
+        header.queue_id = max(ALL_QUEUES, header.queue_id)
         self._check(header)
         if self._has_message(header):
             return _notified(has_message=True)
@@ -155,13 +158,14 @@ class PopHandlers:
     def on_polling_info(
         self, header: PollingInfo, command: Command, connection: Connection
     ) -> Reply:
+        header.queue_id = max(ALL_QUEUES, header.queue_id)
         self._check(header)
         count = self.polls.waiting(header.topic, header.group, header.queue_id)
         return Reply(codes.SUCCESS, PollingInfoAnswer(count).to_fields())
 
     def wake(self, topic: str, group: str, queue_id: int) -> None:
         """A queue that was popped in order is free again."""
-        for place_id in (-1, queue_id):
+        for place_id in (ALL_QUEUES, queue_id):
             self.polls.wake((topic, group, place_id))
             self.notifications.wake((topic, group, place_id))
 
@@ -186,23 +190,23 @@ class PopHandlers:
                 f"the broker[{self.config.broker_ip1}] pop message is forbidden because "
                 "timerWheelEnable is false; switch it on",
             )
-        if not 1 <= header.max_messages <= MESSAGES_MAX:
+        if not 0 <= header.max_messages <= MESSAGES_MAX:
             raise self._refused(
                 codes.INVALID_PARAMETER,
                 f"the broker[{self.config.broker_ip1}] pop message's num is "
-                f"{header.max_messages}, it must be 1 to {MESSAGES_MAX}",
+                f"{header.max_messages}, it must be 0 to {MESSAGES_MAX}",
             )
-        if not 1 <= header.invisible_ms <= INVISIBLE_MS_MAX:
+        if not 0 <= header.invisible_ms <= INVISIBLE_MS_MAX:
             raise self._refused(
                 codes.INVALID_PARAMETER,
-                f"the invisible time is {header.invisible_ms} ms, it must be 1 to "
+                f"the invisible time is {header.invisible_ms} ms, it must be 0 to "
                 f"{INVISIBLE_MS_MAX}",
             )
         wanted = None
         if header.expression:
             try:
                 kind = header.expression_type
-                wanted = self.filters.stated(header.topic, header.expression, kind)
+                wanted = self.filters.stated(header.topic, header.expression, kind, always=True)
             except Refusal as wrong:
                 raise self._refused(
                     codes.SUBSCRIPTION_PARSE_FAILED,
@@ -236,7 +240,7 @@ class PopHandlers:
             raise self._refused(
                 codes.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden"
             )
-        if not -1 <= header.queue_id < topic.read_queue_nums:
+        if header.queue_id >= topic.read_queue_nums:
             raise self._refused(
                 codes.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

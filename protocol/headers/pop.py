@@ -14,7 +14,9 @@ from ..wire import Header, Int32, Int64, field
 class PopMessage(Header):
     """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
 
-    may_miss: ClassVar = {"queueId": "0", "maxMsgNums": "0", "pollTime": "0", "initMode": "0"}
+    may_miss: ClassVar = {
+        "queueId": "0", "maxMsgNums": "0", "invisibleTime": "0", "pollTime": "0", "initMode": "0",
+    }  # fmt: skip
 
     group: str = field(name="consumerGroup")
     topic: str

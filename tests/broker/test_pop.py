@@ -241,6 +241,18 @@ async def test_an_sql_expression_looks_at_properties(
     assert await p.pop(**wanted) == {}
 
 
+async def test_a_pop_by_expression_is_served_where_those_of_consumers_are_not(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock, enable_property_filter=False)
+    await p.send(b"no", n="1")
+    await p.send(b"yes", n="2")
+    assert list(await p.pop(expression="n > 1", expression_type="SQL92")) == [b"yes"]
+    for wrong, kind in (("n >", "SQL92"), ("n > 1", "OTHER")):
+        answer = await p.ask(expression=wrong, expression_type=kind)
+        assert answer.code == codes.SUBSCRIPTION_PARSE_FAILED
+
+
 async def test_a_long_stretch_of_other_messages_is_passed_in_one_pop_that_waits(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -514,10 +526,9 @@ async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
         ({"topic": "Nowhere"}, codes.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
         ({"topic": "Closed"}, codes.NO_PERMISSION, "topic[Closed] peeking message is forbidden"),
         ({"queue_id": 1}, codes.INVALID_PARAMETER, "queueId[1] is illegal"),
-        ({"queue_id": -2}, codes.INVALID_PARAMETER, "queueId[-2] is illegal"),
-        ({"max_messages": 33}, codes.INVALID_PARAMETER, "num is 33, it must be 1 to 32"),
-        ({"max_messages": 0}, codes.INVALID_PARAMETER, "num is 0, it must be 1 to 32"),
-        ({"invisible_ms": 0}, codes.INVALID_PARAMETER, "it must be 1 to 259200000"),
+        ({"max_messages": 33}, codes.INVALID_PARAMETER, "num is 33, it must be 0 to 32"),
+        ({"max_messages": -1}, codes.INVALID_PARAMETER, "num is -1, it must be 0 to 32"),
+        ({"invisible_ms": -1}, codes.INVALID_PARAMETER, "it must be 0 to 259200000"),
         ({"invisible_ms": 259_200_001}, codes.INVALID_PARAMETER, "is 259200001 ms"),
         ({"group": "off"}, codes.NO_PERMISSION, "subscription group no permission, off"),
         ({"group": "un/known"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "illegal characters"),
@@ -572,6 +583,53 @@ async def test_a_broker_that_lets_nobody_pop_says_why(
 ) -> None:
     p = await popper(run, config, clock, **setting)
     assert why in ((await p.ask()).remark or "")
+
+
+async def test_any_queue_id_below_zero_is_for_all_queues(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock, queues=2)
+    waiting = asyncio.create_task(p.ask(queue_id=-2, poll_ms=60_000))
+    await p.waiting(1)
+    place = {"consumerGroup": "cg", "topic": "T", "queueId": "-7", "pollTime": "0"}
+    assert (await p.caller.ask(codes.POLLING_INFO, place)).fields() == {"pollingNum": "1"}
+    await p.send(b"a", queue_id=1)
+    assert list(p.handles(await waiting)) == [b"a"]
+    await p.send(b"b", queue_id=0)
+    told = await p.caller.ask(codes.NOTIFICATION, place)
+    assert told.fields()["hasMsg"] == "true"
+    assert list(await p.pop(queue_id=-3)) == [b"b"]
+
+
+async def test_a_pop_of_no_messages_counts_them_and_waits_until_its_time_is_up(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    await p.send(b"a", b"b")
+    answer = await p.ask(max_messages=0)
+    assert (answer.code, answer.fields()["restNum"]) == (codes.POLLING_TIMEOUT, "2")
+    waiting = asyncio.create_task(p.ask(max_messages=0, poll_ms=1_000))
+    await p.waiting(1)
+    await p.send(b"c")
+    await p.later(1_000)
+    answer = await waiting
+    assert (answer.code, answer.fields()["restNum"]) == (codes.POLLING_TIMEOUT, "3")
+    assert list(await p.pop()) == [b"a", b"b", b"c"]
+
+
+async def test_what_is_popped_without_an_invisible_time_comes_again_at_once(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(run, config, clock)
+    await p.send(b"a", b"b")
+    fields = {"consumerGroup": "cg", "topic": "T", "maxMsgNums": "32"}
+    answer = await p.caller.ask(codes.POP_MESSAGE, fields)
+    assert answer.fields()["invisibleTime"] == "0"
+    handles = p.handles(answer)
+    assert (await p.ack(handles[b"b"])).code == 0
+    assert await p.pop() == {}
+    await p.later(4_000)
+    assert list(await p.pop()) == [b"a"]
 
 
 async def test_a_pop_that_names_no_time_is_taken_as_new(

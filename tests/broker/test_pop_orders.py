@@ -131,6 +131,15 @@ async def test_a_changed_time_counts_from_now(p: Popper) -> None:
     assert bodies(await ordered(p)) == [b"a", b"b"]
 
 
+async def test_a_batch_without_an_invisible_time_takes_that_of_the_next_pop(p: Popper) -> None:
+    await p.send(b"a")
+    assert list(p.handles(await ordered(p, invisible_ms=0))) == [b"a"]
+    assert p.handles(await ordered(p)) == {}
+    assert p.handles(await ordered(p, invisible_ms=0)) == {}
+    await p.later(INVISIBLE_MS)
+    assert list(p.handles(await ordered(p))) == [b"a"]
+
+
 async def test_a_notification_in_order_knows_of_the_block(p: Popper) -> None:
     await p.send(b"a", b"b")
     handles = p.handles(await ordered(p, max_messages=1))

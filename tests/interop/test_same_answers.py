@@ -66,6 +66,12 @@ def peek(topic: str = "T", **more: str) -> Asked:
     return Asked(codes.PEEK_MESSAGE, fields | more)
 
 
+def pop(group: str, **more: str) -> Asked:
+    """POP_MESSAGE of a group of its own."""
+    fields = {"consumerGroup": group, "topic": "T", "queueId": "0", "maxMsgNums": "1"}
+    return Asked(codes.POP_MESSAGE, fields | {"invisibleTime": "60000", "pollTime": "0"} | more)
+
+
 def beat(group: str, kind: str) -> Asked:
     """HEART_BEAT of a member of this group."""
     consumer = {
@@ -92,6 +98,17 @@ END = {  # of no half message, and without a msgId
     "producerGroup": "pg", "tranStateTableOffset": "0", "commitLogOffset": "99999999",
     "commitOrRollback": "8",
 }  # fmt: skip
+UNUSUAL_POPS: tuple[dict[str, str], ...] = (
+    {"maxMsgNums": "0"},
+    {"maxMsgNums": "33"},
+    {"queueId": "4"},
+    {"invisibleTime": "0"},
+    {"invisibleTime": "0", "order": "true"},
+    {"pollTime": "-1"},
+    {"exp": "a is not null", "expType": "SQL92"},
+    {"exp": "a >", "expType": "SQL92"},
+    {"exp": "a", "expType": "tag"},
+)
 HANDLE = f"0 1700000000000 60000 0 0 {BROKER_NAME} 0 0"
 BATCH = encode_batch([Entry(0, b"1", b""), Entry(0, b"2", b"")])
 OFFSET = codes.UPDATE_CONSUMER_OFFSET
@@ -147,6 +164,7 @@ ASKED = (
     queue(codes.ACK_MESSAGE, "T", consumerGroup="cg", offset="99", extraInfo=HANDLE),
     queue(codes.ACK_MESSAGE, "nosuch", consumerGroup="cg", offset="0", extraInfo=HANDLE),
     queue(codes.ACK_MESSAGE, "T", consumerGroup="cg", offset="0", extraInfo="x"),
+    *(pop(f"popper{number}", **more) for number, more in enumerate(UNUSUAL_POPS)),
     # what a pop would find
     peek(),
     *(peek(maxMsgNums=number) for number in ("0", "1", "-1", "1000")),
