@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ...protocol import codes
+from ...protocol.aio.backlog import COUNTED_BYTES_MIN
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic import TopicConfig
 from ...protocol.command import Command, Reply
@@ -311,6 +312,8 @@ class PopHandlers:
         reply = popped_answer(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
             connection.owed += found.size
+            if connection.owed > COUNTED_BYTES_MIN:
+                connection.count_owed()
         return reply
 
     def _nothing(self, header: PopMessage, found: Popped, code: int) -> Reply:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.backlog import WAITING_SHARE
+from ...protocol.aio.backlog import COUNTED_BYTES_MIN, WAITING_SHARE
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.subscription import TAG
@@ -368,6 +368,8 @@ class PullHandlers:
             )
             if type(reply) is bytes:
                 connection.owed += found.size
+                if connection.owed > COUNTED_BYTES_MIN:
+                    connection.count_owed()
             return reply
         self.stats.misses.messages += 1
         answer = PullMessageAnswer(

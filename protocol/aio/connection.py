@@ -26,7 +26,7 @@ from ..errors import Refusal
 from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
 from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
-from .backlog import HELD_BYTES_MIN
+from .backlog import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 if TYPE_CHECKING:
@@ -304,6 +304,7 @@ class Connection(asyncio.Protocol):
         while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
             self.owed = 0
             self.data_received(b"")
+            self.out.clear()  # nobody reads the answers
         self.backlog.add(-self._counted - self._held)
         self.backlog.held -= self._held
         self._counted = self._held = 0
@@ -344,6 +345,12 @@ class Connection(asyncio.Protocol):
     def is_behind(self) -> bool:
         """The peer must read first: what it asked for is better done later (`postpone`)."""
         return self._drained is not None or self.owed > self.backlog.owed_max
+
+    def count_owed(self) -> None:
+        """Have the backlog know what is owed now: who is served in the same turn has less room."""
+        if self.owed != self._counted:
+            self.backlog.add(self.owed - self._counted)
+            self._counted = self.owed
 
     def postpone(self, command: Command) -> None:
         """Handle a request once more, from its beginning, when the peer has read."""
@@ -630,7 +637,8 @@ class Connection(asyncio.Protocol):
         """
         self._turn.asked_much(self)
         is_new = bool(found or data)
-        has_to_wait = is_new and (self._unserved or self._unread or self._turn.is_busy)
+        turn = self._turn
+        has_to_wait = is_new and (self._unserved or self._unread or turn.is_busy or turn.gave_much)
         self._unserved += found
         if data:
             self._unread.append(memoryview(data))
@@ -673,9 +681,7 @@ class Connection(asyncio.Protocol):
             self.owed = 0
             if self._unserved or self._unread:
                 self._turn.queue(self)
-        if self.owed != self._counted:
-            self.backlog.add(self.owed - self._counted)
-            self._counted = self.owed
+        self.count_owed()
 
     def _hold(self, count: int) -> None:
         """So many bytes of an unfinished request wait for the rest of it."""
@@ -715,6 +721,8 @@ class Connection(asyncio.Protocol):
         self.out += pieces
         if reply.body:
             self.owed += sum(map(len, pieces))
+            if self.owed > COUNTED_BYTES_MIN:
+                self.count_owed()
 
     def _release(self) -> None:
         if self._drained is not None:

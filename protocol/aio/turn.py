@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from .backlog import Backlog
+from .backlog import OWED_IN_TURN_MAX, Backlog
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -173,6 +173,11 @@ class Turn:
     def is_busy(self) -> bool:
         """Some connection has more to be served than one turn allows."""
         return bool(self._queue)
+
+    @property
+    def gave_much(self) -> bool:
+        """Whoever was served last in this turn got so much that it is enough for one turn."""
+        return bool(self._dirty) and self._dirty[-1].owed > OWED_IN_TURN_MAX
 
     def queue(self, connection: "Connection") -> None:
         """The connection has requests that wait: it is served again, after those that came before.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import math
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -327,6 +328,63 @@ async def test_small_requests_for_large_answers_wait_until_their_answers_are_rea
     assert len(await read_answers(reader, 1)) == 1
     writer.close()
     await writer.wait_closed()
+
+
+async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
+    owed: list[int] = []
+
+    def big(header: Name, command: Command, connection: Connection) -> Reply:
+        owed.append(connection.backlog.bytes)
+        return Reply(0, body=b"x" * BIG_BYTES)
+
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+    await until(lambda: len(server.connections) == 4)
+    for peer in peers:  # all are there before the server looks
+        peer.sendall(big_requests(1))
+    await until(lambda: len(owed) == 4)
+    assert all(so_far >= number * BIG_BYTES for number, so_far in enumerate(owed))
+    for peer in peers:
+        peer.close()
+    await until(lambda: server.turn.backlog.bytes == 0)
+    await server.stop()
+
+
+async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
+    desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[int] = [0]
+    monkeypatch.setattr(server.turn, "before_write", lambda: answered.append(len(desk.seen)))
+    where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
+    peers = [socket.create_connection(where) for _ in range(8)]
+    await until(lambda: len(server.connections) == 8)
+    for peer in peers:  # all are there before the server looks
+        peer.sendall(big_requests(20))
+    each = OWED_BYTES_MAX // BIG_BYTES
+    await until(lambda: answered[-1] >= 8 * each)
+    assert max(b - a for a, b in itertools.pairwise(answered)) <= 2 * (each + 1)
+    for peer in peers:
+        peer.close()
+
+
+async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
+    gathered: list[int] = []
+
+    def big(header: Name, command: Command, connection: Connection) -> Reply:
+        gathered.append(sum(map(len, connection.out)))
+        return Reply(0, body=b"x" * BIG_BYTES)
+
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
+    peer = socket.create_connection(("127.0.0.1", port))
+    await until(lambda: len(server.connections) == 1)
+    peer.sendall(big_requests(60))
+    await until(lambda: server.turn.backlog.bytes > 0)
+    peer.close()
+    await until(lambda: len(gathered) == 60)
+    assert max(gathered) <= OWED_BYTES_MAX + BIG_BYTES
+    await server.stop()
 
 
 async def test_a_client_that_left_is_owed_nothing(desk: Desk, server: Server) -> None:
