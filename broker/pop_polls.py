@@ -104,7 +104,8 @@ class PopPolls:
             if poll.connection.is_lost:
                 _let_go(poll)
                 continue
-            if poll.connection.is_behind:  # what it popped, nobody else would see meanwhile
+            # What it popped, nobody else would see meanwhile; and memory may be short.
+            if poll.connection.is_behind or not poll.connection.backlog.owed_max:
                 _let_go(poll)
                 poll.connection.postpone(poll.command)
                 continue

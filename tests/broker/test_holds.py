@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from aerobee.broker import holds as holds_module
 from aerobee.broker.holds import Hold, Holds
+from aerobee.protocol.aio.backlog import Backlog
 from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.headers.pull import PullMessage
 
@@ -18,6 +19,7 @@ class Wire:
 
     is_lost: bool = False
     is_behind: bool = False
+    backlog: Backlog = field(default_factory=Backlog)
     postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 

@@ -8,9 +8,10 @@ from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, properties
 from aerobee.protocol.aio import turn
-from aerobee.protocol.aio.backlog import OWED_BYTES_MAX
+from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, Backlog
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
+from aerobee.protocol.headers.pop import PopMessage
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 
@@ -64,6 +65,37 @@ async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
     await until(lambda: backlog.bytes == 0)
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize("kind", ["pull", "pop"])
+async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_once(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    await caller.send("T", b"x", queue_id=1)  # makes the topic
+    backlog, most = broker.server.turn.backlog, [0]
+    backlog.bytes_max = BODY_BYTES
+    add = Backlog.add
+
+    def counted(self: Backlog, count: int) -> None:
+        add(self, count)
+        most.append(self.bytes)
+
+    monkeypatch.setattr(Backlog, "add", counted)
+    pairs = []
+    for number in range(10):
+        pairs.append(await asyncio.open_connection("127.0.0.1", broker.port))
+        pop = PopMessage(f"g{number}", "T", 0, 1, 60_000, 15_000, 0).to_fields()
+        asked = encode_request(codes.POP_MESSAGE, 0, pop)
+        pairs[-1][1].write(pulls(1, 15_000) if kind == "pull" else asked)
+    polls = broker.pop.handlers.polls
+    await until(lambda: broker.holds.count + polls.count == 10)
+    await caller.send("T", b"x" * BODY_BYTES)
+    answers = [(await read(reader, 1))[0] for reader, _ in pairs]
+    assert {answer.code for answer in answers} == {codes.SUCCESS}
+    assert max(most) < 3 * BODY_BYTES  # one when it wakes, one that is served beside it
+    for _, writer in pairs:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_their_answers(
