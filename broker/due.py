@@ -110,10 +110,11 @@ class Due:
         queue = self._queues.get(behind[: behind.find("\x02")])
         if queue is None or (before and before[-1] != "\x02") or "DELAY\x01" in behind:
             wanted = properties.find(text.encode(), b"DELAY")
-            level = self.level(None if wanted is None else wanted.decode(errors="replace"))
+            asked = None if wanted is None else wanted.decode(errors="replace")
+            level = self.level(asked)
             if level == 0:
                 return key, text, 0
-            queue = self._queues[str(level)]
+            queue, text = self._queues[str(level)], _capped(text, asked, level)
         return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
 
     def placed_all(self, text: str, key: Key, messages: int, now_ms: int) -> Placed | None:
@@ -139,11 +140,13 @@ class Due:
             or key[0] == WHEEL_TOPIC
         ):
             pairs = properties.decode(text)
-            level = self.level(pairs.get(properties.DELAY))
+            asked = pairs.get(properties.DELAY)
+            level = self.level(asked)
             name = next((each for each in TIME_NAMES if each in pairs), "")
             if level > 0:
                 if name:
                     text = without(text, list(TIME_NAMES))
+                text = _capped(text, asked, level)
                 return self._queues[str(level)], delayed(text, *key), 0
             # One that a timer has delivered before is not to wait again.
             if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
@@ -197,10 +200,10 @@ class Due:
             number: int | None = int(value)
         else:
             number = _integer(value, NUMBER_MAX)
-        if number is None or number < 0:
+        if number is None:
             raise _illegal(
                 f"TIMER_{name} is {value[:100]!r}; it must be a number of "
-                f"{'seconds' if name == DELAY_SEC else 'ms'}, 0 or more"
+                f"{'seconds' if name == DELAY_SEC else 'ms'}"
             )
         wait_ms = number
         if name == DELAY_SEC:
@@ -246,6 +249,13 @@ def without(text: str, names: list[str]) -> str:
     starts = tuple(f"{name}\x01" for name in names)
     pairs = [pair for pair in text.split("\x02") if pair and not pair.startswith(starts)]
     return "".join(f"{pair}\x02" for pair in pairs)
+
+
+def _capped(text: str, asked: str | None, level: int) -> str:
+    """Properties text that says this level, which readers are told where a higher was asked for."""
+    if asked is None or int(asked) == level:
+        return text
+    return f"{without(text, [properties.DELAY])}{properties.DELAY}\x01{level}\x02"
 
 
 def _illegal(why: str) -> Refusal:

@@ -218,8 +218,6 @@ class PopRevive:
             properties.ORIGIN_MESSAGE_ID,
             offset_message_id(message.store_host, message.log_offset),
         )
-        pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
-        pairs.setdefault(properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID])
         self._put(target.name, message, pairs)
 
     def _put(self, topic: str, message: Record, pairs: dict[str, str]) -> None:

@@ -211,6 +211,8 @@ class PlainLane:
             if placed is None:
                 return None
             key, text, slot_ms = placed
+            if not text.startswith(waits):  # a level over the last one: it is written anew
+                return None
             more = text[len(waits) :].encode() + more
         queue = self._store.plain_queue(key)
         if queue is None or (queue.is_schedule and key is own):

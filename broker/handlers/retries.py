@@ -71,6 +71,17 @@ class RetryHandlers:
             )
         if group.retry_queue_nums <= 0:
             return OK
+        # As in RocketMQ the retry topic is there, and open, for the last try, too; dead letters are
+        # taken whatever the perm of their topic says.
+        target = self.topics.retries(
+            RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
+        )
+        if not target.config.perm & PERM_WRITE:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
+                "change it (updateTopicPerm)",
+            )
         data = self.store.message_at(header.offset)
         if data is None:
             raise Refusal(
@@ -88,31 +99,19 @@ class RetryHandlers:
             target = self.topics.dead_letters(DLQ_PREFIX + header.group)
             level = 0
         else:
-            target = self.topics.retries(
-                RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
-            )
             queues = min(group.retry_queue_nums, target.config.write_queue_nums)
             level = min(
                 level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
             )
-        if not target.config.perm & PERM_WRITE:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
-                "change it (updateTopicPerm)",
-            )
         pairs = properties.decode(message.raw_properties)
         tags = pairs.get(properties.TAGS)
         pairs.setdefault(properties.RETRY_TOPIC, message.topic)
-        if properties.ORIGIN_MESSAGE_ID not in pairs:
+        if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
             pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
                 message.store_host, message.log_offset
             )
         pairs[properties.WAIT] = "false"
-        if dead:
-            pairs.setdefault(properties.DLQ_ORIGIN_TOPIC, pairs[properties.RETRY_TOPIC])
-            pairs.setdefault(properties.DLQ_ORIGIN_MESSAGE_ID, pairs[properties.ORIGIN_MESSAGE_ID])
-        else:
+        if not dead:
             # The level wins over a time of the message's own, as at any send.
             for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
                 pairs.pop(name, None)

