@@ -172,7 +172,7 @@ class Transactions:
         if age_ms > self._config.file_reserved_time * HOUR_MS:
             self._give_up(half, f"it is {age_ms // HOUR_MS} hours old (fileReservedTime)")
             return True
-        own_ms = immunity_ms(pairs)
+        own_ms = immunity_ms(pairs, self._config.transaction_time_out)
         if own_ms is not None and age_ms < own_ms:
             # It must not hold up those behind it, so it moves to the end.
             first = at if origin < 0 else origin
@@ -264,10 +264,16 @@ class Transactions:
         producer.oneway(codes.CHECK_TRANSACTION_STATE, header.to_fields(), encode_record(half))
 
 
-def immunity_ms(pairs: dict[str, str]) -> int | None:
-    """How long a message itself asks not to be checked; None when it doesn't, or not legibly."""
-    seconds = _number(pairs.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS), -1)
-    return None if seconds < 0 else seconds * 1_000
+def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
+    """How long a message itself asks not to be checked; None when it doesn't.
+
+    As in RocketMQ one that says it illegibly, or -1, asks for as long as others have.
+    """
+    text = pairs.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if text is None:
+        return None
+    seconds = _number(text, -1)
+    return otherwise_ms if seconds < 0 else seconds * 1_000
 
 
 def half_properties(text: str, topic: str, queue_id: int, unique: str) -> str:

@@ -125,9 +125,10 @@ class TransactionHandlers:
                 f"{header.log_offset}; pass on the commitLogOffset of the send's msgId",
             )
         pairs = half.properties
-        own_ms = immunity_ms(pairs)
+        common_ms = self.config.transaction_time_out
+        own_ms = immunity_ms(pairs, common_ms)
         if own_ms is not None and not header.from_check:
-            limit_ms = max(own_ms, self.config.transaction_time_out)
+            limit_ms = max(own_ms, common_ms)
             age_ms = self.now_ms() - half.born_ms
             if age_ms > limit_ms:
                 raise Refusal(

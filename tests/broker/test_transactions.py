@@ -163,6 +163,24 @@ async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
     assert (await end(caller, waiting, from_check=True)).code == codes.SUCCESS
 
 
+@pytest.mark.parametrize("seconds", ["soon", "-1"])
+async def test_an_own_time_that_is_none_is_the_common_one(
+    run: Callable, config: Config, clock: Clock, seconds: str
+) -> None:
+    broker, caller = await run(config(transaction_time_out=6_000))
+    waiting = await half(caller, b"odd", CHECK_IMMUNITY_TIME_IN_SECONDS=seconds)
+    other = await half(caller, b"common")
+    clock.ms += 5_999
+    check(broker)
+    # It is put behind the others, and those too young end the round.
+    assert [one.body for one in await stored(caller, HALF_TOPIC)] == [b"odd", b"common", b"odd"]
+    clock.ms += 1
+    assert (await end(caller, other)).code == codes.SUCCESS
+    clock.ms += 1
+    assert (await end(caller, waiting)).code == codes.ILLEGAL_OPERATION
+    assert (await end(caller, other)).code == codes.SUCCESS
+
+
 async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -> None:
     _, caller = await run(config(reject_transaction_message=True))
     answer = await caller.send("T", TRAN_MSG="true", PGROUP="pg")
