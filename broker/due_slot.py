@@ -30,7 +30,7 @@ class DueSlot:
     def __init__(self, slot_ms: int, last: int) -> None:
         self.slot_ms = slot_ms
         self.recalls: Counter[str] = Counter()
-        self._used: set[str] = set()
+        self._used: dict[int, str] = {}  # the keys of units that are taken back
         self._position = last
         self._recall_places = array("q")  # commit log offsets
         # Of each unit, newest first:
@@ -58,17 +58,19 @@ class DueSlot:
         at = -1 - number
         return self._places[at], self._lengths[at], self._written[at], self._magics[at]
 
-    def is_recalled(self, key: str) -> bool:
-        """Whether the message with this key is taken back."""
+    def is_recalled(self, number: int, key: str) -> bool:
+        """Whether the message of this unit, which has this key, is taken back."""
         if key not in self.recalls:
             return False
-        self._used.add(key)
+        self._used[number] = key
         return True
 
     def unused_recalls(self) -> list[tuple[str, int]]:
-        """The keys that were asked for more often than a message had them, and how much more."""
-        left = self.recalls - Counter(self._used)
-        return list(left.items())
+        """The keys that were asked for more often than messages had them, and how much more; below
+        0 where one took back several, as when a producer had sent its message twice."""
+        left = Counter(self.recalls)
+        left.subtract(self._used.values())
+        return [(key, count) for key, count in left.items() if count]
 
     def _follow(self, timer_log: TimerLog) -> None:
         left = UNITS_PER_LOOK

@@ -380,7 +380,7 @@ class Timers:
                 record = self._read(place, length)
                 if record is not None:
                     size += length
-                    if not (due.recalls and due.is_recalled(recall_key(record))):
+                    if not (due.recalls and due.is_recalled(number, recall_key(record))):
                         topic, queue_id = real_place(record.raw_properties)
                         copy = self._delivery.copy(
                             record, topic, queue_id, now_ms, written_ms,

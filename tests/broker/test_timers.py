@@ -380,6 +380,24 @@ async def test_a_message_that_is_taken_back_never_comes_and_its_neighbours_do(
     assert broker.timers.state.waiting == 0
 
 
+async def test_one_recall_takes_back_a_message_that_was_sent_twice_and_none_of_it_is_counted(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(recall_message_enable=True))
+    for _ in range(2):  # as a producer does that heard nothing
+        answer = await caller.send("T", b"twice", UNIQ_KEY="K", TIMER_DELAY_SEC="5")
+    await caller.send("T", b"once", TIMER_DELAY_SEC="20")
+    assert await recall(caller, answer.fields()["recallHandle"]) == (0, None)
+    unused = recall_handle.encode("T", "broker-a", BORN_MS + 7_001, "other")
+    assert await recall(caller, unused) == (0, None)
+    clock.ms += 10_000
+    work(broker)
+    assert await bodies(caller) == []
+    table = json.loads((await caller.ask(codes.GET_TIMER_METRICS)).body or b"")["timingCount"]
+    assert table["T"]["count"] == 1
+    assert broker.timers.state.waiting == 1
+
+
 async def test_taking_back_holds_across_a_restart_and_for_far_away_times(
     run: Callable, config: Config, clock: Clock
 ) -> None:
