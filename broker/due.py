@@ -200,10 +200,10 @@ class Due:
             number: int | None = int(value)
         else:
             number = _integer(value, NUMBER_MAX)
-        if number is None:
+        if number is None or number < 0:
             raise _illegal(
                 f"TIMER_{name} is {value[:100]!r}; it must be a number of "
-                f"{'seconds' if name == DELAY_SEC else 'ms'}"
+                f"{'seconds' if name == DELAY_SEC else 'ms'}, 0 or more"
             )
         wait_ms = number
         if name == DELAY_SEC:

@@ -2,10 +2,9 @@
 
 The revive topic is read in order, each of its queues for itself. Check points gather the
 acknowledgements behind them. When a check point's time has been up for a while, and all that was
-due by then has been read, its other messages are put into the group's retry topic, or to its dead
-letters after too many tries. How far a queue is done is the offset of CID_RMQ_SYS_REVIVE_GROUP,
-which names the last entry that is; it moves once what was put is on disk. So a crash repeats
-messages and loses none.
+due by then has been read, its other messages are put into the group's retry topic. How far a queue
+is done is the offset of CID_RMQ_SYS_REVIVE_GROUP, which names the last entry that is; it moves once
+what was put is on disk. So a crash repeats messages and loses none.
 """
 
 import logging
@@ -16,8 +15,7 @@ from dataclasses import dataclass, field
 from ..protocol import properties
 from ..protocol.bodies.pop import BatchAckMsg, PopCheckPoint
 from ..protocol.errors import Refusal
-from ..protocol.message_id import offset_message_id
-from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ..protocol.names import RETRY_PREFIX
 from ..protocol.pop_handles import normal_topic, retry_topic
 from ..protocol.record import Record, decode_record
 from ..protocol.tags import tag_hash
@@ -180,8 +178,7 @@ class PopRevive:
 
     def _revive_point(self, point: CheckPoint) -> None:
         topic = normal_topic(point.topic, point.group)
-        group = self._groups.get(point.group)
-        if group is None or self._topics.get(topic) is None:
+        if self._groups.get(point.group) is None or self._topics.get(topic) is None:
             log.info("popped messages of %s and %s are dropped: one is gone", topic, point.group)
             return
         for offset in point.left():
@@ -190,14 +187,11 @@ class PopRevive:
             if data is None:
                 log.warning("%s/%d has no message %d any more", point.topic, point.queue_id, offset)
                 continue
-            message = decode_record(data)
-            if message.reconsume_times >= group.retry_max_times:
-                self._give_up(point, message)
-            else:
-                self._put_again(point, message)
+            self._put_again(point, decode_record(data))
             point.ack(offset)  # a store that fails in between goes on with the next
 
     def _put_again(self, point: CheckPoint, message: Record) -> None:
+        """However often that was, as in RocketMQ: who gives it up is its reader."""
         name = point.topic
         if not name.startswith(RETRY_PREFIX):
             name = retry_topic(name, point.group, v2=self._config.enable_retry_topic_v2)
@@ -207,22 +201,8 @@ class PopRevive:
         pairs = message.properties
         if message.reconsume_times == 0 or properties.FIRST_POP_TIME not in pairs:
             pairs[properties.FIRST_POP_TIME] = str(point.pop_ms)
-        self._put(name, message, pairs)
-
-    def _give_up(self, point: CheckPoint, message: Record) -> None:
-        """To the dead letters, marked as one that a consumer has sent back too often."""
-        target = self._topics.dead_letters(DLQ_PREFIX + point.group)
-        pairs = message.properties
-        pairs.setdefault(properties.RETRY_TOPIC, normal_topic(point.topic, point.group))
-        pairs.setdefault(
-            properties.ORIGIN_MESSAGE_ID,
-            offset_message_id(message.store_host, message.log_offset),
-        )
-        self._put(target.name, message, pairs)
-
-    def _put(self, topic: str, message: Record, pairs: dict[str, str]) -> None:
         start, _, end = self._store.put(
-            topic,
+            name,
             0,
             message.flag,
             message.sys_flag,
@@ -233,10 +213,10 @@ class PopRevive:
             tag_hash(pairs.get(properties.TAGS)),
             message.reconsume_times + 1,
         )
-        puts = self._stats.puts(topic)
+        puts = self._stats.puts(name)
         puts.messages += 1
         puts.bytes += end - start
-        self._wake((topic, 0))
+        self._wake((name, 0))
 
     # --- how far it is --------------------------------------------------------------------------
 

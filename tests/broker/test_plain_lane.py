@@ -36,7 +36,7 @@ LAST = 1 << 20  # the opaque of a request behind all sends
 WAITS = (
     *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
     *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
-    *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02", "TIMER_DELIVER_MS\x01-7\x02"),
+    *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02"),
 )
 INNER = (
     b"",
@@ -45,7 +45,7 @@ INNER = (
     b"UNIQ_KEY\x01u1\x02k\x01v",
     b"x\x01\n",
 )
-REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7x\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
+REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
 
 
 def unique(number: int) -> str:
