@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..protocol import properties
+from ..protocol import codes, properties
 from ..protocol.bodies.pop import BatchAckMsg, PopCheckPoint
 from ..protocol.errors import Refusal
 from ..protocol.names import RETRY_PREFIX
@@ -178,7 +178,7 @@ class PopRevive:
 
     def _revive_point(self, point: CheckPoint) -> None:
         topic = normal_topic(point.topic, point.group)
-        if self._groups.get(point.group) is None or self._topics.get(topic) is None:
+        if self._topics.get(topic) is None or self._has_no_group(point.group):
             log.info("popped messages of %s and %s are dropped: one is gone", topic, point.group)
             return
         for offset in point.left():
@@ -189,6 +189,15 @@ class PopRevive:
                 continue
             self._put_again(point, decode_record(data))
             point.ack(offset)  # a store that fails in between goes on with the next
+
+    def _has_no_group(self, name: str) -> bool:
+        """One that was deleted meanwhile is made anew, as for its next pop, where that may be."""
+        try:
+            return self._groups.find(name) is None
+        except Refusal as wrong:
+            if wrong.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST:
+                return True
+            raise
 
     def _put_again(self, point: CheckPoint, message: Record) -> None:
         """However often that was, as in RocketMQ: who gives it up is its reader."""
