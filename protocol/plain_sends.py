@@ -22,6 +22,7 @@ from .plain_reading import (
     read_sends,
 )
 
+BATCH_ROOM = 1_024  # sends for which there is room besides: those of a batch may be short
 NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the same kind
 
 
@@ -70,7 +71,7 @@ class PlainSends:
         self.pieces = len(ends)
         self.data = np.frombuffer(data, np.uint8)
         if len(self.data) // SEND_BYTES_MIN >= len(self.sends):
-            self.sends = np.empty(64 + len(self.data) // SEND_BYTES_MIN, SEND)
+            self.sends = np.empty(BATCH_ROOM + len(self.data) // SEND_BYTES_MIN, SEND)
         texts_max = len(self.data) + len(self.sends)
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)

@@ -38,7 +38,6 @@ from ..topics import Target, Topics
 
 log = logging.getLogger(__name__)
 
-BATCH_START = b'{"code":320,'
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
 
 
@@ -131,7 +130,7 @@ class PlainLane:
         lane.answered = came  # if anything fails from here on, none of these is told that it didn't
         self._answered = []
         taken: list[int] | None = [0] * len(came)
-        if len(came) >= lane.few or any(_is_much(piece, lane.few) for piece in block.pieces()):
+        if len(came) >= lane.few or any(map(lane.is_worth, block.pieces())):
             taken = self._take(block)
         lane.answered = self._answered
         if taken is not None:
@@ -273,8 +272,3 @@ class PlainLane:
             if start + size < end:
                 connection.write_later(answers[start + size : end].tobytes())
             start = end
-
-
-def _is_much(piece: bytes, few: int) -> bool:
-    """Whether the lane is the shorter way for what came from one connection alone."""
-    return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= few

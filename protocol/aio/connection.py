@@ -27,7 +27,7 @@ from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_requ
 from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import COUNTED_BYTES_MIN, HELD_BYTES_MIN
-from .turn import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
+from .turn import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 if TYPE_CHECKING:
     from .crowd import Crowd
@@ -39,7 +39,7 @@ READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the d
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 LANE_MUCH = 2_000  # bytes that came in one piece are several messages
 # Of the headers of messages, and of batches of them, that may go in the lane.
-LANE_STARTS = frozenset((b'{"code":310,', b'{"code":320,'))
+LANE_STARTS = frozenset((b'{"code":310,', BATCH_START))
 HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
@@ -620,13 +620,20 @@ class Connection(asyncio.Protocol):
             return False
         if self.laned or self._queued:
             return True  # it had its share of this turn
-        first = unread[0]
-        data = b"".join((self._decoder.rest, first[:LANE_SHARE]))
-        if data[8:20] not in LANE_STARTS:
+        share: list[memoryview] = []
+        data, size = bytes(self._decoder.rest), LANE_SHARE
+        while unread and len(data) < size:
+            first, room = unread.popleft(), size - len(data)
+            if len(first) > room:
+                unread.appendleft(first[room:])
+                first = first[:room]
+            share.append(first)
+            data += first
+            frame_bytes = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+            size = max(size, min(frame_bytes, READ_BYTES))  # a batch goes as a whole
+        if data[8:20] not in LANE_STARTS or not lane.is_worth(data):
+            unread.extendleft(reversed(share))
             return False
-        unread.popleft()
-        if len(first) > LANE_SHARE:
-            unread.appendleft(first[LANE_SHARE:])
         self._lane_now(lane, data)
         return True
 

@@ -16,8 +16,8 @@ from itertools import accumulate
 import numpy as np
 
 from .compiled_io import NOT_READ, read_all
-from .connection import Connection
-from .turn import LANE_BYTES_MAX, LANE_SHARE, Block, Turn
+from .connection import READ_BYTES, Connection
+from .turn import LANE_BYTES_MAX, Block, Turn
 
 READY_MAX = 1_024  # connections that are read in one turn
 
@@ -78,10 +78,10 @@ class Crowd:
         if not fds:
             return
         found = self._found[: len(fds)]
-        done = read_all(np.array(fds, np.int64), room.ctypes.data, len(room), LANE_SHARE, found)
+        done = read_all(np.array(fds, np.int64), room.ctypes.data, len(room), READ_BYTES, found)
         senders = [known[fd] for fd in fds]
         sizes = found.tolist()
-        is_left = min(sizes) <= 0 or max(sizes) == LANE_SHARE
+        is_left = min(sizes) <= 0 or max(sizes) == READ_BYTES
         if is_left:
             senders, sizes = self._let_go(senders, sizes)
         if not lane.bytes:
@@ -104,7 +104,7 @@ class Crowd:
             if size > 0:
                 some.append(connection)
                 some_sizes.append(size)
-            if size == LANE_SHARE:
+            if size == READ_BYTES:
                 self._turn.asked_much(connection)
             elif size > 0 or size == NOT_READ:  # or there was no room: its turn comes
                 continue

@@ -26,8 +26,9 @@ COMMANDS_ALONE = 64  # of one connection in a turn, when nobody else wants anyth
 COMMANDS_SHARED = 8  # when somebody else did
 SHARED_SECONDS = 0.1  # for how long after that
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
-LANE_SHARE = 8 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
+LANE_SHARE = 2 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
 CROWD_MIN = 16  # connections served in a turn, from which on they are read together
+BATCH_START = b'{"code":320,'  # of the header of a batch
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
 
@@ -62,6 +63,10 @@ class Lane:
         self.served = 0
         self.write = write
         self.crowd: Crowd | None = None
+
+    def is_worth(self, piece: bytes) -> bool:
+        """Whether the lane is the shorter way for what came from one connection alone."""
+        return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= self.few
 
     def split(self) -> None:
         """Have what is in the block wait as what came by itself does."""

@@ -11,9 +11,9 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.protocol.aio.connection import Connection, host_text
+from aerobee.protocol.aio.connection import READ_BYTES, Connection, host_text
 from aerobee.protocol.aio.crowd import Crowd
-from aerobee.protocol.aio.turn import CROWD_MIN, LANE_SHARE
+from aerobee.protocol.aio.turn import CROWD_MIN
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
@@ -117,7 +117,7 @@ async def test_large_messages_and_batches(broker: Broker, clients: list[Client])
         "pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 0, "UNIQ_KEY\x01AC1100\x02", 0, batch=True
     )
     batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header.to_fields(), encode_batch(entries))
-    assert len(batch) > LANE_SHARE
+    assert len(batch) > READ_BYTES
     for client in clients:
         client.writer.write(send(0) + batch + send(2))
     for client in clients:

@@ -15,6 +15,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, header_json
 from aerobee.protocol.aio import turn
+from aerobee.protocol.aio.connection import READ_BYTES
 from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
 from aerobee.protocol.frame import FrameDecoder, encode_request
@@ -233,37 +234,74 @@ async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
     client.close()
 
 
-async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
-    laned: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """As if somebody sent little all the time; messages and bytes of each turn's lane."""
     loop_turn = laned.server.turn
     monkeypatch.setattr(loop_turn, "share", turn.COMMANDS_SHARED)
     monkeypatch.setattr(loop_turn, "_shared_until", float("inf"))
-    sizes: list[int] = []
+    found: list[tuple[int, int]] = []
     put_plain = laned.store.put_plain
 
     def counting(plain: PlainSends, *rest: Any) -> bool:
-        sizes.append(len(plain.data))
+        found.append((plain.count, len(plain.data)))
         return put_plain(plain, *rest)
 
     monkeypatch.setattr(laned.store, "put_plain", counting)
+    return found
+
+
+async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
     clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
-    frames = b"".join(map(send, range(15)))
-    assert turn.LANE_SHARE / 2 < len(frames) < turn.LANE_SHARE
+    much = 3 * turn.LANE_SHARE // len(send(0))
+    frames = b"".join(map(send, range(much)))
     little = await Client.connect(laned, bytes(8))
     little.writer.write(b"".join(map(send, range(4))))  # the queues are there from now on
     await little.answers(4)
-    sizes.clear()
+    shared.clear()
     for client in clients:
         client.writer.write(frames)
     little.writer.write(send(1))
     for client in clients:
-        assert [answer.opaque for answer in await client.answers(15)] == list(range(15))
+        assert [answer.opaque for answer in await client.answers(much)] == list(range(much))
     assert len(await little.answers(1)) == 1
-    assert sum(sizes) == 8 * len(frames) + len(send(1))
-    assert max(sizes) < 2 * turn.LANE_SHARE + len(send(1))
+    assert max(size for _, size in shared) < 2 * turn.LANE_SHARE + len(send(1))
     for client in (*clients, little):
         client.close()
+
+
+async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_messages(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(4))))
+    await client.answers(4)
+    shared.clear()
+    many = 200
+    client.writer.write(b"".join(map(send, range(many))))
+    assert [answer.opaque for answer in await client.answers(many)] == list(range(many))
+    assert sum(count for count, _ in shared) == many
+    client.close()
+
+
+async def test_a_large_batch_is_a_share_by_itself(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(4))))
+    await client.answers(4)
+    shared.clear()
+    entries = [Entry(0, bytes(20), b"") for _ in range(80)]
+    plain = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
+    header = SendMessage(*plain, max_reconsume_times=16, batch=True).to_fields()
+    batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header, encode_batch(entries))
+    assert turn.LANE_SHARE < len(batch) < READ_BYTES / 2
+    client.writer.write(batch * 10)
+    assert len(await client.answers(10)) == 10
+    assert [count for count, _ in shared] == [80] * 10
+    client.close()
 
 
 async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
