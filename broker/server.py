@@ -500,7 +500,7 @@ class Broker:
         """Messages into the log, then the pulls that waited for them, then the answers."""
         store = self.store
         lane = self._plain_lane
-        if lane is not None and lane.lane.bytes:
+        if lane is not None and lane.lane.bytes and not lane.lane.is_held:
             lane.take()
         self.sends.take()
         try:

@@ -38,7 +38,8 @@ class Lane:
     Such a connection leaves its bytes in `laned`; those that a `crowd` (`crowd.py`) read together
     are one `block`. Whoever opened the lane takes all at the end of the turn (`Turn.before_write`),
     and lists those he has an answer for (`answered`): when all is stored, he is asked to `write`.
-    `served` is for how many connections the turn before had one.
+    `served` is for how many connections the turn before had one. While it `is_held` it is for the
+    next turn.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class Lane:
         "connections",
         "crowd",
         "few",
+        "is_held",
         "many",
         "served",
         "write",
@@ -61,6 +63,7 @@ class Lane:
         self.few = LANE_FEW
         self.many = CROWD_MIN
         self.served = 0
+        self.is_held = False
         self.write = write
         self.crowd: Crowd | None = None
 
@@ -224,7 +227,12 @@ class Turn:
                 self.loop.call_soon(self._serve_some)
 
     def _end(self) -> None:
+        lane = self.lane
         self._woken = False
+        if lane is not None:
+            # Who asks for little has his answer before the others' messages are stored.
+            lane.is_held = bool(self.is_shared and self._dirty and lane.bytes and not lane.is_held)
+            self._woken = lane.is_held
         is_stored = True
         if self.before_write is not None:
             try:
@@ -237,7 +245,6 @@ class Turn:
             self.wake()
         dirty, self._dirty = self._dirty, []
         answered: list[Connection] = []
-        lane = self.lane
         if lane is not None:
             answered, lane.answered = lane.answered, []
             lane.served = len(answered) + len(dirty)

@@ -286,6 +286,35 @@ async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_mess
     client.close()
 
 
+async def test_who_asks_for_little_is_answered_before_the_others_messages_are_stored(
+    laned: Broker, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_turn = laned.server.turn
+    much = await Client.connect(laned, bytes(8))
+    (of_much,) = laned.server.connections
+    little = await Client.connect(laned, bytes(8))
+    (of_little,) = set(laned.server.connections) - {of_much}
+    much.writer.write(b"".join(map(send, range(4))))
+    await much.answers(4)
+    written: list[int] = []
+    put_plain = laned.store.put_plain
+
+    def noting(*asked: Any) -> bool:
+        written.append(loop_turn.served)
+        return put_plain(*asked)
+
+    monkeypatch.setattr(laned.store, "put_plain", noting)
+    for _ in range(2):
+        written.clear()
+        before = loop_turn.served
+        of_much.data_received(send(1))
+        of_little.data_received(encode_request(codes.GET_BROKER_RUNTIME_INFO, 2, {}))
+        assert len(await much.answers(1)) == len(await little.answers(1)) == 1
+        assert written == [before + 1]
+    for client in (much, little):
+        client.close()
+
+
 async def test_a_large_batch_is_a_share_by_itself(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
