@@ -621,7 +621,8 @@ class Connection(asyncio.Protocol):
         if self.laned or self._queued:
             return True  # it had its share of this turn
         share: list[memoryview] = []
-        data, size = bytes(self._decoder.rest), LANE_SHARE
+        data = bytes(self._decoder.rest)
+        size = LANE_SHARE if self._turn.is_shared else READ_BYTES_ALONE
         while unread and len(data) < size:
             first, room = unread.popleft(), size - len(data)
             if len(first) > room:
