@@ -129,8 +129,7 @@ class Holds:
     def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
         connection = hold.connection
         if not connection.is_lost:
-            # When all together are owed much, one connection a turn is served.
-            if connection.is_behind or not connection.backlog.owed_max:
+            if connection.is_to_wait:
                 connection.postpone(hold.command)
             else:
                 reply = self._rerun(hold.header, hold.command, connection, final)

@@ -104,8 +104,7 @@ class PopPolls:
             if poll.connection.is_lost:
                 _let_go(poll)
                 continue
-            # What it popped, nobody else would see meanwhile; and memory may be short.
-            if poll.connection.is_behind or not poll.connection.backlog.owed_max:
+            if poll.connection.is_to_wait:  # what it popped, nobody else would see meanwhile
                 _let_go(poll)
                 poll.connection.postpone(poll.command)
                 continue

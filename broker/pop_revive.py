@@ -222,9 +222,7 @@ class PopRevive:
             tag_hash(pairs.get(properties.TAGS)),
             message.reconsume_times + 1,
         )
-        puts = self._stats.puts(name)
-        puts.messages += 1
-        puts.bytes += end - start
+        self._stats.put(name, end - start)
         self._wake((name, 0))
 
     # --- how far it is --------------------------------------------------------------------------

@@ -174,14 +174,18 @@ class Stats:
         (points.get(key) or _new(points, key, Counter())).messages += 1
         self._broker_check_points.messages += 1
 
+    def put(self, topic: str, size: int) -> None:
+        """A message of so many bytes was stored there."""
+        counter = self.puts(topic)
+        counter.messages += 1
+        counter.bytes += size
+
     def moved(self, messages: Iterable[Message], places: Iterable[Placed | StoreError]) -> None:
         """Messages that waited in a system topic have come to their own; so far it had counted
         them. Those that have no place have not."""
         for (key, *_), place in zip(messages, places, strict=False):
             if not isinstance(place, StoreError):
-                counter = self.puts(key[0])
-                counter.messages += 1
-                counter.bytes += place[2] - place[0]
+                self.put(key[0], place[2] - place[0])
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's counters. The broker's totals keep what they had."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ...protocol import codes
-from ...protocol.aio.backlog import COUNTED_BYTES_MIN
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic import TopicConfig
 from ...protocol.command import Command, Reply
@@ -311,9 +310,7 @@ class PopHandlers:
     ) -> Reply | bytes:
         reply = popped_answer(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
-            connection.owed += found.size
-            if connection.owed > COUNTED_BYTES_MIN:
-                connection.count_owed()
+            connection.owe(found.size)
         return reply
 
     def _nothing(self, header: PopMessage, found: Popped, code: int) -> Reply:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.backlog import COUNTED_BYTES_MIN, WAITING_SHARE
+from ...protocol.aio.backlog import WAITING_SHARE
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.subscription import TAG
@@ -367,9 +367,7 @@ class PullHandlers:
                 suggested,
             )
             if type(reply) is bytes:
-                connection.owed += found.size
-                if connection.owed > COUNTED_BYTES_MIN:
-                    connection.count_owed()
+                connection.owe(found.size)
             return reply
         self.stats.misses.messages += 1
         answer = PullMessageAnswer(

@@ -139,9 +139,7 @@ class RetryHandlers:
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         if level > 0:
-            puts = self.stats.puts(SCHEDULE_TOPIC)
-            puts.messages += 1
-            puts.bytes += end - start
+            self.stats.put(SCHEDULE_TOPIC, end - start)
         # A message that comes back again is still one of its first topic.
         self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
         return OK

@@ -346,11 +346,18 @@ class Connection(asyncio.Protocol):
         """The peer must read first: what it asked for is better done later (`postpone`)."""
         return self._drained is not None or self.owed > self.backlog.owed_max
 
-    def count_owed(self) -> None:
-        """Have the backlog know what is owed now: who is served in the same turn has less room."""
-        if self.owed != self._counted:
-            self.backlog.add(self.owed - self._counted)
-            self._counted = self.owed
+    @property
+    def is_to_wait(self) -> bool:
+        """A request of it that waits for messages is better done later: it `is_behind`, or all
+        together are owed much, when one connection a turn is served."""
+        return self.is_behind or not self.backlog.owed_max
+
+    def owe(self, size: int) -> None:
+        """So many bytes more are owed; where it is much the backlog knows it at once, and who is
+        served in the same turn has less room."""
+        self.owed += size
+        if self.owed > COUNTED_BYTES_MIN:
+            self._count_owed()
 
     def postpone(self, command: Command) -> None:
         """Handle a request once more, from its beginning, when the peer has read."""
@@ -689,7 +696,12 @@ class Connection(asyncio.Protocol):
             self.owed = 0
             if self._unserved or self._unread:
                 self._turn.queue(self)
-        self.count_owed()
+        self._count_owed()
+
+    def _count_owed(self) -> None:
+        if self.owed != self._counted:
+            self.backlog.add(self.owed - self._counted)
+            self._counted = self.owed
 
     def _hold(self, count: int) -> None:
         """So many bytes of an unfinished request wait for the rest of it."""
@@ -728,9 +740,7 @@ class Connection(asyncio.Protocol):
         pieces = encode_answer(command, reply)
         self.out += pieces
         if reply.body:
-            self.owed += sum(map(len, pieces))
-            if self.owed > COUNTED_BYTES_MIN:
-                self.count_owed()
+            self.owe(sum(map(len, pieces)))
 
     def _release(self) -> None:
         if self._drained is not None:

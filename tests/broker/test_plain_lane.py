@@ -234,6 +234,14 @@ async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
     client.close()
 
 
+async def known(broker: Broker) -> Client:
+    """A client that has sent something, so that the queues are there from now on."""
+    client = await Client.connect(broker, bytes(8))
+    client.writer.write(b"".join(map(send, range(4))))
+    await client.answers(4)
+    return client
+
+
 @pytest.fixture
 def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """As if somebody sent little all the time; messages and bytes of each turn's lane."""
@@ -257,9 +265,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
     clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
     much = 3 * turn.LANE_SHARE // len(send(0))
     frames = b"".join(map(send, range(much)))
-    little = await Client.connect(laned, bytes(8))
-    little.writer.write(b"".join(map(send, range(4))))  # the queues are there from now on
-    await little.answers(4)
+    little = await known(laned)
     shared.clear()
     for client in clients:
         client.writer.write(frames)
@@ -267,6 +273,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
     for client in clients:
         assert [answer.opaque for answer in await client.answers(much)] == list(range(much))
     assert len(await little.answers(1)) == 1
+    assert sum(count for count, _ in shared) == 8 * much + 1
     assert max(size for _, size in shared) < 2 * turn.LANE_SHARE + len(send(1))
     for client in (*clients, little):
         client.close()
@@ -275,9 +282,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
 async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_messages(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
-    client = await Client.connect(laned, bytes(8))
-    client.writer.write(b"".join(map(send, range(4))))
-    await client.answers(4)
+    client = await known(laned)
     shared.clear()
     many = 200
     client.writer.write(b"".join(map(send, range(many))))
@@ -290,12 +295,10 @@ async def test_who_asks_for_little_is_answered_before_the_others_messages_are_st
     laned: Broker, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop_turn = laned.server.turn
-    much = await Client.connect(laned, bytes(8))
+    much = await known(laned)
     (of_much,) = laned.server.connections
     little = await Client.connect(laned, bytes(8))
     (of_little,) = set(laned.server.connections) - {of_much}
-    much.writer.write(b"".join(map(send, range(4))))
-    await much.answers(4)
     written: list[int] = []
     put_plain = laned.store.put_plain
 
@@ -318,9 +321,7 @@ async def test_who_asks_for_little_is_answered_before_the_others_messages_are_st
 async def test_a_large_batch_is_a_share_by_itself(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
-    client = await Client.connect(laned, bytes(8))
-    client.writer.write(b"".join(map(send, range(4))))
-    await client.answers(4)
+    client = await known(laned)
     shared.clear()
     entries = [Entry(0, bytes(20), b"") for _ in range(80)]
     plain = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
