@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import pytest
 from aerobee.broker import holds as holds_module
 from aerobee.broker.holds import Hold, Holds
-from aerobee.protocol.aio.backlog import Backlog
 from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.headers.pull import PullMessage
 
@@ -18,8 +17,7 @@ class Wire:
     """Stands in for a connection: remembers what it was told to answer."""
 
     is_lost: bool = False
-    is_behind: bool = False
-    backlog: Backlog = field(default_factory=Backlog)
+    is_to_wait: bool = False
     postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 
@@ -167,7 +165,7 @@ def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(holds: Holds
 def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
     holds: Holds, messages: Messages
 ) -> None:
-    slow, quick = Wire(is_behind=True), Wire()
+    slow, quick = Wire(is_to_wait=True), Wire()
     holds.park(QUEUE, hold(slow, 1))
     holds.park(QUEUE, hold(quick, 2))
     messages.there.add(0)

@@ -20,7 +20,7 @@ public final class Ask {
         producer.setNamesrvAddr(orders.text("namesrv"));
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());
-        int ttl = orders.number("ttl", 10_000);
+        int ttl = orders.number("ttl", Report.SEND_MS);
         int count = orders.number("count", 1);
         CountDownLatch answers = new CountDownLatch(count);
         for (int at = 0; at < count; at++) {
@@ -64,6 +64,7 @@ public final class Ask {
     }
 
     private static void failed(String key, Throwable e) {
-        Report.line("failed", "key", key, "error", e.getClass().getSimpleName());
+        Report.line("failed", "key", key, "error", e.getClass().getSimpleName(),
+            "reason", e.getMessage());
     }
 }
