@@ -69,7 +69,7 @@ class PopParts:
         self.families = (
             self.handlers,
             PopAckHandlers(
-                config, store, topics, offsets, self.buffer, self.orders, revive_log, stats,
+                config, store, topics, groups, offsets, self.buffer, self.orders, revive_log, stats,
                 self.handlers.wake, now_ms,
             ),
             AssignmentHandlers(config, topics, groups, clients, self.modes, self._queues),

@@ -29,6 +29,7 @@ from ...protocol.pop_handles import (
 from ...store.errors import StoreError
 from ...store.store import MessageStore
 from ..config import BrokerConfig
+from ..groups import Groups
 from ..offsets import Offsets
 from ..pop_buffer import PopBuffer
 from ..pop_checkpoints import MESSAGES_MAX, CheckPoint, Key
@@ -58,6 +59,7 @@ class PopAckHandlers:
         config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
+        groups: Groups,
         offsets: Offsets,
         buffer: PopBuffer,
         orders: PopOrders,
@@ -69,6 +71,7 @@ class PopAckHandlers:
         self.config = config
         self.store = store
         self.topics = topics
+        self.groups = groups
         self.offsets = offsets
         self.buffer = buffer
         self.orders = orders
@@ -85,6 +88,7 @@ class PopAckHandlers:
         ]
 
     def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Reply:
+        self._check_group(header.group)
         self._check_place(header.topic, header.queue_id, header.offset)
         handle = self._handle(header)
         topic, group, offset = header.topic, header.group, header.offset
@@ -133,6 +137,7 @@ class PopAckHandlers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _change(self, header: ChangeInvisibleTime) -> Reply:
+        self._check_group(header.group)
         self._check_place(header.topic, header.queue_id, header.offset)
         handle = self._handle(header)
         if not 0 <= header.invisible_ms <= INVISIBLE_MS_MAX:
@@ -194,6 +199,7 @@ class PopAckHandlers:
             ack.queue_id,
             -1,
         )
+        self._check_group(ack.consumer_group)
         self._check_handle(handle)
         offsets = [ack.start_offset + number for number in numbers]
         for offset in offsets:
@@ -297,6 +303,15 @@ class PopAckHandlers:
                 codes.MESSAGE_ILLEGAL,
                 f"the handle is of pop time {handle.pop_ms} and invisible time "
                 f"{handle.invisible_ms} ms, which no pop here has given",
+            )
+
+    def _check_group(self, group: str) -> None:
+        """Refusal when no pop can have been this group's: a pop makes its group."""
+        if self.groups.get(group) is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{group[:200]}] does not exist, so it has popped nothing; "
+                "send the group that popped, or where it was deleted, pop again",
             )
 
     def _check_place(self, topic: str, queue_id: int, offset: int) -> None:

@@ -182,6 +182,7 @@ async def test_of_a_batch_all_that_can_be_is_done_and_the_rest_is_named(p: Poppe
         ({"start_offset": -1}, codes.NO_MESSAGE, "offset is illegal"),
         ({"revive_queue_id": 8}, codes.MESSAGE_ILLEGAL, "revive queue 8, there are 0 to 7"),
         ({"invisible_time": -1}, codes.MESSAGE_ILLEGAL, "invisible time -1 ms"),
+        ({"consumer_group": "new"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "group [new] does not"),
     ],
 )
 async def test_a_batch_that_does_not_fit_is_refused_with_the_reason(
@@ -324,6 +325,8 @@ async def test_a_handle_that_is_not_the_messages_is_refused_with_the_reason(
             codes.SYSTEM_ERROR,
             "it has 1 words, a handle has at least 7",
         ),
+        ({"group": "new"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "group [new] does not exist"),
+        ({"group": "../a"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "group [../a] does not exist"),
     ],
 )
 @pytest.mark.parametrize("by", ["ack", "change"])
@@ -339,6 +342,11 @@ async def test_a_request_that_names_no_popped_message_is_refused_with_the_reason
     assert answer.code == code, answer.remark
     assert why in (answer.remark or "")
     assert waiting_in_the_timer(p) == []
+    before = set(p.broker.topics.all())
+    await p.later(BACK_AFTER_MS)
+    assert (await p.pop()).keys() == {b"a", b"b"}
+    made = set(p.broker.topics.all()) - before
+    assert made == {f"%RETRY%{p.group}_{p.topic}"}
 
 
 @pytest.mark.parametrize("invisible_ms", [-1, 259_200_001])
