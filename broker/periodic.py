@@ -22,11 +22,15 @@ FAILED_SECONDS = 1.0  # how soon that is tried again which failed
 
 Work = Callable[[], object]
 
+_END = object()
+
 
 class Periodic:
-    """The tasks of one broker, whose `turn` says how much else there is to do."""
+    """The tasks of one broker. Parts of different tasks don't come in one turn of the loop, since
+    requests would wait for all of them: `async with periodic.part` lets a task do its next one."""
 
     def __init__(self) -> None:
+        self.part = _OneATurn()
         self._tasks: list[asyncio.Task[None]] = []
         self._work: list[Work] = []
 
@@ -65,28 +69,48 @@ class Periodic:
 
         `step` is told how many messages it may move.
         """
-        pace = Pace(turn)
-        self._work.append(partial(_all_steps, step, pace))
-        self._tasks.append(asyncio.create_task(_steps(step, pace)))
+        work = partial(self._all_steps, step, Pace(turn))
+        self._work.append(work)
+        self._tasks.append(asyncio.create_task(_steps(work)))
+
+    async def in_turns(self, parts: Iterable[object]) -> None:
+        """Work through these parts; requests get their turn after each."""
+        waiting = iter(parts)
+        while True:
+            async with self.part:
+                if next(waiting, _END) is _END:
+                    return
+
+    async def _all_steps(self, step: Callable[[int], bool], pace: Pace) -> None:
+        while True:
+            async with self.part:
+                if not step(pace.share()):
+                    return
+            for _ in range(1, pace.turns):
+                await asyncio.sleep(0)
 
 
-async def in_turns(parts: Iterable[object]) -> None:
-    """Work through these parts; requests get their turn after each."""
-    for _ in parts:
-        await asyncio.sleep(0)
+class _OneATurn:
+    """Who enters is alone with it until the next turn of the loop; the others wait in order."""
 
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
 
-async def _all_steps(step: Callable[[int], bool], pace: Pace) -> None:
-    while step(pace.share()):
-        for _ in range(pace.turns):
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
             await asyncio.sleep(0)
+        finally:
+            self._lock.release()
 
 
-async def _steps(step: Callable[[int], bool], pace: Pace) -> None:
+async def _steps(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     while True:
         await asyncio.sleep(STEP_SECONDS)
         try:
-            await _all_steps(step, pace)
+            await work()
         except StoreError as wrong:
             log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
             await asyncio.sleep(FAILED_SECONDS)

@@ -45,7 +45,7 @@ from .locks import QueueLocks
 from .log_ahead import LogAhead
 from .offsets import Offsets
 from .outgoing import outgoing_peers
-from .periodic import Periodic, in_turns
+from .periodic import Periodic
 from .pop_parts import PopParts
 from .registration import Registration
 from .replica import Replica
@@ -306,7 +306,7 @@ class Broker:
         await self.registration.start()
 
     def _work_periodically(self) -> None:
-        config, every = self.config, self._periodic.every
+        config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
         every(SWEEP_SECONDS, lambda: in_turns(self.holds.sweep_in_parts(self.now_ms())))
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
@@ -431,9 +431,8 @@ class Broker:
 
     async def _check_transactions(self) -> None:
         """A round of checks, in parts between which requests are served."""
-        start_ms = self.now_ms()
-        while self.transactions.check(start_ms):  # noqa: ASYNC110 - it works, it doesn't wait
-            await asyncio.sleep(0)  # requests get their turn
+        check = partial(self.transactions.check, self.now_ms())
+        await self._periodic.in_turns(iter(check, False))
 
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
@@ -441,10 +440,10 @@ class Broker:
         store, turn = self.store, self.server.turn
         most = INDEX_FEW
         while not turn.is_shared or store.index_backlog > INDEX_LATER:
-            if store.index_pending(most) < most:
-                break
-            left = store.index_backlog
-            await asyncio.sleep(0)  # requests get their turn
+            async with self._periodic.part:
+                if store.index_pending(most) < most:
+                    break
+                left = store.index_backlog
             came = store.index_backlog - left
             times = 0 if turn.is_shared else INDEX_TIMES
             # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
@@ -452,8 +451,7 @@ class Broker:
 
     async def _revive(self) -> None:
         """A round of what was popped and comes again, in parts as above."""
-        while self.pop.revive.run():  # noqa: ASYNC110 - it works, it doesn't wait
-            await asyncio.sleep(0)
+        await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def _save(self, part: Saved) -> None:
         """Write a part's file without holding the loop up while the disk takes its time.
@@ -463,9 +461,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         try:
             pieces = []
-            for piece in part.pieces():
-                pieces.append(piece)
-                await asyncio.sleep(0)  # requests get their turn
+            await self._periodic.in_turns(map(pieces.append, part.pieces()))
             if not pieces:
                 return
             if not await self.syncer.reach(self.store.log_end):
