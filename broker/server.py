@@ -72,7 +72,7 @@ INDEX_SECONDS = 0.05  # how long keys gather for the index
 # which costs a third more a key, else what takes half a ms.
 INDEX_FEW = 64
 INDEX_MANY = 512
-INDEX_TIMES = 32  # so many times the messages that a turn brought, between these two
+INDEX_TIMES = 8  # so many times the messages that a turn brought, between these two
 AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
 # Beside a burst the keys of so many messages wait for its end.
 INDEX_LATER = 100_000
@@ -460,7 +460,7 @@ class Broker:
         """
         loop = asyncio.get_running_loop()
         try:
-            pieces = []
+            pieces: list[bytes] = []
             await self._periodic.in_turns(map(pieces.append, part.pieces()))
             if not pieces:
                 return
