@@ -5,8 +5,9 @@ every machine.
 
 from ..protocol.aio.turn import Turn
 
-FEW = 8  # messages moved in a step: what somebody who is served may have to wait for
-MANY = 64  # the same when nobody is
+FEW = 4  # messages moved in a step: what somebody who is served may have to wait for
+SOME = 16  # at most, when as many are served: each of them waits for the others much longer
+MANY = 64  # when nobody is
 QUIET_STEPS = 16  # without anybody served between them
 TURNS_FEW = 2  # from one step to the next: every other turn is for requests alone
 TURNS_MANY = 1
@@ -23,9 +24,9 @@ class Pace:
 
     def share(self) -> int:
         """How many messages the next step may move."""
-        served = self._turn.served
-        if served != self._served:
-            self._served = served
+        served = self._turn.served - self._served
+        if served:
+            self._served += served
             self._quiet_steps = 0
         elif self._quiet_steps < QUIET_STEPS:
             self._quiet_steps += 1
@@ -33,4 +34,4 @@ class Pace:
             self.turns = TURNS_MANY
             return MANY
         self.turns = TURNS_FEW
-        return FEW
+        return max(FEW, min(served, SOME))

@@ -1,6 +1,7 @@
 """How much background work a turn may hold."""
 
-from aerobee.broker.pace import FEW, MANY, QUIET_STEPS, TURNS_FEW, TURNS_MANY, Pace
+import pytest
+from aerobee.broker.pace import FEW, MANY, QUIET_STEPS, SOME, TURNS_FEW, TURNS_MANY, Pace
 
 
 class Served:
@@ -22,6 +23,18 @@ def test_one_request_makes_them_short_again_for_as_long() -> None:
         pass
     turn.served += 1
     assert [pace.share() for _ in range(QUIET_STEPS + 2)] == [FEW] * (QUIET_STEPS + 1) + [MANY]
+
+
+@pytest.mark.parametrize(
+    ("served", "share"), [(1, FEW), (FEW, FEW), (FEW + 1, FEW + 1), (SOME, SOME), (500, SOME)]
+)
+def test_as_many_messages_move_as_requests_were_served_within_limits(
+    served: int, share: int
+) -> None:
+    turn = Served()
+    pace = Pace(turn)  # type: ignore[arg-type]
+    turn.served += served
+    assert [pace.share(), pace.share()] == [share, FEW]
 
 
 def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
