@@ -1,6 +1,6 @@
-"""How much work beside the requests a turn of the loop may hold: little while somebody is served,
-more once nobody has been for a while. Counted in turns, not measured, so that it is the same on
-every machine.
+"""How much work beside the requests a turn of the loop may hold: while somebody is served about as
+many messages as requests, more once nobody has been for a while. Counted, not measured, so that it
+is the same on every machine.
 """
 
 from ..protocol.aio.turn import Turn
