@@ -27,7 +27,7 @@ HTTP_PORT_OFF = -1
 PORT_MAX = 65_535
 ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
 UP_STORE = "aerobee-data"
-# What `up` turns on unless a setting says otherwise; a broker by itself has them off, as RocketMQ's.
+# What `up` turns on unless a setting says otherwise. A broker by itself has them off.
 UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
 RECOVERING = "recovering the store"
 

@@ -25,6 +25,9 @@ def run(program: str, name_server: str, folder: Path) -> str:
         "NAMESRV_ADDR": name_server,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # On a busy machine a worker of Spark's needs more than 10 s to begin.
+        "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false --conf "
+        "spark.python.authenticate.socketTimeout=120s pyspark-shell",
     }
     done = subprocess.run(
         [sys.executable, EXAMPLES / program],
