@@ -2,7 +2,7 @@
 # The stage `spark` has Java and PySpark on top, for `ingest` and for a Spark cluster.
 #
 #   docker build -t aerobee .                                  sends by machine code
-#   docker build -t aerobee:slim --build-arg EXTRAS=tls .      200 MB smaller, fewer messages a second
+#   docker build -t aerobee:slim --build-arg EXTRAS=tls .      215 MB smaller, fewer messages a second
 FROM python:3.11-slim AS builder
 
 # `fast` brings numba, whose LLVM has 170 MB, with uvloop and isal.
