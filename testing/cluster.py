@@ -65,8 +65,8 @@ class LocalCluster:
     `brokers` is their number, 1 to 64; they are called broker-a, broker-b, … in the cluster
     DefaultCluster. `folder` is where the stores go, one folder a broker; without it they go to a
     temporary folder that is deleted at the end. Further arguments are settings of every broker:
-    RocketMQ's keys in snake_case, so `message_delay_level` for messageDelayLevel. SQL conditions and
-    `Producer.recall` are turned on, as in `aerobee up`.
+    RocketMQ's keys in snake_case, so `message_delay_level` for messageDelayLevel. SQL conditions
+    and `Producer.recall` are turned on, as in `aerobee up`.
     """
 
     def __init__(
