@@ -293,9 +293,8 @@ class Producer:
         """
         if handle is None:
             raise ClientError(
-                f"the recall_handle of the message to topic {topic} is None: a broker gives one "
-                "for a message with delay or deliver_at only, and RocketMQ's since 5.3.2; send "
-                "it with one of these"
+                f"the recall_handle of the message to topic {topic} is None: brokers give one "
+                "only for a message with delay or deliver_at; send it with one of these"
             )
         try:
             broker_name = recall_handle.decode(handle).broker_name
