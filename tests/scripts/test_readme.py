@@ -1,4 +1,4 @@
-"""The commands of the README, typed as they stand into a shell, print what stands below them."""
+"""The commands of README and docs/: typed as they stand, they print what stands below them."""
 
 import os
 import re
@@ -6,25 +6,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from aerobee.scripts import cli
 from aerobee.testing import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120  # a deadline, for a machine that has much else to do
 
 
-def console() -> str:
-    """The one console block of the README."""
-    blocks = re.findall(
-        r"^```console\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert len(blocks) == 1
-    return str(blocks[0])
+def blocks(document: str, kind: str) -> list[str]:
+    """The blocks of a kind in a document."""
+    text = (ROOT / document).read_text()
+    found: list[str] = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return found
 
 
-def test_the_commands_of_the_readme_print_what_it_says(
-    aerobee_cluster: LocalCluster, tmp_path: Path
+@pytest.mark.parametrize("document", ["README.md", "docs/tutorial.md"])
+def test_the_first_commands_print_what_stands_below_them(
+    document: str, aerobee_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    lines = console().splitlines()
+    (block,) = [block for block in blocks(document, "console") if block.startswith("$ echo")]
+    lines = block.splitlines()
     commands = [line[2:] for line in lines if line.startswith("$ ")]
     assert len(commands) == 2
     env = {
@@ -46,3 +48,20 @@ def test_the_commands_of_the_readme_print_what_it_says(
         assert (done.returncode, done.stderr) == (0, "")
         printed += [f"$ {command}", *done.stdout.splitlines()]
     assert printed == lines
+
+
+def test_the_brokers_of_the_page_on_operation_have_settings_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (properties,) = blocks("docs/operations.md", "properties")
+    (tmp_path / "slave.conf").write_text(properties)
+    text = "".join(blocks("docs/operations.md", "console"))
+    brokers = re.findall(r"^\$ aerobee (broker .*)$", text, re.MULTILINE)
+    assert len(brokers) == 4
+    for words in brokers:
+        assert cli.main([*words.split(), "--print-config"]) == 0
+        out, error = capsys.readouterr()
+        assert error == ""
+        given = re.findall(r"--set (\S+=\S+)", words) or properties.split()
+        assert [pair for pair in given if pair not in out] == []
