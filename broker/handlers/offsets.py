@@ -13,30 +13,45 @@ from ...protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from ...store.store import MessageStore
+from ..forwarding import Forwarding
 from ..groups import Groups
 from ..offsets import Offsets
 from ..topics import Topics
+from .static_offsets import StaticOffsets
 
 
 class OffsetHandlers:
     """Answers about offsets."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, groups: Groups, offsets: Offsets
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        forwarding: Forwarding,
     ) -> None:
+        self.static = StaticOffsets(store, topics.static, offsets, forwarding)
         self.store = store
         self.topics = topics
         self.groups = groups
         self.offsets = offsets
 
     def rows(self) -> list[Row]:
+        static = self.static
+        query = static.or_plain(static.on_query, self.on_query)
+        update = static.or_plain(static.on_update, self.on_update)
+        search = static.or_plain(static.on_search, self.on_search)
+        most = static.or_plain(static.on_max, self.on_max)
+        least = static.or_plain(static.on_min, self.on_min)
+        earliest = static.or_plain(static.on_earliest, self.on_earliest)
         return [
-            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, self.on_query, "SUB"),
-            Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, self.on_update, "SUB"),
-            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, self.on_search, "ANY"),
-            Row(codes.GET_MAX_OFFSET, QueueAddress, self.on_max, "ANY"),
-            Row(codes.GET_MIN_OFFSET, QueueAddress, self.on_min, "ANY"),
-            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, self.on_earliest, "ANY"),
+            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, query, "SUB"),
+            Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, update, "SUB"),
+            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, search, "ANY"),
+            Row(codes.GET_MAX_OFFSET, QueueAddress, most, "ANY"),
+            Row(codes.GET_MIN_OFFSET, QueueAddress, least, "ANY"),
+            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, earliest, "ANY"),
         ]
 
     def on_query(
