@@ -159,10 +159,12 @@ class GroupAdmin(Asking):
         if offset < 0:
             raise ClientError(f"offset is {offset}; give 0 or more")
         addresses = await self._masters_of(queue.topic)
-        if queue.broker_name not in addresses:
-            raise ClientError(f"topic {queue.topic} is not on a broker {queue.broker_name}")
+        await self._open().route(queue.topic)
+        leader = self._open().leader_of(queue)
+        if leader not in addresses:
+            raise ClientError(f"topic {queue.topic} is not on a broker {leader}")
         header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
-        address = addresses[queue.broker_name]
+        address = addresses[leader]
         await self._ask(address, codes.UPDATE_CONSUMER_OFFSET, header)
 
     async def clone_offsets(self, source: str, target: str, topic: str | None = None) -> None:

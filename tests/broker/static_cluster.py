@@ -167,9 +167,7 @@ class StaticCluster:
         return TopicRouteData.decode(answer.body)
 
 
-def item(
-    broker: str, queue_id: int, logic_offset: int = 0, gen: int = 0
-) -> LogicQueueMappingItem:
+def item(broker: str, queue_id: int, logic_offset: int = 0, gen: int = 0) -> LogicQueueMappingItem:
     """A stretch of a logical queue that begins at physical offset 0."""
     return LogicQueueMappingItem(gen, queue_id, broker, logic_offset)
 

@@ -1,14 +1,12 @@
 """Pulls of static topics, over the brokers that a logical queue has lived on."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
-from aerobee.protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset
+from aerobee.protocol.headers.pull import PullMessageAnswer
 from aerobee.protocol.headers.send import SendMessageAnswer
 
 from .conftest import records
