@@ -182,6 +182,8 @@ class Puller:
                 await self._cluster.beat_to(address)
             elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
                 await self._cluster.route(queue.topic, fresh=True)
+                if self._cluster.address_for(queue, only=False) != address:
+                    return []  # it has moved, the next pull goes there
             what = f"pull queue {queue.queue_id} of {queue.topic}"
             raise BrokerError(answer.code, answer.remark, address, what)
         result = read_answer(answer, subscription, queue, held.next_offset)

@@ -33,12 +33,13 @@ UNDECIDED = -1
 
 @dataclass
 class Move:
-    """A queue on its way from broker `old`; `physical` are the numbers of queues by broker."""
+    """A queue on its way from broker `old`, what each broker has of all logical queues, and how
+    many physical ones."""
 
     topic: str
-    queue_id: int
     old: str
     items: list[LogicQueueMappingItem]
+    hosted: dict[str, dict[int, list[LogicQueueMappingItem]]]
     physical: dict[str, int]
     total: int
 
@@ -130,11 +131,15 @@ class StaticCluster:
         counts = {name: config.write_queue_nums for name, config in configs.items()}
         counts[broker] += 1
         total = configs[old].mapping_detail.total_queues  # type: ignore[union-attr]
-        moved = {queue_id: [*items, new]}
+        hosted = {
+            name: config.mapping_detail.hosted_queues  # type: ignore[union-attr]
+            for name, config in configs.items()
+        }
+        hosted[broker][queue_id] = hosted[old][queue_id] = [*items, new]
+        move = Move(topic, old, hosted[broker][queue_id], hosted, counts, total)
         for name in (broker, old):
-            done = await self.put(topic, name, moved, physical=counts[name], total=total)
-            assert done.code == codes.SUCCESS, done.remark
-        return Move(topic, queue_id, old, moved[queue_id], counts, total)
+            await self._put(move, name)
+        return move
 
     async def decide(self, move: Move) -> None:
         """Then the logical offset of the new item is decided, and all others are told."""
@@ -144,10 +149,12 @@ class StaticCluster:
         most = table[MessageQueue(topic, move.old, last.queue_id)].max_offset
         new.logic_offset = (to_logical(last, most) // BLOCK + 1) * BLOCK
         for name in [new.bname or "", *(self.brokers.keys() - {new.bname, move.old})]:
-            queues = {move.queue_id: move.items} if name == new.bname else {}
-            physical = move.physical[name]
-            done = await self.put(topic, name, queues, physical=physical, total=move.total)
-            assert done.code == codes.SUCCESS, done.remark
+            await self._put(move, name)
+
+    async def _put(self, move: Move, name: str) -> None:
+        queues, physical = move.hosted[name], move.physical[name]
+        done = await self.put(move.topic, name, queues, physical=physical, total=move.total)
+        assert done.code == codes.SUCCESS, done.remark
 
     async def config(self, topic: str, broker: str) -> TopicConfigAndQueueMapping:
         """GET_TOPIC_CONFIG with the mapping."""
