@@ -66,6 +66,9 @@ class GroupAdmin(Asking):
         masters = await self.masters()
         for answer in await self._ask_each(masters, codes.GET_CONSUME_STATS, header):
             part = body_of(answer, ConsumeStats, codes.GET_CONSUME_STATS)
+            for each in part.offset_table.values():
+                # Below 0 in a queue of a static topic in which the group has not got a progress.
+                each.consumer_offset = max(0, each.consumer_offset)
             found.offset_table.update(part.offset_table)
             found.consume_tps += part.consume_tps
         return found

@@ -89,10 +89,11 @@ class StaticCluster:
         physical: int,
         total: int,
         force: bool = False,
+        bname: str | None = None,
     ) -> Command:
-        """UPDATE_AND_CREATE_STATIC_TOPIC at one broker."""
+        """UPDATE_AND_CREATE_STATIC_TOPIC at one broker, or one of that name."""
         detail = TopicQueueMappingDetail(
-            topic, total_queues=total, bname=broker, epoch=self.epoch, hosted_queues=queues
+            topic, total_queues=total, bname=bname or broker, epoch=self.epoch, hosted_queues=queues
         )
         header = UpdateTopic(topic, physical, physical, 6, force=force)
         return await self.callers[broker].ask(

@@ -1,15 +1,17 @@
 """Pulls of static topics, over the brokers that a logical queue has lived on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.pull import PullMessageAnswer
+from aerobee.protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset
+from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
 from aerobee.protocol.headers.send import SendMessageAnswer
 
-from .conftest import records
+from .conftest import parked, records
 from .static_cluster import BLOCK, StaticCluster, static_cluster
 
 T = "Static"
@@ -97,3 +99,107 @@ async def test_what_is_sent_while_a_queue_moves_is_read_once_its_offset_is_decid
     assert await read_all(cluster, "b") == [(0, b"old")]
     await cluster.decide(move)
     assert await read_all(cluster, "b") == [(0, b"old"), (BLOCK, b"new")]
+
+
+async def test_a_reader_waits_at_the_end_of_a_logical_queue_for_its_next_message(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    await cluster.move(T, 0, "b")
+    waiting = asyncio.create_task(cluster.callers["b"].pull(T, BLOCK, suspend_ms=60_000))
+    await parked(cluster.brokers["b"], 1)
+    await send(cluster, "b", b"1")
+    code, found, _ = read(await waiting)
+    assert (code, found) == (codes.SUCCESS, [(BLOCK, b"1")])
+
+
+async def test_a_reader_who_waits_is_sent_away_when_the_queue_moves(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    waiting = asyncio.create_task(cluster.callers["a"].pull(T, suspend_ms=60_000))
+    await parked(cluster.brokers["a"], 1)
+    await cluster.move(T, 0, "b")
+    assert (await waiting).code == codes.NOT_LEADER_FOR_QUEUE
+
+
+async def test_a_reader_does_not_wait_where_the_next_broker_has_what_follows(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    await send(cluster, "a", b"1")
+    await cluster.move(T, 0, "b")
+    code, _, header = read(await cluster.callers["b"].pull(T, 1, suspend_ms=60_000))
+    assert (code, header.next_offset) == (codes.PULL_RETRY_IMMEDIATELY, BLOCK)
+
+
+async def test_a_reader_waits_a_moment_while_what_follows_has_no_offset_yet(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    await send(cluster, "a", b"1")
+    await cluster.begin_move(T, 0, "b")
+    waiting = asyncio.create_task(cluster.callers["b"].pull(T, 1, suspend_ms=60_000))
+    await parked(cluster.brokers["a"], 1)  # RocketMQ answers at once, and is asked in circles
+    (hold,) = cluster.brokers["a"].holds.parked[T, 0]
+    assert hold.header.suspend_ms == 1_000
+    assert (await waiting).code == codes.PULL_NOT_FOUND
+
+
+async def test_an_offset_before_the_first_message_or_behind_the_last_is_corrected(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    await send(cluster, "a", b"1")
+    await cluster.move(T, 0, "b")
+    await send(cluster, "b", b"2")
+    code, _, header = read(await cluster.callers["b"].pull(T, BLOCK + 7))
+    assert (code, header.next_offset) == (codes.PULL_OFFSET_MOVED, BLOCK + 1)
+    code, _, header = read(await cluster.callers["b"].pull(T, 7))
+    assert (code, header.next_offset) == (codes.PULL_RETRY_IMMEDIATELY, BLOCK)
+
+
+async def test_the_progress_that_comes_with_a_pull_is_a_logical_offset(
+    cluster: StaticCluster,
+) -> None:
+    await cluster.create(T, ["a"])
+    await cluster.move(T, 0, "b")
+    await send(cluster, "b", b"1", b"2")
+    caller = cluster.callers["b"]
+    await caller.pull(T, BLOCK + 1, sys_flag=COMMIT_OFFSET, commit_offset=BLOCK + 1)
+    assert cluster.brokers["b"].offsets.get(T, "cg", 0) == 1
+    header = QueryConsumerOffset("cg", T, 0)
+    known = await caller.ask(codes.QUERY_CONSUMER_OFFSET, header)
+    assert known.header(OffsetAnswer).offset == BLOCK + 1
+
+
+async def test_a_reset_is_told_as_a_logical_offset(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["a"])
+    await cluster.move(T, 0, "b")
+    await send(cluster, "b", b"1", b"2")
+    cluster.brokers["b"].offsets.reset(T, "cg", 0, 1)
+    answer = await cluster.callers["b"].pull(T, BLOCK)
+    assert (answer.code, answer.remark) == (codes.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert answer.header(PullMessageAnswer).next_offset == BLOCK + 1
+
+
+async def test_ordinary_topics_of_the_broker_are_read_as_ever(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["a"])
+    caller = cluster.callers["a"]
+    await caller.send("Plain", b"1")
+    waiting = asyncio.create_task(caller.pull("Plain", 1, suspend_ms=60_000))
+    await parked(cluster.brokers["a"], 1)
+    await caller.send("Plain", b"2")
+    answer = await waiting
+    assert [each.body for each in records(answer)] == [b"2"]
+    assert answer.header(PullMessageAnswer).offset_delta is None
+
+
+async def test_a_broker_without_static_topics_looks_for_none(cluster: StaticCluster) -> None:
+    broker = cluster.brokers["a"]
+    before = broker.holds.rerun
+    await cluster.callers["a"].send("Plain", b"1")
+    await cluster.callers["a"].pull("Plain")
+    assert broker.holds.rerun == before
+    await cluster.create(T, ["a"])
+    assert broker.holds.rerun != before
