@@ -330,7 +330,6 @@ class Broker:
         if self.timers is not None:
             self._periodic.in_steps(self.server.turn, partial(self._time, self.timers))
             every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
-        every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
         every(POP_SECONDS, self.pop.sweep)
         every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
         every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
@@ -346,6 +345,8 @@ class Broker:
             self.server.turn, lambda most: self.delays.deliver(self.now_ms(), most)
         )
         self._periodic.every(config.revive_interval / 1000, self._revive)
+        # Not on a slave, where a queue may be empty because it is behind.
+        self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
         self._periodic.every_hot(
             self.hot_keys,
             "transactionOpBatchInterval",

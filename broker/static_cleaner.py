@@ -46,7 +46,8 @@ class StaticCleaner:
 
     async def run(self) -> None:
         """Look at every static topic, if it is the time for that."""
-        if not self._static.table or not self._is_time():
+        hours = map(int, self._config.delete_when.split(";"))
+        if not self._static.table or self.hour() not in hours:
             return
         for topic in list(self._static.table):
             for clean in (self._drop_expired, self._drop_superseded):
@@ -57,11 +58,11 @@ class StaticCleaner:
                 except (Refusal, StoreError, ValueError) as wrong:
                     log.warning("static topic %s is not cleaned up: %s", topic, wrong)
 
-    # --- inside ---------------------------------------------------------------------------------
+    def hour(self) -> int:
+        """The hour of the day by the broker's clock."""
+        return time.localtime(self._now_ms() / 1000).tm_hour
 
-    def _is_time(self) -> bool:
-        hour = time.localtime(self._now_ms() / 1000).tm_hour
-        return hour in map(int, self._config.delete_when.split(";"))
+    # --- inside ---------------------------------------------------------------------------------
 
     async def _drop_expired(self, topic: str) -> None:
         """Drop the first item of each queue led here, if its broker has no message of it left."""

@@ -49,18 +49,18 @@ Answer = Reply | bytes | None
 class Reading:
     """A look at one item of a logical queue, from a physical offset on.
 
-    `may_pass` says that a reader at the end of the item may go on to the next one: on a slave the
-    end of a queue may be only how far it has followed.
+    Where it `is_followed`, the item is a slave's: its ends may be only how far the slave has come,
+    so that no reader is sent on by them.
     """
 
     items: Items
     item: LogicQueueMappingItem
-    may_pass: bool
+    is_followed: bool
 
     def answer(self, code: int, offset: int, found: PullMessageAnswer) -> int:
         """Make an answer to a pull at this physical offset a logical one; gives its code."""
         item, moved = self.item, None
-        if code != codes.SUCCESS:
+        if code != codes.SUCCESS and not self.is_followed:
             code, moved = self._revised(code, offset, found)
         item = moved or item
         following = found.next_offset
@@ -92,9 +92,9 @@ class Reading:
             return code, None
         if offset > found.max_offset and code == codes.PULL_OFFSET_MOVED:
             found.next_offset = found.max_offset
-        following = next_item(items, item) if self.may_pass else None
+        following = next_item(items, item)
         if following is None:
-            return codes.PULL_NOT_FOUND if self.may_pass else code, None
+            return codes.PULL_NOT_FOUND, None
         start = following.start_offset
         found.next_offset = found.min_offset = found.max_offset = start
         return codes.PULL_RETRY_IMMEDIATELY, following
@@ -212,7 +212,7 @@ class StaticPulls:
 
     def _reading(self, items: Items, item: LogicQueueMappingItem) -> Reading:
         is_here = item.bname == self._static.broker_name
-        return Reading(items, item, may_pass=not (is_here and self._is_slave))
+        return Reading(items, item, is_followed=is_here and self._is_slave)
 
     def _physical(
         self, header: PullMessage, items: Items, item: LogicQueueMappingItem

@@ -53,7 +53,10 @@ class StaticCluster:
         self.callers: dict[str, Caller] = {}
         self.epoch = 1_000
 
-    async def start(self, name: str, folder: Path, **settings: Any) -> Broker:
+    async def start(
+        self, name: str, folder: Path, *, key: str | None = None, **settings: Any
+    ) -> Broker:
+        """Start a broker; it is known here by `key` if it is one more of its name."""
         config = BrokerConfig(
             **{
                 "broker_name": name,
@@ -68,9 +71,9 @@ class StaticCluster:
             }
             | settings
         )
-        broker = self.brokers[name] = Broker(config)
+        broker = self.brokers[key or name] = Broker(config)
         await broker.start()
-        self.callers[name] = Caller(broker)
+        self.callers[key or name] = Caller(broker)
         return broker
 
     async def stop(self) -> None:

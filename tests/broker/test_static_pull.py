@@ -203,3 +203,24 @@ async def test_a_broker_without_static_topics_looks_for_none(cluster: StaticClus
     assert broker.holds.rerun == before
     await cluster.create(T, ["a"])
     assert broker.holds.rerun != before
+
+
+async def test_a_slave_sends_nobody_on_before_it_has_all_that_its_master_has(
+    tmp_path: Path,
+) -> None:
+    async with static_cluster(tmp_path, "a", "b") as cluster:
+        await cluster.create(T, ["a"])
+        await send(cluster, "a", b"1")
+        await cluster.move(T, 0, "b")
+        await cluster.move(T, 0, "a")
+        role = {"broker_role": "SLAVE", "broker_id": 1, "slave_read_enable": True}
+        slave = await cluster.start("a", tmp_path / "slave", key="slave", **role)
+        async with asyncio.timeout(60):
+            while not slave.topics.static.table:
+                await slave.catch_up()
+                await asyncio.sleep(0)
+        assert len(slave.topics.static.table[T].hosted_queues[0]) == 3
+        _, found, header = read(await cluster.callers["slave"].pull(T))
+        assert header.next_offset == len(found)  # 0 or 1, by how far it has followed
+        _, found, header = read(await cluster.callers["slave"].pull(T, 1))
+        assert (found, header.next_offset) == ([], 1)
