@@ -5,6 +5,7 @@ broker it asks that one, with `lo=false`: queue ids and offsets are physical bet
 """
 
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,6 +65,7 @@ class StaticOffsets:
         """The handler that takes static topics to `logical`, and all else to `plain`."""
         table = self.static.table
 
+        @wraps(plain)
         def handle(header: Any, command: Command, connection: Connection) -> Any:
             if header.topic in table and header.lo is not False:
                 return logical(header, plain, command, connection)
