@@ -38,21 +38,15 @@ class OffsetHandlers:
         self.offsets = offsets
 
     def rows(self) -> list[Row]:
-        static = self.static
-        query = static.or_plain(static.on_query, self.on_query)
-        update = static.or_plain(static.on_update, self.on_update)
-        search = static.or_plain(static.on_search, self.on_search)
-        most = static.or_plain(static.on_max, self.on_max)
-        least = static.or_plain(static.on_min, self.on_min)
-        earliest = static.or_plain(static.on_earliest, self.on_earliest)
-        return [
-            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, query, "SUB"),
-            Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, update, "SUB"),
-            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, search, "ANY"),
-            Row(codes.GET_MAX_OFFSET, QueueAddress, most, "ANY"),
-            Row(codes.GET_MIN_OFFSET, QueueAddress, least, "ANY"),
-            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, earliest, "ANY"),
+        rows = [
+            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, self.on_query, "SUB"),
+            Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, self.on_update, "SUB"),
+            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, self.on_search, "ANY"),
+            Row(codes.GET_MAX_OFFSET, QueueAddress, self.on_max, "ANY"),
+            Row(codes.GET_MIN_OFFSET, QueueAddress, self.on_min, "ANY"),
+            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, self.on_earliest, "ANY"),
         ]
+        return self.static.before(rows)
 
     def on_query(
         self, header: QueryConsumerOffset, command: Command, connection: Connection

@@ -4,14 +4,14 @@ The broker that leads a logical queue answers for all of it. For the part in an 
 broker it asks that one, with `lo=false`: queue ids and offsets are physical between brokers.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler
+from ...protocol.aio.connection import Connection, Handler, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
@@ -38,6 +38,7 @@ from ..static_topics import Items, StaticTopics
 
 LAST = (1 << 63) - 1  # a logical offset behind all messages
 Answer = Reply | Coroutine[Any, Any, Reply]
+Logical = Callable[[Any, Handler, Command, Connection], Answer]
 Header = QueryConsumerOffset | UpdateConsumerOffset | QueueAddress | SearchOffset
 Address = TypeVar("Address", QueryConsumerOffset, UpdateConsumerOffset, QueueAddress, SearchOffset)
 
@@ -57,21 +58,20 @@ class StaticOffsets:
         self.offsets = offsets
         self.forwarding = forwarding
 
-    def or_plain(
-        self,
-        logical: Callable[[Any, Handler, Command, Connection], Answer],
-        plain: Handler,
-    ) -> Handler:
-        """The handler that takes static topics to `logical`, and all else to `plain`."""
-        table = self.static.table
-
-        @wraps(plain)
-        def handle(header: Any, command: Command, connection: Connection) -> Any:
-            if header.topic in table and header.lo is not False:
-                return logical(header, plain, command, connection)
-            return plain(header, command, connection)
-
-        return handle
+    def before(self, rows: Iterable[Row]) -> list[Row]:
+        """The same rows, from which static topics are taken out and served here."""
+        logical: dict[int, Logical] = {
+            codes.QUERY_CONSUMER_OFFSET: self.on_query,
+            codes.UPDATE_CONSUMER_OFFSET: self.on_update,
+            codes.SEARCH_OFFSET_BY_TIMESTAMP: self.on_search,
+            codes.GET_MAX_OFFSET: self.on_max,
+            codes.GET_MIN_OFFSET: self.on_min,
+            codes.GET_EARLIEST_MSG_STORETIME: self.on_earliest,
+        }
+        return [
+            Row(row.code, row.header, self._before(row.handler, logical[row.code]), row.access)  # type: ignore[arg-type]
+            for row in rows
+        ]
 
     def on_query(
         self, header: QueryConsumerOffset, plain: Handler, command: Command, connection: Connection
@@ -140,6 +140,17 @@ class StaticOffsets:
         return Reply(codes.SUCCESS, TimestampAnswer(found).to_fields())
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _before(self, plain: Handler, logical: Logical) -> Handler:
+        table = self.static.table
+
+        @wraps(plain)
+        def handle(header: Any, command: Command, connection: Connection) -> Any:
+            if header.topic in table and header.lo is not False:
+                return logical(header, plain, command, connection)
+            return plain(header, command, connection)
+
+        return handle
 
     def _items(self, header: Header) -> Items:
         items = self.static.led(header.topic, header.queue_id)
