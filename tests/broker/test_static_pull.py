@@ -205,7 +205,7 @@ async def test_a_broker_without_static_topics_looks_for_none(cluster: StaticClus
     assert broker.holds.rerun != before
 
 
-async def test_a_slave_sends_nobody_on_before_it_has_all_that_its_master_has(
+async def test_a_slave_sends_nobody_on_and_forgets_nothing_before_it_has_all_messages(
     tmp_path: Path,
 ) -> None:
     async with static_cluster(tmp_path, "a", "b") as cluster:
@@ -213,7 +213,12 @@ async def test_a_slave_sends_nobody_on_before_it_has_all_that_its_master_has(
         await send(cluster, "a", b"1")
         await cluster.move(T, 0, "b")
         await cluster.move(T, 0, "a")
-        role = {"broker_role": "SLAVE", "broker_id": 1, "slave_read_enable": True}
+        role = {
+            "broker_role": "SLAVE",
+            "broker_id": 1,
+            "slave_read_enable": True,
+            "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
+        }
         slave = await cluster.start("a", tmp_path / "slave", key="slave", **role)
         async with asyncio.timeout(60):
             while not slave.topics.static.table:
