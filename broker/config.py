@@ -122,6 +122,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
+    forward_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
 

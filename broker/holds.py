@@ -40,7 +40,7 @@ class Holds:
         self.parked: dict[Key, list[Hold]] = {}
         self.count = 0
         self.marked: dict[Key, None] = {}
-        self._rerun = rerun
+        self.rerun = rerun
         self._watchers: dict[Key, list[Watcher]] = {}
 
     def park(self, key: Key, hold: Hold) -> bool:
@@ -132,7 +132,7 @@ class Holds:
             if connection.is_to_wait:
                 connection.postpone(hold.command)
             else:
-                reply = self._rerun(hold.header, hold.command, connection, final)
+                reply = self.rerun(hold.header, hold.command, connection, final)
                 if reply is None:
                     self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
                     self.count += 1

@@ -121,6 +121,8 @@ class Registration:
         if not changed:
             return
         single = self._config.enable_single_topic_register
+        # A topic by itself has no room for the mapping of a static one.
+        single = single and not changed.keys() & self._topics.static.table.keys()
         body = b"" if single else self._body(changed)
         for server in self._servers:
             work = self._tell_each(server, changed) if single else self._register(server, body)
@@ -221,14 +223,19 @@ class Registration:
 
     def _whole_body(self) -> bytes:
         """All topics: the text of the last time when nothing has changed since."""
-        state = (self._topics.version, self._config.broker_permission)
+        versions = self._topics.version, self._topics.static.version
+        state = (versions, self._config.broker_permission)
         if state != self._whole[0]:
             self._whole = (state, self._body(self._topics.all()))
         return self._whole[1]
 
     def _body(self, topics: dict[str, TopicConfig]) -> bytes:
         """The topics as they may be used here, under the version of the whole table."""
-        wrapper = TopicConfigAndMappingSerializeWrapper(self._usable(topics), self._topics.version)
+        static = self._topics.static
+        infos = {name: static.info(name) for name in static.table if name in topics}
+        wrapper = TopicConfigAndMappingSerializeWrapper(
+            self._usable(topics), self._topics.version, infos
+        )
         return RegisterBrokerBody(wrapper).encode()
 
     def _usable(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:

@@ -18,7 +18,7 @@ import msgspec
 
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.server import Server, listen
+from ..protocol.aio.server import Server, listen, table
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -34,12 +34,14 @@ from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
 from .following_timers import FollowingTimers
+from .forwarding import Forwarding
 from .groups import Groups
 from .ha_master import HaMaster
 from .ha_slave import HaSlave
 from .handlers.pull import PullHandlers
 from .handlers.send import SendHandlers
 from .handlers.slave_pull import SlavePullHandlers
+from .handlers.static_pull import StaticPulls
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .log_ahead import LogAhead
@@ -52,6 +54,8 @@ from .replica import Replica
 from .saved import Saved
 from .slave_rows import as_slave
 from .slave_synchronize import SlaveSynchronize
+from .static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
+from .static_cleaner import StaticCleaner
 from .stats import Stats
 from .store_host import store_host
 from .syncer import Syncer
@@ -275,6 +279,11 @@ class Broker:
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
             now_ms,
         )  # fmt: skip
+        self.forwarding = Forwarding(config)
+        closers.append(self.forwarding.close)
+        self.static_cleaner = StaticCleaner(
+            config, self.store, self.topics.static, self.forwarding, now_ms
+        )
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
             self.filters, self.stats, self.due, self.timers, self.holds, self.wake, now_ms,
@@ -285,13 +294,14 @@ class Broker:
         self._on_hot_keys()
         self.syncer.on_synced(self._on_synced)
         self.access = open_access(config, self.store.message_at, now_ms)
-        table = full_table(self, pulls)
+        full = full_table(self, pulls)
         if isinstance(pulls, SlavePullHandlers):
-            table = self._follow(table, pulls)
+            full = self._follow(full, pulls)
         if self.access is not None:
-            table = self.access.guard(table)
-        rows.update(table)
-        fast_rows.update(fast_table(table))
+            full = self.access.guard(full)
+        rows.update(full)
+        fast_rows.update(fast_table(full))
+        self._serve_static_topics(pulls, rows)
         self._work_periodically()
         await self.server.accept()
         await self.ha.accept()
@@ -335,6 +345,8 @@ class Broker:
             self.server.turn, lambda most: self.delays.deliver(self.now_ms(), most)
         )
         self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
+        # Not on a slave, where a queue may be empty because it is behind.
+        self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
         self._periodic.every_hot(
             self.hot_keys,
             "transactionOpBatchInterval",
@@ -370,6 +382,27 @@ class Broker:
         self._periodic.start(replica.run(), "replica")
         self._periodic.every(SWEEP_SECONDS, replica.sweep)
         return as_slave(table, replica.master)
+
+    def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
+        """Look at each pull whether its topic is static, from the first static topic on."""
+        static = self.topics.static
+        logical = StaticPulls(
+            pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
+        )
+        with_static = table(logical.rows())
+        if self.access is not None:
+            with_static = self.access.guard(with_static)
+
+        def changed(topic: str) -> None:
+            rows.update(with_static)
+            self.holds.rerun = logical.rerun
+            target = self.topics.targets.get(topic)
+            for key in [] if target is None else target.keys:
+                self.wake(key)  # who waits there may have to go elsewhere
+
+        self.topics.on_static = changed
+        for topic in static.table:
+            changed(topic)
 
     def _on_hot_keys(self) -> None:
         """What has a copy of a setting takes the new one."""

@@ -135,6 +135,8 @@ class SlaveSynchronize:
         found = TopicConfigAndMappingSerializeWrapper.decode(text)
         if self._topics.follow(found.topic_config_table, found.data_version):
             log.info("%d topics of master %s", len(found.topic_config_table), master)
+        # RocketMQ's slave leaves these out, and doesn't know its static topics once it is promoted.
+        self._topics.static.follow(found.topic_queue_mapping_detail_map, found.mapping_data_version)
 
     async def _sync_offsets(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_CONSUMER_OFFSET)

@@ -16,6 +16,7 @@ from .handlers.admin_clients import AdminClientHandlers
 from .handlers.admin_groups import AdminGroupHandlers
 from .handlers.admin_ha import AdminHaHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
+from .handlers.admin_static_topics import AdminStaticTopicHandlers
 from .handlers.admin_stats import AdminStatsHandlers
 from .handlers.admin_store import AdminStoreHandlers
 from .handlers.admin_timers import AdminTimerHandlers
@@ -54,13 +55,14 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.config, b.store, b.stats, b.delays, b.timers,
         clients=b.clients, started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
+    topics = AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats)
     families = (
         b.sends,
         pulls,
         AdminTimerHandlers(b.timers),
         RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
-        OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
+        OffsetHandlers(b.store, b.topics, b.groups, b.offsets, b.forwarding),
         TransactionHandlers(
             b.config, b.store, b.due, b.transactions, b.transaction_counts, b.stats, syncer,
             b.wake, b.now_ms,
@@ -74,7 +76,8 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         *b.pop.families,
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
         AdminStoreHandlers(b.cleaner),
-        AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
+        topics,
+        AdminStaticTopicHandlers(b.topics, topics),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
         AdminOffsetHandlers(
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake

@@ -1,5 +1,7 @@
 """The topics of this broker: topics.json, the rules for making them, and the hot view of each.
 
+What is more to a static topic is in `static`.
+
 `targets` holds for each topic what a send needs to know, found with one look-up. Every change goes
 through `put` or `delete`, which keep the file, the version and the targets in step and tell whoever
 registers this broker with the name servers.
@@ -29,6 +31,7 @@ from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from .config import BrokerConfig
 from .entry_texts import EntryTexts
+from .static_topics import StaticTopics
 from .stats import Counter, Stats
 
 TOPICS_MAX = 100_000
@@ -44,8 +47,8 @@ class Target:
     """A topic as a send sees it.
 
     `queues` is how many queue ids are taken, `special` says that more must be looked at first
-    (retry topics, forbidden and closed ones, those that mark messages or want keys), `keys` are the
-    (topic, queue id) pairs of `Holds`.
+    (retry topics, static, forbidden and closed ones, those that mark messages or want keys), `keys`
+    are the (topic, queue id) pairs of `Holds`. `seen` is that of the sends (`handlers/send.py`).
     """
 
     name: str
@@ -54,15 +57,26 @@ class Target:
     special: bool
     puts: Counter
     keys: list[tuple[str, int]]
+    seen: int = 0
+
+    def offset(self, queue_id: int, physical: int) -> int:
+        """What a send to this queue is told of its message's offset."""
+        return physical
 
 
 class Topics:
-    """Topic configurations by name. `on_change(config)` is called after every change of one;
-    `told`, where name servers are told of it, waits until they have been."""
+    """Topic configurations by name. `on_change(config)` is called after every change of one,
+    `on_static(name)` after one of a static topic's mapping; `told`, where name servers are told of
+    it, waits until they have been."""
 
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
     ) -> None:
+        # Of the static ones also this, which has a file of its own.
+        self.static = StaticTopics(
+            path.with_name("topicQueueMapping.json"), config.broker_name, now_ms
+        )
+        self.static.on_change = self._on_static
         self._path = path
         self._config = config
         self._stats = stats
@@ -74,10 +88,12 @@ class Topics:
         self._texts = EntryTexts()
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
+        self.on_static: Callable[[str], None] = lambda _: None
         self.told: Callable[[float], Coroutine[Any, Any, None]] | None = None
 
     def load(self) -> None:
-        """Read the file and add the system's own topics; ValueError when it can't be read."""
+        """Read the files and add the system's own topics; ValueError when one can't be read."""
+        self.static.load()
         found = json_file.load(self._path, TopicConfigAndMappingSerializeWrapper.decode)
         if found is not None:
             self.version = found.data_version
@@ -156,6 +172,7 @@ class Topics:
 
     def delete(self, name: str) -> bool:
         """Remove a topic and write the file; False when it wasn't there."""
+        self.static.delete(name)
         self.targets.pop(name, None)
         self.with_batch_queues.discard(name)
         if self._topics.pop(name, None) is None:
@@ -253,8 +270,13 @@ class Topics:
             )
 
     def to_body(self) -> TopicConfigAndMappingSerializeWrapper:
-        """The table as topics.json, request 21 and a registration have it."""
-        return TopicConfigAndMappingSerializeWrapper(dict(self._topics), self.version)
+        """The table, static topics included, as request 21 has it."""
+        return TopicConfigAndMappingSerializeWrapper(
+            dict(self._topics),
+            self.version,
+            topic_queue_mapping_detail_map=self.static.table,
+            mapping_data_version=self.static.version,
+        )
 
     def _aim(self, config: TopicConfig) -> None:
         name = config.topic_name or ""
@@ -269,7 +291,15 @@ class Topics:
         name = config.topic_name or ""
         is_named = name.startswith(RETRY_PREFIX) or name in SEND_FORBIDDEN_TOPICS
         is_marked = config.topic_filter_type == MULTI_TAG or is_compacted(config)
-        return is_named or is_marked or self._is_closed(config)
+        is_static = name in self.static.table
+        return is_named or is_marked or is_static or self._is_closed(config)
+
+    def _on_static(self, name: str) -> None:
+        """The mapping of a topic has changed, or is there for the first time, or no longer."""
+        target = self.targets.get(name)
+        if target is not None:
+            target.special = self._is_special(target.config)
+        self.on_static(name)
 
     def _is_closed(self, config: TopicConfig) -> bool:
         return config.order and not self._config.broker_permission & PERM_WRITE

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.command import Command
 from ..protocol.headers.send import SendMessageAnswer
@@ -157,7 +158,7 @@ class Delivery:
             else:
                 route = await self.route(outgoing.topic)
                 queue = self.turn.next(route.publish, avoid, self._faults)
-            avoid = queue.broker_name
+            avoid = self._open().leader_of(queue)
             tried.append(avoid)
             begun, first = None, begun
             try:
@@ -190,7 +191,7 @@ class Delivery:
     ) -> bool:
         """Wait, if all brokers of the topic rest, for the first; False when that is too late."""
         queues = (await self.route(topic)).publish
-        if resting.keys() >= {each.broker_name for each in queues}:
+        if resting.keys() >= set(map(self._open().leader_of, queues)):
             until = min(resting.values())
             if until >= deadline:
                 return False
@@ -244,6 +245,7 @@ class Delivery:
         header = outgoing.header(self._group, queue)
         if begun:
             header.born_ms = begun.born_ms
+        began = cluster.loop.time()
         answer = await cluster.request(
             address,
             outgoing.code,
@@ -252,6 +254,11 @@ class Delivery:
             timeout_s,
             begun.answer if begun else None,
         )
+        if answer.code == codes.NOT_LEADER_FOR_QUEUE:  # it has moved: Java's clients fail here
+            await cluster.route(queue.topic, fresh=True)
+            address = await self._address(cluster, queue)
+            left = timeout_s - (cluster.loop.time() - began)
+            answer = await cluster.request(address, outgoing.code, header, outgoing.body, left)
         return self._receipt(answer, outgoing, queue, address, header.born_ms)
 
     def _receipt(
@@ -278,10 +285,10 @@ class Delivery:
 
     async def _main_address(self, cluster: Cluster, queue: MessageQueue) -> str:
         try:
-            return cluster.address_of(queue.broker_name)
+            return cluster.address_for(queue)
         except NoRouteError:
             if cluster.known_route(queue.topic) is None:
                 await cluster.publish_route(queue.topic)
             else:
                 await cluster.route(queue.topic, fresh=True)
-            return cluster.address_of(queue.broker_name)
+            return cluster.address_for(queue)

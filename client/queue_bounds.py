@@ -35,10 +35,10 @@ async def offset_at(cluster: Cluster, queue: MessageQueue, ms: int) -> int:
 async def broker_of(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
     """The address of a queue's broker: of the wanted one, else of another of that name."""
     try:
-        return cluster.address_of(queue.broker_name, broker_id, only=False)
+        return cluster.address_for(queue, broker_id, only=False)
     except NoRouteError:
         await cluster.route(queue.topic, fresh=True)
-        return cluster.address_of(queue.broker_name, broker_id, only=False)
+        return cluster.address_for(queue, broker_id, only=False)
 
 
 async def _offset(cluster: Cluster, queue: MessageQueue, code: int, header: Header) -> int:

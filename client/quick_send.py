@@ -181,7 +181,7 @@ class QuickSends:
         found = []
         route = cluster.known_route(topic)
         for queue in () if route is None else route.publish:
-            address = cluster.known_address(queue.broker_name, MASTER_ID)
+            address = cluster.known_address(cluster.leader_of(queue), MASTER_ID)
             template = SendTemplate(
                 self._group, topic, TEMPLATE_TOPIC, TEMPLATE_QUEUES_MAX,
                 queue.queue_id, queue.broker_name,

@@ -16,6 +16,7 @@ from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.headers.offsets import UpdateConsumerOffset
 from ..protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageAnswer
+from ..protocol.record import moved
 from . import queue_bounds
 from .answers import header_of
 from .cluster import topic_names
@@ -137,14 +138,16 @@ class Reader(OwnCluster):
         address = await queue_bounds.broker_of(cluster, queue, broker_id)
         answer = await cluster.request(address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS)
         if answer.code not in PULL_CODES:
+            if answer.code == codes.NOT_LEADER_FOR_QUEUE:
+                await cluster.route(queue.topic, fresh=True)
             raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
         found = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
         if found.suggested_broker_id != MASTER_ID:
             self._suggested[queue] = found.suggested_broker_id
-        body = answer.body if answer.code == codes.SUCCESS else None
-        return Pulled(
-            answer.code, found.next_offset, found.min_offset, found.max_offset, body or b""
-        )
+        body = (answer.body if answer.code == codes.SUCCESS else None) or b""
+        if found.offset_delta is not None:
+            body = moved(body, queue.queue_id, found.offset_delta)
+        return Pulled(answer.code, found.next_offset, found.min_offset, found.max_offset, body)
 
 
 def _name(queue: MessageQueue) -> str:

@@ -5,11 +5,13 @@ are in the order that RocketMQ's clients use, because the order decides which qu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID, QueueData, TopicRouteData
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
+from ..protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
+from ..protocol.logical_queues import leaders, mock_broker_name
 
 __all__ = ["QUEUES_MAX", "MessageQueue", "Route", "read_route"]
 
@@ -23,6 +25,9 @@ class Route:
     `publish` are the queues that may be written: on a broker with a master, in broker order, or as
     the topic's order configuration says (then `ordered`). `subscribe` are those that may be read.
     `brokers` maps a broker's name to its addresses by broker id (0 is the master).
+
+    The queues of a static topic are logical: their broker name stands for none. `leaders` has the
+    name of the broker that leads each.
     """
 
     topic: str
@@ -30,6 +35,14 @@ class Route:
     subscribe: tuple[MessageQueue, ...]
     brokers: Mapping[str, Mapping[int, str]]
     ordered: bool = False
+    leaders: Mapping[MessageQueue, str] = field(default_factory=dict)
+
+    @property
+    def broker_names(self) -> list[str]:
+        """The brokers that have messages of the topic, sorted."""
+        if self.leaders:
+            return sorted(self.brokers)
+        return sorted({queue.broker_name for queue in self.subscribe})
 
 
 def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None) -> Route:
@@ -42,6 +55,14 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
     brokers = {
         broker.broker_name or "": dict(broker.broker_addrs) for broker in answer.broker_datas
     }
+    led = _leaders(topic, answer.topic_queue_mapping_by_broker or {})
+    if led:
+        logical = tuple(led)
+        if answer.order_topic_conf:
+            ordered = _ordered(topic, answer.order_topic_conf)
+            return Route(topic, ordered, logical, brokers, ordered=True, leaders=led)
+        by_id = tuple(sorted(logical, key=lambda queue: queue.queue_id))
+        return Route(topic, by_id, logical, brokers, leaders=led)
     rows = sorted(answer.queue_datas, key=lambda row: row.broker_name or "")
     subscribe = tuple(
         MessageQueue(topic, row.broker_name or "", queue_id)
@@ -59,6 +80,19 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
         for queue_id in range(_queues(row, row.write_queue_nums, queues_max))
     )
     return Route(topic, publish, subscribe, brokers)
+
+
+def _leaders(
+    topic: str, mapping_by_broker: Mapping[str, TopicQueueMappingInfo]
+) -> dict[MessageQueue, str]:
+    """The logical queues of a static topic and who leads each; none for any other topic."""
+    for broker, info in mapping_by_broker.items():
+        _check_number(info.total_queues, broker)
+    return {
+        MessageQueue(topic, mock_broker_name(scope), queue_id): leader
+        for scope, queues in leaders(mapping_by_broker).items()
+        for queue_id, leader in queues.items()
+    }
 
 
 def _queues(row: QueueData, queues: int, queues_max: int | None) -> int:

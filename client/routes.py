@@ -7,8 +7,10 @@ brokers known are those of the routes in use, and one that is in none any more i
 import logging
 
 from ..protocol import codes
+from ..protocol.bodies.body import MessageQueue
 from ..protocol.bodies.route import MASTER_ID, TopicRouteData
 from ..protocol.headers.topics import TopicName
+from ..protocol.logical_queues import MOCK_BROKER_PREFIX, NO_BROKER
 from .answers import body_of
 from .attempts import Attempts
 from .errors import BrokerError, ClientError, ClosedError, NoRouteError, UnreachableError
@@ -118,6 +120,20 @@ class Routes:
                 f"{known or 'none'}; check that it runs and registers with this name server"
             )
         return found
+
+    def leader_of(self, queue: MessageQueue) -> str:
+        """The name of the broker that serves a queue: for a logical one, of its leader."""
+        name = queue.broker_name
+        if not name.startswith(MOCK_BROKER_PREFIX):
+            return name
+        route = self._routes.get(queue.topic)
+        return NO_BROKER if route is None else route.leaders.get(queue, NO_BROKER)
+
+    def address_for(
+        self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = True
+    ) -> str:
+        """Where the broker of a queue listens; the rest is that of `address_of`."""
+        return self.address_of(self.leader_of(queue), broker_id, only=only)
 
     def known_address(self, broker_name: str, broker_id: int) -> str:
         """The same, "" when it isn't known."""

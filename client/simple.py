@@ -220,7 +220,7 @@ class SimpleConsumer(QuietMember):
             except AerobeeError as wrong:
                 log.debug("topic %s is not there: %s", topic, wrong)
                 continue
-            for name in sorted({queue.broker_name for queue in route.subscribe}):
+            for name in route.broker_names:
                 place = (topic, name)
                 if place in self._pending or MASTER_ID not in route.brokers.get(name, ()):
                     continue

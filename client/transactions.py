@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
         )  # fmt: skip
         cluster = self._open()
         try:
-            address = cluster.address_of(receipt.queue.broker_name)
+            address = cluster.address_for(receipt.queue)
             await cluster.oneway(address, codes.END_TRANSACTION, header)
             if self._tracer is not None:
                 told = STATE_NAMES[state]

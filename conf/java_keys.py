@@ -85,7 +85,7 @@ _TABLE = (
     broadcastOffsetExpireMaxSecond=300
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800
-    forwardTimeout=3000  consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
+    consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
     syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
     controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000

@@ -333,6 +333,7 @@ def _registration(header: headers.RegisterBroker, command: Command) -> Registrat
         timeout_ms=header.timeout_ms,
         acting_master=header.acting_master,
         filter_servers=body.filter_server_list,
+        mappings=wrapper.topic_queue_mapping_info_map,
     )
 
 

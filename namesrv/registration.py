@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.topic import TopicConfig
+from ..protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 
 Address = tuple[str, str]  # cluster and "ip:port"
 
@@ -27,6 +28,7 @@ class Registration:
     timeout_ms: int | None = None
     acting_master: bool | None = None
     filter_servers: list[str] | None = None
+    mappings: dict[str, TopicQueueMappingInfo] = field(default_factory=dict)  # of static topics
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from ..protocol.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicList
+from ..protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from ..protocol.errors import Refusal
 from .registration import Address, Gone, Live, Notice, Registered, Registration
 
@@ -34,6 +35,8 @@ class RouteTable:
         self.brokers: dict[str, BrokerData] = {}  # by broker name
         self.clusters: dict[str, set[str]] = {}  # broker names by cluster
         self.live: dict[Address, Live] = {}
+        # Of static topics, by topic and broker name: which logical queues the broker leads.
+        self.mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
         self._filter_servers: dict[Address, list[str]] = {}
         self._addresses_of: dict[Hashable, set[Address]] = {}  # by connection
         self._topics_max = topics_max
@@ -152,6 +155,7 @@ class RouteTable:
         """Take the topic off the brokers of one cluster, or off all."""
         if not cluster:
             self.topics.pop(topic, None)
+            self.mappings.pop(topic, None)
             return
         for broker_name in self.clusters.get(cluster, ()):
             self._remove_queues(topic, broker_name)
@@ -180,7 +184,10 @@ class RouteTable:
         queues = self.topics.get(topic or "")
         if not topic or not queues:
             return None
-        found = TopicRouteData(queue_datas=list(queues.values()))
+        found = TopicRouteData(
+            queue_datas=list(queues.values()),
+            topic_queue_mapping_by_broker=self.mappings.get(topic),
+        )
         for broker_name in queues:
             broker = self.brokers.get(broker_name)
             if broker is None:
@@ -270,7 +277,8 @@ class RouteTable:
         self, said: Registration, first: bool, read_only: bool, delete_missing: bool
     ) -> None:
         broker_name = said.broker_name
-        if delete_missing:
+        # As in RocketMQ not by a broker with static topics.
+        if delete_missing and not said.mappings:
             for topic in [t for t, on in self.topics.items() if broker_name in on]:
                 if topic not in said.topics:
                     self._remove_queues(topic, broker_name)
@@ -291,6 +299,10 @@ class RouteTable:
                 self.topics[topic] = {broker_name: queue}
             else:
                 on[broker_name] = queue
+        if changed:
+            for topic, info in said.mappings.items():
+                if topic in self.topics and info.bname == broker_name:
+                    self.mappings.setdefault(topic, {})[broker_name] = info
 
     def _set_live(
         self, address: Address, said: Registration, now_ms: int, connection: Hashable
@@ -362,6 +374,8 @@ class RouteTable:
             on.pop(broker_name, None)
             if not on:
                 del self.topics[topic]
+                # RocketMQ keeps it for ever, also for a topic of that name that is not static.
+                self.mappings.pop(topic, None)
 
     def _queues_of(self, broker_name: str) -> list[QueueData]:
         return [on[broker_name] for on in self.topics.values() if broker_name in on]

@@ -80,11 +80,15 @@ LENGTHS = Struct(
 )
 assert LENGTHS.size == HEAD.size
 SIZE_AND_LENGTHS = Struct(">i3xB31xB44xI")  # the same, after the record's size
+SIZE_AND_QUEUE_OFFSET = Struct(">i16xq")
+QUEUE_ID = Struct(">i")
+QUEUE_OFFSET = Struct(">q")
 BODY_LENGTH = Struct(">I")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">h")
 HEAD_BYTES = HEAD.size
 HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
+QUEUE_ID_AT = 12
 QUEUE_OFFSET_AT = 20
 LOG_OFFSET_AT = 28
 SYS_FLAG_AT = 36
@@ -317,6 +321,23 @@ def properties_places(data: bytes) -> list[tuple[int, int, int]]:
         places.append((at, properties_at if properties_at <= following else -1, following))
         at = following
     return places
+
+
+def moved(data: bytes, queue_id: int, delta: int) -> bytes:
+    """The same records in another queue, their offsets in it higher by `delta`: a static topic's
+    records have the ids and offsets of physical queues. Malformed when they can't be read."""
+    found = bytearray(data)
+    at, total = 0, len(found)
+    while at < total:
+        if total - at < RECORD_BYTES_MIN:
+            raise Malformed(f"{total - at} bytes at {at} are no record")
+        size, offset = SIZE_AND_QUEUE_OFFSET.unpack_from(found, at)
+        if size < RECORD_BYTES_MIN:
+            raise Malformed(f"a record of {size} bytes at {at}, {RECORD_BYTES_MIN} is the least")
+        QUEUE_ID.pack_into(found, at + QUEUE_ID_AT, queue_id)
+        QUEUE_OFFSET.pack_into(found, at + QUEUE_OFFSET_AT, offset + delta)
+        at += size
+    return bytes(found)
 
 
 def decode_all(data: Data) -> list[Record]:

@@ -79,7 +79,13 @@ class AdminStatsHandlers:
         for name in dict.fromkeys(names):
             config = self.topics.get(name)
             if config is not None:
-                found.offset_table |= self._progress(name, group, config.read_queue_nums)
+                table = self._progress(name, group, config.read_queue_nums)
+                if name in self.topics.static.table:
+                    # A queue without progress is no queue at 0: the progress is in an older item.
+                    for queue, one in table.items():
+                        if self.offsets.get(name, group, queue.queue_id) < 0:
+                            one.consumer_offset = -1
+                found.offset_table |= table
                 found.consume_tps += self.stats.get_tps(name, group)
         return Reply(codes.SUCCESS, body=found.encode())
 

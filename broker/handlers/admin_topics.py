@@ -7,15 +7,22 @@ queues, a name that could leave the store's folder) is refused here, though Java
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
-from ...protocol.bodies.topic import CreateTopicListRequestBody, TopicConfig, TopicList
+from ...protocol.bodies.topic import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigAndQueueMapping,
+    TopicList,
+)
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
-from ...protocol.headers.topics import TopicName, UpdateTopic
+from ...protocol.headers.topics import GetTopicConfig, TopicName, UpdateTopic
 from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
 from ...store.errors import StoreError
 from ...store.store import MessageStore
@@ -82,13 +89,13 @@ class AdminTopicHandlers:
             Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats),
             Row(codes.DELETE_TOPIC_IN_BROKER, TopicName, self.on_delete),
             Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.on_system_list),
-            Row(codes.GET_TOPIC_CONFIG, TopicName, self.on_config, "ANY"),
+            Row(codes.GET_TOPIC_CONFIG, GetTopicConfig, self.on_config, "ANY"),
         ]
 
     def on_update(
         self, header: UpdateTopic, command: Command, connection: Connection
     ) -> Reply | Coroutine[Any, Any, Reply]:
-        self._check_name(header.topic)
+        self.check_name(header.topic)
         try:
             change = parse_change(header.attributes)
         except ValueError as wrong:
@@ -103,7 +110,7 @@ class AdminTopicHandlers:
             header.order,
             change,
         )
-        return self._put([self._checked(config)])
+        return self._put([self.checked(config)])
 
     def on_update_list(
         self, header: None, command: Command, connection: Connection
@@ -116,13 +123,13 @@ class AdminTopicHandlers:
                 "send several",
             )
         for config in wanted:
-            self._check_name(config.topic_name or "")
-        return self._put([self._checked(config) for config in wanted])
+            self.check_name(config.topic_name or "")
+        return self._put([self.checked(config) for config in wanted])
 
     def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, {}, body=self.topics.to_body().encode())
 
-    def on_config(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+    def on_config(self, header: GetTopicConfig, command: Command, connection: Connection) -> Reply:
         config = self.topics.get(header.topic)
         if config is None:
             raise Refusal(
@@ -130,6 +137,10 @@ class AdminTopicHandlers:
                 f"No topic in this broker. topic: {header.topic}; create it, or ask a broker of "
                 "its route",
             )
+        mapping = self.topics.static.table.get(header.topic) if header.lo else None
+        if mapping is not None:
+            fields = msgspec.structs.asdict(config)
+            config = TopicConfigAndQueueMapping(**fields, mapping_detail=mapping)
         return Reply(codes.SUCCESS, body=config.encode())
 
     def on_stats(self, header: TopicName, command: Command, connection: Connection) -> Reply:
@@ -148,7 +159,7 @@ class AdminTopicHandlers:
         return Reply(codes.SUCCESS, body=body.encode())
 
     def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
-        self._check_name(header.topic)
+        self.check_name(header.topic)
         for name in [header.topic, *self._pop_retry_topics(header.topic)]:
             try:
                 self.store.delete_topic(name)
@@ -164,9 +175,7 @@ class AdminTopicHandlers:
     def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
 
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _check_name(self, name: str) -> None:
+    def check_name(self, name: str) -> None:
         """Refusal when this can't be the name of a user's topic."""
         check_topic(name)
         if not self.config.validate_system_topic_when_update_topic:
@@ -176,7 +185,7 @@ class AdminTopicHandlers:
                 codes.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
             )
 
-    def _checked(self, wanted: TopicConfig) -> TopicConfig:
+    def checked(self, wanted: TopicConfig) -> TopicConfig:
         """The topic as it is to become, its attributes' change carried out; Refusal if it may not.
         Nothing is changed yet."""
         name, change = wanted.topic_name or "", wanted.attributes
@@ -221,14 +230,20 @@ class AdminTopicHandlers:
             attributes,
         )
 
+    def done(self) -> Reply | Coroutine[Any, Any, Reply]:
+        """The answer to who has changed topics, once the name servers know."""
+        told = self.topics.told
+        return DONE if told is None else _after(told(TOLD_S_MAX))
+
+    # --- inside ---------------------------------------------------------------------------------
+
     def _put(self, configs: list[TopicConfig]) -> Reply | Coroutine[Any, Any, Reply]:
         # The same again is no news for the name servers.
         news = [one for one in configs if self.topics.get(one.topic_name or "") != one]
         if not news:
             return DONE
         self.topics.put_all(news)
-        told = self.topics.told
-        return DONE if told is None else _after(told(TOLD_S_MAX))
+        return self.done()
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         """The topics in which pop kept what groups of this topic have to see again."""

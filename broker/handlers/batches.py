@@ -16,12 +16,13 @@ from ...store.store import MessageStore
 from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
+from ..logical_targets import LOGICAL
 from ..topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
-# Request, connection, topic, the batch for the store, unique key, whether the answer waits for the
-# disk.
-Taken = tuple[Command, Connection, Target, Batch, bytes, bool]
+# Request, connection, topic, queue, the batch for the store, unique key, whether the answer waits
+# for the disk.
+Taken = tuple[Command, Connection, Target, int, Batch, bytes, bool]
 
 
 class Batches:
@@ -76,15 +77,15 @@ class Batches:
             raise _unreadable("is empty; send at least one message")
         if "DEL" in text and self._due.place(text, header.topic, queue_id).topic != header.topic:
             raise _refused("a batch can't wait for its time; send the messages singly")
-        name = target.name
-        if name in self._topics.with_batch_queues and self._store.has_batch_queue(name, queue_id):
+        key = target.keys[queue_id]
+        if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
             return self._put_whole(header, connection.host, body, target, queue_id, text)
         batch: Batch = (
-            (name, queue_id), header.sys_flag, header.born_ms, connection.host, body,
+            key, header.sys_flag, header.born_ms, connection.host, body,
             header.reconsume_times or 0,
         )  # fmt: skip
         unique = decode(text).get(UNIQ_KEY, "").encode()
-        self.taken.append((command, connection, target, batch, unique, waits))
+        self.taken.append((command, connection, target, queue_id, batch, unique, waits))
         return None
 
     def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
@@ -93,15 +94,16 @@ class Batches:
         taken, self.taken = self.taken, []
         host_hex, region = self._store.host_hex, self._region_id.encode()
         given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
-        places = self._store.put_batches([each[3] for each in taken], self._suffix)
-        for (command, _, target, batch, unique, _), placed in zip(taken, places, strict=True):
+        places = self._store.put_batches([each[4] for each in taken], self._suffix)
+        for (command, _, target, queue_id, _, unique, _), placed in zip(taken, places, strict=True):
             if isinstance(placed, Malformed):
                 given.append((_unreadable(f"can't be read: {placed}"), 0))
             elif isinstance(placed, StoreError):
                 given.append((placed, 0))
             else:
                 first, offsets, end = placed
-                _, queue_id = batch[0]
+                if target.seen == LOGICAL:
+                    first = target.offset(queue_id, first)
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
@@ -131,8 +133,7 @@ class Batches:
         if text and text[-1] != "\x02":
             text += "\x02"
         start, first, end = self._store.put_in_batch_queue(
-            target.name,
-            queue_id,
+            *target.keys[queue_id],
             header.flag,
             header.sys_flag | NEED_UNWRAP,
             header.born_ms,
@@ -144,6 +145,8 @@ class Batches:
             header.reconsume_times or 0,
         )
         self._count(target, queue_id, count, end - start)
+        if target.seen == LOGICAL:
+            first = target.offset(queue_id, first)
         unique = properties.get(UNIQ_KEY) or None
         answer = SendMessageAnswer(
             f"{self._store.host_hex.decode()}{start:016X}",

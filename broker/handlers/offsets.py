@@ -13,24 +13,32 @@ from ...protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from ...store.store import MessageStore
+from ..forwarding import Forwarding
 from ..groups import Groups
 from ..offsets import Offsets
 from ..topics import Topics
+from .static_offsets import StaticOffsets
 
 
 class OffsetHandlers:
     """Answers about offsets."""
 
     def __init__(
-        self, store: MessageStore, topics: Topics, groups: Groups, offsets: Offsets
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        forwarding: Forwarding,
     ) -> None:
+        self.static = StaticOffsets(store, topics.static, offsets, forwarding)
         self.store = store
         self.topics = topics
         self.groups = groups
         self.offsets = offsets
 
     def rows(self) -> list[Row]:
-        return [
+        rows = [
             Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, self.on_query, "SUB"),
             Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, self.on_update, "SUB"),
             Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, self.on_search, "ANY"),
@@ -38,6 +46,7 @@ class OffsetHandlers:
             Row(codes.GET_MIN_OFFSET, QueueAddress, self.on_min, "ANY"),
             Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, self.on_earliest, "ANY"),
         ]
+        return self.static.before(rows)
 
     def on_query(
         self, header: QueryConsumerOffset, command: Command, connection: Connection

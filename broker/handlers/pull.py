@@ -23,7 +23,6 @@ from ...protocol.headers.pull import (
     SUSPEND,
     PullMessage,
     PullMessageAnswer,
-    found_answer,
 )
 from ...protocol.names import is_system_group
 from ...store import status
@@ -45,6 +44,7 @@ SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
 BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
+OFFSET_RESET = "OFFSET_RESET"  # the remark of an answer that tells a reset
 
 # forbiddenType of an answer: what exactly was not allowed
 FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
@@ -110,7 +110,7 @@ class PullHandlers:
     ) -> Reply | bytes | None:
         if connection.backlog.is_full:
             raise connection.backlog.busy()
-        wanted, topic, group = self._check(header, command, connection)
+        wanted, topic, group = self.check(header, command, connection)
         if self.offsets.resets:
             moved = self._reset(header, topic, group)
             if moved is not None:
@@ -134,7 +134,7 @@ class PullHandlers:
     ) -> Reply | bytes | None:
         """A parked pull again; None when there is still nothing and it is not `final`."""
         try:
-            wanted, topic, group = self._check(header, command, connection)
+            wanted, topic, group = self.check(header, command, connection)
         except Refusal as refusal:
             return Reply(refusal.code, refusal.fields, refusal.remark)
         if self.offsets.resets:
@@ -150,9 +150,7 @@ class PullHandlers:
                 return None
         return self._answer(header, command, found, topic, group, connection)
 
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _check(
+    def check(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
         """All that can forbid a pull; gives what the group wants of the topic, and the two."""
@@ -210,6 +208,8 @@ class PullHandlers:
         if config.reject_pull_consumer_enable:
             self._check_member(header, connection)
         return wanted, topic, group
+
+    # --- inside ---------------------------------------------------------------------------------
 
     def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
         """The subscription that the group's heartbeats have told."""
@@ -321,7 +321,7 @@ class PullHandlers:
             topic_sys_flag=topic.topic_sys_flag,
             group_sys_flag=group.group_sys_flag,
         )
-        return Reply(codes.PULL_OFFSET_MOVED, answer.to_fields(), "OFFSET_RESET")
+        return header.missed(codes.PULL_OFFSET_MOVED, answer, OFFSET_RESET)
 
     def _may_wait(self, header: PullMessage, found: Found) -> bool:
         return self._code(header, found) == codes.PULL_NOT_FOUND
@@ -355,7 +355,7 @@ class PullHandlers:
             gets = self.stats.gets(header.topic, header.group)
             gets.messages += found.count
             gets.bytes += found.size
-            reply = found_answer(
+            reply = header.found(
                 command,
                 found.next_offset,
                 found.min_offset,
@@ -382,7 +382,7 @@ class PullHandlers:
         if found.status == status.NO_MATCHED_LOGIC_QUEUE:
             # The topic has been checked: RocketMQ makes the queue, and finds it empty.
             name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
-        return Reply(self._code(header, found), answer.to_fields(), name)
+        return header.missed(self._code(header, found), answer, name)
 
     def _suggested_broker(
         self, header: PullMessage, found: Found, group: SubscriptionGroupConfig

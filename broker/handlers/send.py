@@ -36,6 +36,7 @@ from ..due import Due, without
 from ..groups import Groups
 from ..holds import Holds
 from ..locks import QueueLocks
+from ..logical_targets import LOGICAL, LogicalTargets
 from ..stats import Stats
 from ..syncer import WAITING_MAX, Answers, Syncer
 from ..topics import MULTI_TAG, Target, Topics, is_compacted
@@ -45,9 +46,9 @@ from .batches import Batches
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
-# Whether a message is seen at once: its slot of the timer wheel in ms when it waits there and can
-# be taken back, negative when the timers have to read it themselves; or one of these.
-SEEN = 0
+# Whether a message is seen at once: 0, in a static topic LOGICAL; its slot of the timer wheel in ms
+# when it waits there and can be taken back, negative when the timers have to read it themselves; or
+# one of these.
 WAITS = -1  # and can't be taken back
 HALF = -2
 DELAYED = -3  # by a level
@@ -86,6 +87,7 @@ class SendHandlers:
         self.locks = locks
         self.transactions = transactions
         self.now_ms = now_ms
+        self._logical = LogicalTargets(topics.static)
         self._arrived: list[tuple[SendMessage | SendMessageV1, Command, Connection]] = []
         self._placed = due.placed
         self._name = config.broker_name
@@ -178,7 +180,7 @@ class SendHandlers:
                     tags = ""
                 if at >= 0 and not tags:
                     tags = _value(text, "TAGS")
-                key, sys_flag, seen = target.keys[queue_id], header.sys_flag, SEEN
+                key, sys_flag, seen = target.keys[queue_id], header.sys_flag, target.seen
                 code: int | None = TAG_HASHES[tags]
                 if "TRAN_MSG" in text and self._is_half(text, header):
                     seen = HALF
@@ -262,6 +264,11 @@ class SendHandlers:
                 key = target.keys[queue_id]
                 if key in parked:
                     self.holds.mark(key)
+            elif seen == LOGICAL:
+                key = target.keys[queue_id]
+                if key in parked:
+                    self.holds.mark(key)
+                queue_offset = target.offset(queue_id, queue_offset)
             elif seen == HALF:
                 puts = self.stats.puts(HALF_TOPIC)
             elif seen == DELAYED:
@@ -356,6 +363,9 @@ class SendHandlers:
     ) -> tuple[Target, int]:
         """The topic and queue of a send that is not the plain case; Refusal when there is none."""
         topic = header.topic
+        is_static = topic in self.topics.static.table
+        if is_static:
+            header.queue_id = self._logical.check(topic, header.queue_id)
         check_sendable(topic)
         target = self.topics.targets.get(topic)
         if target is None:
@@ -369,7 +379,9 @@ class SendHandlers:
             )
         self.topics.check_open(target)
         queue_id = header.queue_id
-        if queue_id >= target.queues:
+        if is_static:
+            target, queue_id = self._logical.of(target, queue_id)
+        elif queue_id >= target.queues:
             raise Refusal(
                 codes.INVALID_PARAMETER,
                 f"request queueId[{queue_id}] is illegal, topic {topic} has {target.queues} "

@@ -66,6 +66,9 @@ class GroupAdmin(Asking):
         masters = await self.masters()
         for answer in await self._ask_each(masters, codes.GET_CONSUME_STATS, header):
             part = body_of(answer, ConsumeStats, codes.GET_CONSUME_STATS)
+            for each in part.offset_table.values():
+                # Below 0 in a queue of a static topic in which the group has not got a progress.
+                each.consumer_offset = max(0, each.consumer_offset)
             found.offset_table.update(part.offset_table)
             found.consume_tps += part.consume_tps
         return found
@@ -159,10 +162,12 @@ class GroupAdmin(Asking):
         if offset < 0:
             raise ClientError(f"offset is {offset}; give 0 or more")
         addresses = await self._masters_of(queue.topic)
-        if queue.broker_name not in addresses:
-            raise ClientError(f"topic {queue.topic} is not on a broker {queue.broker_name}")
+        await self._open().route(queue.topic)
+        leader = self._open().leader_of(queue)
+        if leader not in addresses:
+            raise ClientError(f"topic {queue.topic} is not on a broker {leader}")
         header = UpdateConsumerOffset(group, queue.topic, queue.queue_id, offset)
-        address = addresses[queue.broker_name]
+        address = addresses[leader]
         await self._ask(address, codes.UPDATE_CONSUMER_OFFSET, header)
 
     async def clone_offsets(self, source: str, target: str, topic: str | None = None) -> None:

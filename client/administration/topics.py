@@ -90,14 +90,14 @@ class TopicAdmin(Asking):
         addresses = await self._masters_of(topic)
 
         code = codes.SEARCH_OFFSET_BY_TIMESTAMP
+        leader_of = self._open().leader_of
 
         async def search(queue: MessageQueue) -> int:
             header = SearchOffset(topic, queue.queue_id, ms)
-            address = addresses[queue.broker_name]
-            answer = await self._ask(address, code, header)
+            answer = await self._ask(addresses[leader_of(queue)], code, header)
             return header_of(answer, OffsetAnswer, code).offset
 
-        queues = [queue for queue in sorted(route.subscribe) if queue.broker_name in addresses]
+        queues = [queue for queue in sorted(route.subscribe) if leader_of(queue) in addresses]
         offsets = await asyncio.gather(*(search(queue) for queue in queues))
         return dict(zip(queues, offsets, strict=True))
 

@@ -40,7 +40,7 @@ class FirstOffset:
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if start.where == FIRST or (is_retry and start.where == LAST):
             return 0  # the broker corrects it when the oldest message has another offset
-        address = self._cluster.address_of(queue.broker_name)
+        address = self._cluster.address_for(queue)
         if start.where == LAST or is_retry:
             code, header = codes.GET_MAX_OFFSET, QueueAddress(queue.topic, queue.queue_id)
             answer = await self._cluster.ask(address, code, header)

@@ -168,13 +168,13 @@ class RemoteOffsetStore(OffsetStore):
 
     async def _address(self, queue: MessageQueue) -> str:
         try:
-            return self._cluster.address_of(queue.broker_name, only=False)
+            return self._cluster.address_for(queue, only=False)
         except NoRouteError:
             pass
         failure: ClientError | BrokerError
         try:
             await self._cluster.route(queue.topic, fresh=True)
-            return self._cluster.address_of(queue.broker_name, only=False)
+            return self._cluster.address_for(queue, only=False)
         except (ClientError, BrokerError) as wrong:
             failure = wrong
         raise NoRouteError(

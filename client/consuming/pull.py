@@ -27,7 +27,7 @@ from ...protocol.headers.pull import (
     PullMessage,
     PullMessageAnswer,
 )
-from ...protocol.record import Record, decode_all
+from ...protocol.record import Record, decode_all, moved
 from ..answers import header_of
 from ..cluster import Cluster
 from ..errors import AerobeeError, BrokerError, ClientError
@@ -116,7 +116,9 @@ class PullResult:
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
-def read_answer(answer: Command, subscription: SubscriptionData, offset: int) -> PullResult:
+def read_answer(
+    answer: Command, subscription: SubscriptionData, queue: MessageQueue, offset: int
+) -> PullResult:
     """What a pull at `offset` brought; ClientError when its messages can't be read."""
     header = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
     result = PullResult(
@@ -128,7 +130,10 @@ def read_answer(answer: Command, subscription: SubscriptionData, offset: int) ->
     )
     if answer.code == codes.SUCCESS:
         try:
-            records = unwrap_all(decode_all(answer.body or b""))
+            body = answer.body or b""
+            if header.offset_delta is not None:
+                body = moved(body, queue.queue_id, header.offset_delta)
+            records = unwrap_all(decode_all(body))
         except Malformed as wrong:
             raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
         if subscription.tags_set:
@@ -165,7 +170,7 @@ class Puller:
         """
         queue = held.queue
         loop = self._cluster.loop
-        address = self._cluster.address_of(queue.broker_name, held.suggested_broker_id, only=False)
+        address = self._cluster.address_for(queue, held.suggested_broker_id, only=False)
         began = loop.time()
         answer = await self._cluster.request(
             address,
@@ -178,16 +183,20 @@ class Puller:
         if answer.code not in ANSWERS:
             if answer.code in LOST_US:
                 await self._cluster.beat_to(address)
+            elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
+                await self._cluster.route(queue.topic, fresh=True)
+                if self._cluster.address_for(queue, only=False) != address:
+                    return []  # it has moved, the next pull goes there
             what = f"pull queue {queue.queue_id} of {queue.topic}"
             raise BrokerError(answer.code, answer.remark, address, what)
-        result = read_answer(answer, subscription, held.next_offset)
+        result = read_answer(answer, subscription, queue, held.next_offset)
         if result.code == codes.PULL_OFFSET_MOVED:
             raise OffsetMoved(result.next_offset)
         fresh = held.hold_all(result.records)
         held.suggested_broker_id = result.suggested_broker_id
         if result.says_elsewhere(held.next_offset):
             suggested = held.suggested_broker_id
-            if self._cluster.address_of(queue.broker_name, suggested, only=False) == address:
+            if self._cluster.address_for(queue, suggested, only=False) == address:
                 await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
                 with suppress(AerobeeError):  # its next pull may make the same of it
                     await self._cluster.route(queue.topic, fresh=True)
@@ -272,6 +281,8 @@ async def pull_by_hand(
     if answer.code not in ANSWERS:
         if answer.code in LOST_US:
             await cluster.beat_to(address)
+        elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
+            await cluster.route(queue.topic, fresh=True)
         what = f"pull queue {queue.queue_id} of {queue.topic}"
         raise BrokerError(answer.code, answer.remark, address, what)
-    return read_answer(answer, subscription, offset)
+    return read_answer(answer, subscription, queue, offset)

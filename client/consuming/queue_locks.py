@@ -36,7 +36,7 @@ class QueueLocks:
 
     async def lock(self, queue: MessageQueue, held: ProcessQueue | None = None) -> bool:
         """Lock one queue; False when another member has it or the broker can't be asked."""
-        found = await self._lock(queue.broker_name, [queue])
+        found = await self._lock(self._cluster.leader_of(queue), [queue])
         if found is None:
             return False
         if held is not None:
@@ -45,7 +45,7 @@ class QueueLocks:
 
     async def renew(self, table: Mapping[MessageQueue, ProcessQueue]) -> None:
         """Lock all of these again, one request a broker; without an answer nothing changes."""
-        for broker_name, queues in _by_broker(table):
+        for broker_name, queues in self._by_broker(table):
             found = await self._lock(broker_name, queues)
             if found is None:
                 continue
@@ -57,7 +57,7 @@ class QueueLocks:
 
     async def unlock(self, queues: Iterable[MessageQueue], *, oneway: bool = True) -> None:
         """Give these back; a failure is logged, the broker forgets them by itself."""
-        for broker_name, some in _by_broker(queues):
+        for broker_name, some in self._by_broker(queues):
             body = UnlockBatchRequestBody(self._group, self._cluster.client_id, mq_set=some)
             try:
                 address = self._cluster.address_of(broker_name)
@@ -80,15 +80,14 @@ class QueueLocks:
             log.warning("queues of group %s can't be locked now: %s", self._group, wrong)
             return None
 
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
+        found: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(queues):
+            found.setdefault(self._cluster.leader_of(queue), []).append(queue)
+        return list(found.items())
+
 
 def _mark(held: ProcessQueue, locked: bool) -> None:
     held.locked = locked
     if locked:
         held.last_lock = asyncio.get_running_loop().time()
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
-    found: dict[str, list[MessageQueue]] = {}
-    for queue in sorted(queues):
-        found.setdefault(queue.broker_name, []).append(queue)
-    return list(found.items())

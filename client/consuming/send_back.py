@@ -10,6 +10,7 @@ import random
 from ...protocol import codes
 from ...protocol import properties as props
 from ...protocol.headers.send import ConsumerSendMsgBack, SendMessage
+from ...protocol.logical_queues import MOCK_BROKER_PREFIX
 from ...protocol.names import RETRY_PREFIX
 from ...protocol.record import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ..cluster import Cluster
@@ -45,8 +46,12 @@ class SendBack:
     async def give_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """CONSUMER_SEND_MSG_BACK, or a plain send; the error of the latter when both fail.
 
-        `delay_level` 0 grows by itself, -1 is the dead letter topic.
+        `delay_level` 0 grows by itself, -1 is the dead letter topic. A message of a static topic is
+        sent in any case: its broker, which alone can take it back, may not be the queue's leader.
         """
+        if message.queue.broker_name.startswith(MOCK_BROKER_PREFIX):
+            await self.send_to_retry_topic(message)
+            return
         header = ConsumerSendMsgBack(
             message.record.log_offset,
             self._group,
@@ -56,7 +61,7 @@ class SendBack:
             max_reconsume_times=self.max_reconsume_times,
         )
         try:
-            address = self._cluster.address_of(message.queue.broker_name)
+            address = self._cluster.address_for(message.queue)
             code = codes.CONSUMER_SEND_MSG_BACK
             await self._cluster.ask(address, code, header, timeout_s=SEND_BACK_SECONDS)
         except AerobeeError as wrong:
@@ -102,7 +107,7 @@ class SendBack:
                 queue.broker_name,
             )
             try:
-                address = self._cluster.address_of(queue.broker_name)
+                address = self._cluster.address_for(queue)
                 code, fields = codes.SEND_MESSAGE_V2, header.to_fields()
                 answer = await self._cluster.request(
                     address, code, fields, record.body, SEND_BACK_SECONDS

@@ -8,7 +8,8 @@ from msgspec import field
 from .. import fastjson
 from .body import Body, read
 from .data_version import DataVersion
-from .topic import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicQueueMappingInfo
+from .topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from .topic_queue_mapping import TopicQueueMappingInfo
 
 INFLATED_BYTES_MAX = 64 << 20  # of a compressed body; four times what a plain one may have
 VERSION_WITH_MAPPINGS = 413  # V5_0_0 and later append the static topics

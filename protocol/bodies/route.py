@@ -2,7 +2,7 @@
 
 from ..wire import Int32, Int64
 from .body import Body
-from .topic import TopicQueueMappingInfo
+from .topic_queue_mapping import TopicQueueMappingInfo
 
 MASTER_ID = 0
 

@@ -3,9 +3,10 @@
 from msgspec import field
 
 from .. import fastjson
-from ..wire import Int32, Int64
+from ..wire import Int32
 from .body import Body
 from .data_version import DataVersion
+from .topic_queue_mapping import TopicQueueMappingDetail, TopicQueueMappingInfo
 
 PERM_PRIORITY = 8
 PERM_READ = 4
@@ -61,35 +62,10 @@ class TopicConfig(Body):
         return found
 
 
-class TopicQueueMappingInfo(Body):
-    """The part of a static topic that one broker holds."""
+class TopicConfigAndQueueMapping(TopicConfig):
+    """A topic and, where it is static and that was asked for, its logical queues (351)."""
 
-    topic: str | None = None
-    scope: str | None = "__global__"
-    total_queues: Int32 = 0
-    bname: str | None = None
-    epoch: Int64 = 0
-    dirty: bool = False
-    curr_id_map: dict[Int32, Int32] = {}
-
-
-class LogicQueueMappingItem(Body):
-    """A stretch of a static topic's queue, on one broker."""
-
-    gen: Int32 = 0
-    queue_id: Int32 = 0
-    bname: str | None = None
-    logic_offset: Int64 = 0
-    start_offset: Int64 = 0
-    end_offset: Int64 = -1
-    time_of_start: Int64 = -1
-    time_of_end: Int64 = -1
-
-
-class TopicQueueMappingDetail(TopicQueueMappingInfo):
-    """The same with the stretches that make up each queue."""
-
-    hosted_queues: dict[Int32, list[LogicQueueMappingItem]] | None = {}
+    mapping_detail: TopicQueueMappingDetail | None = None
 
 
 class TopicConfigSerializeWrapper(Body):

@@ -1,4 +1,8 @@
-"""Headers about offsets: a group's progress, a queue's bounds, a time's place in a queue."""
+"""Headers about offsets: a group's progress, a queue's bounds, a time's place in a queue.
+
+Where `lo` (logical) is false, queue id and offset are physical, also of a static topic: so one
+broker asks another, which `broker_name` names.
+"""
 
 from typing import ClassVar
 
@@ -13,6 +17,8 @@ class QueryConsumerOffset(Header):
     topic: str
     queue_id: Int32 = field(name="queueId")
     zero_if_missing: bool = field(name="setZeroIfNotFound", default=True)
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class UpdateConsumerOffset(Header):
@@ -25,6 +31,8 @@ class UpdateConsumerOffset(Header):
     topic: str
     queue_id: Int32 = field(name="queueId")
     commit_offset: Int64 = field(name="commitOffset")
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class QueueAddress(Header):
@@ -32,6 +40,8 @@ class QueueAddress(Header):
 
     topic: str
     queue_id: Int32 = field(name="queueId")
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class SearchOffset(Header):
@@ -41,6 +51,8 @@ class SearchOffset(Header):
     queue_id: Int32 = field(name="queueId")
     timestamp_ms: Int64 = field(name="timestamp")
     boundary: str = field(name="boundaryType", default="LOWER")
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class OffsetAnswer(Header):

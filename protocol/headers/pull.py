@@ -19,6 +19,14 @@ BULK = 1 << 16  # of ours: as many as asked for at once; RocketMQ's brokers pass
 OFFSET, COMMIT, FLAGS = "queueOffset", "commitOffset", "sysFlag"
 
 
+_TEMPLATE = (
+    b'{"code":0,"extFields":{"groupSysFlag":"%%d","maxOffset":"%%d","minOffset":"%%d",'
+    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"%%d","topicSysFlag":"%%d"},"flag":1,'
+    b'"language":"%b","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
+    b'"version":%d}'
+) % (LANGUAGE.encode(), VERSION)
+
+
 class PullMessage(Header):
     """PULL_MESSAGE and LITE_PULL_MESSAGE."""
 
@@ -38,6 +46,47 @@ class PullMessage(Header):
     max_bytes: Int32 | None = field(name="maxMsgBytes", default=None)
     request_source: Int32 | None = field(name="requestSource", default=None)
     proxy_forward_client_id: str | None = field(name="proxyFrowardClientId", default=None)
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None  # false: queue id and offset are physical, also of a static topic
+
+    def found(
+        self,
+        request: Command,
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+        topic_sys_flag: int,
+        group_sys_flag: int,
+        records: list[bytes | memoryview],
+        size: int,
+        suggested_broker_id: int = 0,
+    ) -> Reply | bytes:
+        """The answer with `records`, `size` bytes: the finished frame for a JSON request."""
+        if request.codec == CODEC_JSON:
+            header = _TEMPLATE % (
+                group_sys_flag,
+                max_offset,
+                min_offset,
+                next_offset,
+                suggested_broker_id,
+                topic_sys_flag,
+                request.opaque,
+            )
+            head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
+            return b"".join((head, header, *records))
+        answer = PullMessageAnswer(
+            suggested_broker_id,
+            next_offset,
+            min_offset,
+            max_offset,
+            topic_sys_flag=topic_sys_flag,
+            group_sys_flag=group_sys_flag,
+        )
+        return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+
+    def missed(self, code: int, answer: "PullMessageAnswer", remark: str) -> Reply:
+        """The answer without messages."""
+        return Reply(code, answer.to_fields(), remark)
 
 
 class PullMessageAnswer(Header):
@@ -51,46 +100,3 @@ class PullMessageAnswer(Header):
     topic_sys_flag: Int32 | None = field(name="topicSysFlag", default=None)
     group_sys_flag: Int32 | None = field(name="groupSysFlag", default=None)
     forbidden_type: Int32 | None = field(name="forbiddenType", default=None)
-
-
-_TEMPLATE = (
-    b'{"code":0,"extFields":{"groupSysFlag":"%%d","maxOffset":"%%d","minOffset":"%%d",'
-    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"%%d","topicSysFlag":"%%d"},"flag":1,'
-    b'"language":"%b","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
-    b'"version":%d}'
-) % (LANGUAGE.encode(), VERSION)
-
-
-def found_answer(
-    request: Command,
-    next_offset: int,
-    min_offset: int,
-    max_offset: int,
-    topic_sys_flag: int,
-    group_sys_flag: int,
-    records: list[bytes | memoryview],
-    size: int,
-    suggested_broker_id: int = 0,
-) -> Reply | bytes:
-    """A pull that found `records` (`size` bytes in all): the finished frame for a JSON request."""
-    if request.codec == CODEC_JSON:
-        header = _TEMPLATE % (
-            group_sys_flag,
-            max_offset,
-            min_offset,
-            next_offset,
-            suggested_broker_id,
-            topic_sys_flag,
-            request.opaque,
-        )
-        head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
-        return b"".join((head, header, *records))
-    answer = PullMessageAnswer(
-        suggested_broker_id,
-        next_offset,
-        min_offset,
-        max_offset,
-        topic_sys_flag=topic_sys_flag,
-        group_sys_flag=group_sys_flag,
-    )
-    return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)

@@ -6,7 +6,7 @@ from ..wire import Header, Int32, Int64, field
 
 
 class UpdateTopic(Header):
-    """UPDATE_AND_CREATE_TOPIC (17)."""
+    """UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_STATIC_TOPIC (513)."""
 
     topic: str
     read_queues: Int32 = field(name="readQueueNums")
@@ -21,9 +21,25 @@ class UpdateTopic(Header):
 
 
 class TopicName(Header):
-    """202, 215, 300, 351: one topic."""
+    """105, 215, 300: one topic."""
 
     topic: str
+
+
+class GetTopicStats(Header):
+    """GET_TOPIC_STATS_INFO (202)."""
+
+    topic: str
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
+
+
+class GetTopicConfig(Header):
+    """GET_TOPIC_CONFIG (351): with `lo` its logical queues, too."""
+
+    topic: str
+    broker_name: str | None = field(name="bname", default=None)
+    lo: bool | None = None
 
 
 class QueryConsumeQueue(Header):

@@ -21,6 +21,10 @@ from aerobee.protocol.bodies.assignment import SetMessageRequestModeRequestBody
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from aerobee.protocol.bodies.topic_queue_mapping import (
+    LogicQueueMappingItem,
+    TopicQueueMappingDetail,
+)
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
@@ -120,6 +124,32 @@ async def test_topics_groups_offsets_and_modes_become_the_masters(
     for name in ("topics.json", "subscriptionGroup.json", "messageRequestMode.json"):
         assert one.saved(name) == json.loads((config / name).read_text()), name
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
+
+
+async def test_static_topics_become_the_masters_and_go_with_them(
+    broker: Broker, caller: Caller, slave: Made
+) -> None:
+    detail = TopicQueueMappingDetail(
+        "S",
+        total_queues=1,
+        bname="broker-a",
+        epoch=5,
+        hosted_queues={0: [LogicQueueMappingItem(bname="broker-a")]},
+    )
+    code = codes.UPDATE_AND_CREATE_STATIC_TOPIC
+    assert (await caller.ask(code, UpdateTopic("S", 1, 1, 6), detail.encode())).code == 0
+    one = slave()
+    one.sync.set_master(caller.address)
+    await one.sync.tick()
+    assert one.topics.static.table == {"S": detail} == broker.topics.static.table
+    assert one.topics.static.version == broker.topics.static.version
+    assert one.topics.targets["S"].special
+    file = broker.config.store_dir / "config" / "topicQueueMapping.json"
+    assert one.saved("topicQueueMapping.json") == json.loads(file.read_text())
+    await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("S"))
+    one.now_ms += ALL_MS
+    await one.sync.tick()
+    assert one.topics.static.table == {}
 
 
 async def test_what_the_master_deletes_goes_on_the_slave_too(

@@ -3,6 +3,7 @@
 import pytest
 from aerobee.client.route import MessageQueue, read_route
 from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from aerobee.protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 
 
 def names(queues: tuple[MessageQueue, ...]) -> list[str]:
@@ -57,3 +58,29 @@ def test_more_queues_than_can_be_are_refused_at_once(order: str) -> None:
 def test_a_borrowed_route_is_cut_by_the_read_queues() -> None:
     route = read_route("t", answer(QueueData("a", 2, 8, 7), QueueData("b", 8, 8, 7)), queues_max=4)
     assert names(route.publish) == ["a/0", "a/1", "b/0", "b/1", "b/2", "b/3"]
+
+
+def info(broker: str, epoch: int, total: int, *led: int) -> TopicQueueMappingInfo:
+    return TopicQueueMappingInfo(
+        "T", total_queues=total, bname=broker, epoch=epoch, curr_id_map=dict.fromkeys(led, 0)
+    )
+
+
+def test_the_queues_of_a_static_topic_are_logical_and_the_newest_mapping_says_who_leads() -> None:
+    told = answer(QueueData("a", 4, 4, 6), QueueData("b", 1, 1, 6))
+    told.topic_queue_mapping_by_broker = {
+        "a": info("a", 1, 4, 0, 1, 3),
+        "b": info("b", 2, 4, 1),
+    }
+    route = read_route("T", told)
+    assert names(route.publish) == [f"__syslo__global__/{number}" for number in range(4)]
+    assert set(route.subscribe) == set(route.publish)
+    assert [route.leaders[queue] for queue in route.publish] == ["a", "b", "__syslo__none__", "a"]
+    assert route.broker_names == ["a", "b"]
+
+
+def test_a_static_topic_with_more_queues_than_can_be_is_refused_at_once() -> None:
+    told = answer(QueueData("a", 4, 4, 6))
+    told.topic_queue_mapping_by_broker = {"a": info("a", 1, 1 << 30, 0)}
+    with pytest.raises(ValueError, match="broker a has 1073741824 queues, the limit is 65536"):
+        read_route("T", told)

@@ -22,14 +22,15 @@ from .test_mqadmin import in_words, numbers_out
 
 TOPIC, GROUP = "More", "MoreGroup"
 FAR_MS = "4102444800000"  # a time after all messages
-MANY = "with a controller, a container, RocksDB, static topics or control of cold data: not served"
+MANY = "with a controller, a container, RocksDB or control of cold data: not served"
+STATIC = "walked through in test_static_topics, with two brokers"
 NOT_WALKED = {
     **dict.fromkeys(("addBroker", "removeBroker"), MANY),
     **dict.fromkeys(("getSyncStateSet", "getControllerMetaData", "getControllerConfig"), MANY),
     **dict.fromkeys(("updateControllerConfig", "electMaster", "cleanBrokerMetadata"), MANY),
     **dict.fromkeys(("exportMetadataInRocksDB", "rocksDBConfigToJson"), MANY),
-    **dict.fromkeys(("checkRocksdbCqWriteProgress", "updateStaticTopic"), MANY),
-    **dict.fromkeys(("remappingStaticTopic", "getColdDataFlowCtrInfo"), MANY),
+    **dict.fromkeys(("updateStaticTopic", "remappingStaticTopic"), STATIC),
+    **dict.fromkeys(("checkRocksdbCqWriteProgress", "getColdDataFlowCtrInfo"), MANY),
     **dict.fromkeys(("updateColdDataFlowCtrGroupConfig",), MANY),
     **dict.fromkeys(("removeColdDataFlowCtrGroupConfig", "setCommitLogReadAheadMode"), MANY),
     "dumpCompactionLog": "it reads a file, and asks no server",

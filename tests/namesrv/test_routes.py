@@ -6,6 +6,7 @@ from aerobee.namesrv.routes import RouteTable, only_zone
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.route import QueueData
 from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from aerobee.protocol.errors import Refusal
 
 VERSION = DataVersion(0, 1_000, 1)
@@ -432,3 +433,62 @@ def test_no_slave_is_shown_as_master_of_member_topics_or_of_writable_ones() -> N
     assert shown(routes, "rmq_sys_SYNC_BROKER_MEMBER_a") == {1: "10.0.0.2:1", 2: "10.0.0.3:1"}
     routes.add_write_perm("a")
     assert shown(routes) == {1: "10.0.0.2:1", 2: "10.0.0.3:1"}
+
+
+# --- static topics ------------------------------------------------------------------------------
+
+
+def static(broker: str, epoch: int = 1) -> dict[str, TopicQueueMappingInfo]:
+    """What a broker says that leads queue 0 of topic S."""
+    info = TopicQueueMappingInfo("S", total_queues=1, bname=broker, epoch=epoch, curr_id_map={0: 0})
+    return {"S": info}
+
+
+def test_a_route_has_what_each_broker_says_of_a_static_topic() -> None:
+    routes = RouteTable()
+    for name in ("a", "b"):
+        one = said("S", "T", name=name, addr=f"{name}:1", mappings=static(name))
+        register(routes, one, connection=name)
+    found = routes.route("S")
+    assert found is not None
+    assert found.topic_queue_mapping_by_broker == {
+        "a": static("a")["S"],
+        "b": static("b")["S"],
+    }
+    plain = routes.route("T")
+    assert plain is not None
+    assert plain.topic_queue_mapping_by_broker is None
+    newer = DataVersion(0, 1_000, 2)
+    register(routes, said("S", addr="a:1", version=newer, mappings=static("a", 2)), connection="a")
+    assert routes.mappings["S"]["a"].epoch == 2
+    # As in RocketMQ only under a new version.
+    register(routes, said("S", addr="a:1", version=newer, mappings=static("a", 3)), connection="a")
+    assert routes.mappings["S"]["a"].epoch == 2
+
+
+def test_what_a_broker_says_of_others_or_of_unknown_static_topics_is_not_kept() -> None:
+    routes = RouteTable()
+    register(routes, said("S", "T", mappings=static("other")))
+    register(routes, said("T", "U", mappings=static("a"), name="b", addr="b:1"), connection="b")
+    assert routes.mappings == {}
+
+
+def test_the_mapping_of_a_static_topic_goes_with_the_topic() -> None:
+    routes = RouteTable()
+    register(routes, said("S", "T", mappings=static("a")))
+    routes.delete_topic("S")
+    assert routes.mappings == {}
+    newer = DataVersion(0, 1_000, 2)
+    register(routes, said("S", "T", mappings=static("a"), version=newer))
+    assert routes.mappings.keys() == {"S"}
+    routes.lost("x")
+    assert routes.mappings == {}
+
+
+def test_a_broker_with_static_topics_has_no_topic_deleted_by_its_registration() -> None:
+    routes = RouteTable()
+    register(routes, said("S", "T"))
+    newer = DataVersion(0, 1_000, 2)
+    one = said("S", "U", mappings=static("a"), version=newer)
+    routes.register(one, 0, "x", delete_missing=True)
+    assert routes.route("T") is not None

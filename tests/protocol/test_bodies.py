@@ -21,6 +21,7 @@ from aerobee.protocol.bodies import (
     running,
     stats,
     topic,
+    topic_queue_mapping,
 )
 from aerobee.protocol.bodies.body import Body, MessageQueue
 from aerobee.protocol.bodies.data_version import DataVersion
@@ -108,7 +109,9 @@ def test_an_older_broker_sends_no_static_topics_in_a_compressed_registration() -
 
 
 def test_static_topics_survive_compression() -> None:
-    info = topic.TopicQueueMappingInfo("S", total_queues=2, bname="b", curr_id_map={0: 1, 1: 0})
+    info = topic_queue_mapping.TopicQueueMappingInfo(
+        "S", total_queues=2, bname="b", curr_id_map={0: 1, 1: 0}
+    )
     body = register.RegisterBrokerBody()
     body.topic_config_serialize_wrapper.topic_queue_mapping_info_map["S"] = info
     again = register.RegisterBrokerBody.decode_compressed(body.encode_compressed(), 479)

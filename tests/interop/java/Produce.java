@@ -18,6 +18,7 @@ import org.apache.rocketmq.common.message.MessageClientIDSetter;
  * other, each --count N messages from number --first I; with more than one its name joins the prefix)
  * --tags a,b (in turn) --prefix P (key and body are P-number) --batch N (messages a batch)
  * --rate N (a second, 0 = as fast as it goes) --more (the last mode goes on until a line comes in)
+ * --routes MS (how often it asks for routes)
  * --insist (sync: try each again until it is accepted)
  * --size N (pads the body with dots to N bytes) --hold (stay online until a line comes in)
  * --orders N (with mode ordered: message n is of order n % N, those of one go to one queue)
@@ -41,6 +42,7 @@ public final class Produce {
         delay = orders.number("delay", 0);
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_interop"));
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setPollNameServerInterval(orders.number("routes", 30_000));
         producer.setSendMsgTimeout(orders.number("timeout", Report.SEND_MS));
         Recent.trace(producer, orders);
         producer.start();

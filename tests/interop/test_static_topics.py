@@ -1,0 +1,128 @@
+"""Static topics with the real tools: mqadmin makes one and moves its queues between two brokers,
+both ours or one of them the real one, while the real client sends and consumes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aerobee.scripts import java_side
+from aerobee.scripts.child import Reporter
+from aerobee.scripts.clusters import (
+    SMALL_FILES,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
+
+from .programs import SECONDS, Java, Mqadmin, wait_until
+
+BLOCK = 10_000  # the logical offsets of a queue's next broker begin at a multiple of this
+LOGICAL = "__syslo__global__"
+QUEUES = 2
+
+
+@dataclass
+class Two:
+    """Brokers "first" and "second" at one name server."""
+
+    first: Cluster
+    second: Cluster
+    mqadmin: Mqadmin
+
+    @property
+    def namesrv(self) -> str:
+        return self.first.namesrv
+
+    def tell(self, command: str, *words: str) -> str:
+        return self.mqadmin(command, "-n", self.namesrv, *words)
+
+    def create(self, topic: str, *where: str) -> None:
+        """updateStaticTopic, once both brokers are registered."""
+        self.mqadmin.until(
+            lambda text: "first" in text and "second" in text, "clusterList", "-n", self.namesrv
+        )
+        told = self.tell("updateStaticTopic", *where, "-t", topic, "-qn", str(QUEUES))
+        assert told.rstrip().endswith(".after"), told
+
+    def move(self, topic: str, broker: str) -> None:
+        """remappingStaticTopic: all queues to this broker."""
+        told = self.tell("remappingStaticTopic", "-b", broker, "-t", topic)
+        assert told.rstrip().endswith(".after"), told  # the file with the new mapping
+
+
+@pytest.fixture(scope="module", params=["ours", "java is the second", "java is the first"])
+def two(
+    request: pytest.FixtureRequest,
+    java_is_here: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Two]:
+    folder = tmp_path_factory.mktemp("static")
+    # The commands leave a file with each mapping where temporary files are.
+    tools = Java(folder, flags=(*java_side.SHORT_LIVED, f"-Djava.io.tmpdir={folder}"))
+    names: dict[str, str | int] = {"brokerName": "first"}
+    first = cluster(request.param == "java is the first")(folder / "1", SMALL_FILES | names)
+    names = {"brokerName": "second", "namesrvAddr": first.namesrv}
+    second = cluster(request.param == "java is the second")(folder / "2", SMALL_FILES | names)
+    try:
+        first.start()
+        second.start_broker()
+        yield Two(first, second, Mqadmin(tools.start("Admin")))
+    finally:
+        tools.stop()
+        second.stop()
+        first.stop()
+
+
+def cluster(is_java: bool) -> type[JavaCluster] | type[AerobeeCluster]:
+    return JavaCluster if is_java else AerobeeCluster
+
+
+def messages(consumer: Reporter) -> list[dict[str, Any]]:
+    return consumer.events("message")
+
+
+def test_real_clients_see_each_message_once_and_in_order_while_the_queues_move(
+    two: Two, java: Java
+) -> None:
+    topic = "Moving"
+    two.create(topic, "-b", "first")
+    group = {"namesrv": two.namesrv, "topic": topic, "routes": 200}
+    consumer = java.consume(**group, group="Followers", orderly=True)
+    sending = java.start("Produce", **group, rate=50, more=True, insist=True)
+    for broker in ("second", "first"):
+        seen = len(messages(consumer))
+        wait_until(lambda seen=seen: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
+        two.move(topic, broker)
+    seen = len(messages(consumer))
+    wait_until(lambda: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
+    sending.say("enough")
+    sent = {each["key"] for each in _all_sent(sending)}
+    wait_until(lambda: {m["key"] for m in messages(consumer)} >= sent, lambda: consumer.lines)
+    _check(messages(consumer), sent)
+    # Who comes later finds all of it, too: where the messages of each broker are.
+    late = java.consume(**group, group="Latecomers")
+    wait_until(lambda: {m["key"] for m in messages(late)} >= sent, lambda: late.lines)
+    _check(messages(late), sent)
+
+
+def _all_sent(sending: Reporter) -> list[dict[str, Any]]:
+    done = sending.wait_event("done", SECONDS)
+    assert done["failed"] == 0, sending.events("failed")
+    return sending.events("sent")
+
+
+def _check(found: list[dict[str, Any]], sent: set[str]) -> None:
+    """Each message once, by logical queues, in the order of logical offsets on three stretches."""
+    assert Counter(each["key"] for each in found) == Counter(sent)
+    assert {each["broker"] for each in found} == {LOGICAL}
+    by_queue = defaultdict[int, list[int]](list)
+    for each in found:
+        by_queue[each["queue"]].append(each["offset"])
+    assert by_queue.keys() == set(range(QUEUES))
+    for offsets in by_queue.values():
+        assert len(set(offsets)) == len(offsets)
+        assert {offset // BLOCK for offset in offsets} == {0, 1, 2}
