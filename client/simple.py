@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
+from time import monotonic
 from typing import Self
 
 from ..protocol import pop_handles
@@ -36,25 +37,29 @@ FAILED_SECONDS = 1.0  # until a broker that failed is asked again
 
 
 class PoppedMessage(MessageView):
-    """A message that is ours until `visible_again_ms`: `ack()` it before, or it comes again."""
+    """A message that is ours until `visible_again_ms`: `ack()` it before, or it comes again.
 
-    __slots__ = ("_consumer", "handle", "visible_again_ms")
+    `visible_again_ms` is a time of the broker's clock.
+    """
+
+    __slots__ = ("_consumer", "_expires_at", "handle", "visible_again_ms")
 
     def __init__(self, popped: Popped, consumer: "SimpleConsumer") -> None:
         super().__init__(popped.record, popped.held)
         self._consumer = consumer
         self.reconsume_times = popped.times
-        self._take(popped.handle)
+        self._take(popped.handle, popped.came_at)
 
-    def _take(self, handle: str) -> None:
+    def _take(self, handle: str, since: float) -> None:
         self.handle = handle
         parsed = pop_handles.parse_handle(handle)
         self.visible_again_ms = parsed.pop_ms + parsed.invisible_ms
+        self._expires_at = since + parsed.invisible_ms / 1000  # whatever the broker's clock shows
 
     @property
     def is_expired(self) -> bool:
         """Others may have it by now."""
-        return now_ms() >= self.visible_again_ms
+        return monotonic() >= self._expires_at
 
     async def ack(self) -> None:
         """It is done; BrokerError or ClientError when the broker could not be told."""
@@ -198,6 +203,7 @@ class SimpleConsumer(QuietMember):
 
     async def change_invisible_time(self, message: PoppedMessage, seconds: float) -> None:
         """The message stays ours for so long from now on; a short time gives it back early."""
+        began = monotonic()
         message._take(
             await pop_acks.change_invisible_time(
                 self._open(),
@@ -206,7 +212,8 @@ class SimpleConsumer(QuietMember):
                 message.handle,
                 message.offset,
                 _checked_ms(seconds),
-            )
+            ),
+            began,
         )
 
     # --- inside ---------------------------------------------------------------------------------

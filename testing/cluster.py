@@ -47,7 +47,7 @@ class Clock:
         self.moved_ms = 0
 
     def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.moved_ms
+        return _real_ms() + self.moved_ms
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Move forward. ValueError for a time that lies behind: stores rely on it never going."""
@@ -188,8 +188,12 @@ class LocalCluster:
             **SMALL,
             **self._settings,
         }
-        return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_real_ms)
+        return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms)
+
+
+def _alive_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _real_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    return time.time_ns() // 1_000_000

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, MessageQueue, Outcome, PopSettings, Producer
-from aerobee.client.consuming import pop_service, popped_queues, popping
+from aerobee.client.consuming import pop_service, popped_queues
 from aerobee.client.errors import ClientError
 from aerobee.client.received import ReceivedMessage
 from aerobee.protocol import codes
@@ -27,10 +27,9 @@ QUEUES = 4
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
-    """A pop that is too old for its broker is not answered, so our time moves with the broker's."""
+def cluster() -> Iterator[LocalCluster]:
+    """A broker whose clock a test can move."""
     with LocalCluster() as running:
-        monkeypatch.setattr(popping, "now_ms", running.clock)
         yield running
 
 

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from aerobee.client import Consumer, Message, Producer, blocking
+from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking
 from aerobee.store.errors import StoreError
 from aerobee.testing import Clock, LocalCluster
 
@@ -56,6 +56,30 @@ def test_a_late_delivery_reaches_a_consumer_that_waits() -> None:
 
     with LocalCluster() as cluster:
         assert asyncio.run(asyncio.wait_for(run(cluster), 30)) == b"later"
+
+
+@pytest.mark.parametrize("kind", ["delayed", "plain", "given back"])
+def test_a_simple_consumer_gets_messages_after_a_move_of_the_clock(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(cluster: LocalCluster) -> list[bytes]:
+        consumer = SimpleConsumer(
+            cluster.name_server, group="g", topics=["orders"], start="earliest"
+        )
+        async with Producer(cluster.name_server) as producer, consumer:
+            level = TWO_HOURS if kind == "delayed" else 0
+            await producer.send(Message("orders", b"x", delay_level=level))
+            if kind == "given back":
+                assert await consumer.receive(invisible=3_600, timeout=20)
+            cluster.advance(hours=3)
+            found = await consumer.receive(timeout=20)
+            for message in found:
+                await message.ack()
+            return [message.body for message in found]
+
+    with LocalCluster() as cluster:
+        assert asyncio.run(asyncio.wait_for(run(cluster), 60)) == [b"x"]
+    assert "too old" not in caplog.text  # no pop was dropped, so other clients get it as well
 
 
 def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
