@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.command import Command
 from ..protocol.headers.send import SendMessageAnswer
+from ..protocol.record import TRANSACTION_MASK, TRANSACTION_PREPARED
 from .answers import header_of
 from .cluster import Cluster
 from .errors import AerobeeError, BrokerError, NoAnswerError, NoRouteError, UnreachableError
@@ -262,7 +263,8 @@ class Delivery:
         if status is None:
             raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
         found = header_of(answer, SendMessageAnswer, outgoing.code)
-        receipt = receipt_of(found, outgoing.msg_id, queue, status)
+        in_transaction = outgoing.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
+        receipt = receipt_of(found, outgoing.msg_id, queue, status, in_transaction=in_transaction)
         if self.tracer is not None and found.region is not None and found.trace_on:
             self.tracer.sent(outgoing, receipt, address, found.region, born_ms)
         return receipt

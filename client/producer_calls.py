@@ -92,7 +92,7 @@ class ProducerCalls:
         except Malformed as wrong:
             raise Refusal(codes.SYSTEM_ERROR, f"the half message can't be read: {wrong}") from None
         message = _view(record, header.broker_name or "")
-        group = message.properties.get(props.PGROUP, "")
+        group = message.stored_properties.get(props.PGROUP, "")
         check = self.checks.get(group)
         if check is None:
             log.warning("asked about a transaction of group %s, which is not here", group)

@@ -188,7 +188,9 @@ class LocalCluster:
             **SMALL,
             **self._settings,
         }
-        return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms)
+        return Broker(
+            BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms
+        )
 
 
 def _alive_ms() -> int:

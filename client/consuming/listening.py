@@ -205,10 +205,10 @@ class Workers:
     def _span(self, messages: Sequence[ReceivedMessage]) -> AbstractContextManager[Any]:
         first = messages[0]
         if self.listener.batch_max is not None:
-            properties = [each.properties for each in messages]
+            properties = [each.stored_properties for each in messages]
             return telemetry.processing_batch(first.topic, first.queue_id, properties)
         return telemetry.processing(
-            first.topic, first.msg_id, first.queue_id, first.offset, first.properties
+            first.topic, first.msg_id, first.queue_id, first.offset, first.stored_properties
         )
 
     async def _work(self) -> None:

@@ -70,7 +70,7 @@ class SendBack:
     async def send_to_retry_topic(self, message: ReceivedMessage) -> None:
         """Send it to the group's retry topic; the broker makes a dead letter of it in the end."""
         topic = RETRY_PREFIX + self._group
-        record, pairs = message.record, dict(message.properties)
+        record, pairs = message.record, dict(message.stored_properties)
         sys_flag = record.sys_flag & (COMPRESSED | COMPRESSION_MASK | MULTI_TAGS)
         times = message.reconsume_times
         pairs[props.ORIGIN_MESSAGE_ID] = pairs.get(props.ORIGIN_MESSAGE_ID) or message.msg_id

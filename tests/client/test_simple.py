@@ -105,7 +105,10 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         "popTime": "1700", "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
         "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7,8",
     }  # fmt: skip
-    stored = [record(7, b"new"), record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02")]
+    stored = [
+        record(7, b"new"),
+        record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02"),
+    ]
     answers = [Reply(fields=fields, body=b"".join(stored))]
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
         answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
