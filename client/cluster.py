@@ -284,9 +284,9 @@ class Cluster(Routes):
         try:
             connection = await self._peers.connect(address)
         except RestingError as wrong:
-            raise UnreachableError(str(wrong), wrong.rest_s) from wrong
+            raise UnreachableError(str(wrong), wrong.rest_s, is_unsent=True) from wrong
         except ConnectionError as wrong:
-            raise UnreachableError(str(wrong)) from wrong
+            raise UnreachableError(str(wrong), is_unsent=True) from wrong
         if self.members.consumers or self.members.producers:
             try:
                 await connection.request(

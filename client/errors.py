@@ -51,15 +51,16 @@ class NoRouteError(ClientError):
 class UnreachableError(ClientError, ConnectionError):
     """A broker or name server can't be connected, or the connection was lost before the answer.
 
-    With `rest_s` above 0 it could not be connected a moment ago, and so many seconds must pass
-    before anybody tries again.
+    With `is_unsent` there was no connection, so nothing was sent. With `rest_s` above 0 there was
+    none a moment ago, and the next attempt may be made in so many seconds.
     """
 
     retriable = True
 
-    def __init__(self, said: str, rest_s: float = 0.0) -> None:
+    def __init__(self, said: str, rest_s: float = 0.0, *, is_unsent: bool = False) -> None:
         super().__init__(said)
         self.rest_s = rest_s
+        self.is_unsent = is_unsent
 
 
 class NoAnswerError(ClientError, TimeoutError):
@@ -83,6 +84,20 @@ class BrokerError(AerobeeError):
         said = f": {' '.join(self.remark.split())}" if self.remark else ""
         doing = f" to {what}" if what else ""
         super().__init__(f"{address} answered {self.name} ({code}){doing}{said}")
+
+
+class RequesterGoneError(BrokerError):
+    """The client that sent the request has left, so its reply has no receiver.
+
+    Nothing can be done about it; a handler that has nothing else to do ignores this error:
+
+        with contextlib.suppress(RequesterGoneError):
+            await producer.reply(message, b"...")
+    """
+
+    def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
+        super().__init__(code, remark, address, what)
+        self.retriable = False
 
 
 class BatchError(AerobeeError):

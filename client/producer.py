@@ -54,9 +54,11 @@ class Producer:
         async with Producer("127.0.0.1:9876", group="shop") as producer:
             receipt = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
 
-    A failed send is tried again with another broker, `tries` in all, within the timeout; with
-    `retry_not_stored` also one whose receipt doesn't say OK (retryAnotherBrokerWhenNotStoreOK).
-    With `latency_faults` brokers that were slow or failed are left alone for a while
+    A failed send is tried again with another broker, `tries` in all, within the timeout. A broker
+    that can't be connected, or is not in service, costs no try: a send waits for one that restarts
+    as long as its timeout lasts. With `retry_not_stored` a send
+    whose receipt doesn't say OK is tried again as well (retryAnotherBrokerWhenNotStoreOK). With
+    `latency_faults` brokers that were slow or failed are left alone for a while
     (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
     `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) what becomes of the messages
     is told in the trace topic. With `namespace` topics and group are those inside it. With

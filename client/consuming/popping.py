@@ -41,7 +41,8 @@ NO_TIME = 0  # as the born time of a pop: the broker takes its own
 class Popped:
     """One message of a pop: its record, the queue it was in, its handle, earlier deliveries.
 
-    It came at `came_at` of the monotonic clock, in seconds. Not `is_wanted` is one whose tag only has the same hash as one that is.
+    It came at `came_at` of the monotonic clock, in seconds. Not `is_wanted` is one whose tag only
+    has the same hash as one that is.
     """
 
     record: Record

@@ -101,8 +101,8 @@ class ConsumeTrace:
         records = [
             (
                 "SubAfter", under.request_id, each.msg_id, cost_ms,
-                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS), int(code), now,
-                self._group,
+                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS),
+                int(code), now, self._group,
             )
             for each in traced
         ]  # fmt: skip
