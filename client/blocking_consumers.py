@@ -18,6 +18,7 @@ from .blocking_twin import Blocking, awaited, value_of
 from .consuming.listening import CONCURRENCY, Function
 from .consuming.subscriptions import Expression, Topics
 from .errors import ClosedError
+from .failures import log_failure
 from .loop_thread import LoopThread
 from .received import MessageView
 from .received import ReceivedMessage as _ReceivedMessage
@@ -172,7 +173,7 @@ class Processing:
         if error is None:
             self._message.ack()
         elif isinstance(error, Exception):
-            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            log_failure(log, error, "processing %r failed, it comes again", self._message)
             self._message.nack()
             return True
         else:

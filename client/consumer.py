@@ -36,6 +36,7 @@ from .consuming.subscriptions import (
     subscriptions_of,
 )
 from .errors import ClientError, ClosedError, NoRouteError
+from .failures import log_failure
 from .identity import now_ms
 from .received import ReceivedMessage
 from .security import OPEN, Security
@@ -313,8 +314,8 @@ class Consumer(Receiving):
             return
         try:
             self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
-        except Exception:
-            log.exception("telling that the queues of topic %s have changed failed", topic)
+        except Exception as wrong:
+            log_failure(log, wrong, "on_queues failed for topic %s", topic)
 
 
 def _nobody_waits(message: ReceivedMessage) -> None:

@@ -98,6 +98,7 @@ class RequesterGoneError(BrokerError):
     def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
         super().__init__(code, remark, address, what)
         self.retriable = False
+        self.args = (f"the reply has no receiver, the client that sent the request left: {self}",)
 
 
 class BatchError(AerobeeError):

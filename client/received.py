@@ -19,6 +19,7 @@ from ..protocol.record import Record
 from . import telemetry
 from .consuming.process_queue import ProcessQueue
 from .errors import ClientError
+from .failures import log_failure
 
 log = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ class Processing:
         if error is None:
             self._message.settle()
         elif isinstance(error, Exception):
-            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            log_failure(log, error, "processing %r failed, it comes again", self._message)
             await self._message.nack()
             return True
         else:

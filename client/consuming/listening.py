@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from ...protocol.bodies.body import MessageQueue
 from .. import telemetry
 from ..errors import ClientError
+from ..failures import log_failure
 from ..identity import now_ms
 from ..received import ReceivedMessage
 from .inbox import Inbox
@@ -175,7 +176,7 @@ class Workers:
                 outcome, result = Outcome.LATER, "CR_RETURN_NULL"
             error = None
         except Exception as raised:
-            log.exception("consuming %r failed, it comes again", messages[0])
+            log_failure(log, raised, "consuming %r failed, it comes again", messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
         held.last_settle_ms = now_ms()
         held.stats.consumed += 1
