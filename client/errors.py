@@ -6,8 +6,13 @@ succeed when it is made again. A message says the cause, the value, the limit an
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..protocol import codes
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .receipts import SendReceipt
 
 # What another broker, or the same one later, may take (DefaultMQProducer's retryResponseCodes).
 RETRIABLE_CODES = frozenset(
@@ -109,10 +114,10 @@ class BatchError(AerobeeError):
     """
 
     def __init__(
-        self, receipts: Sequence[object], unsent: Sequence[object], cause: Exception
+        self, receipts: Sequence["SendReceipt"], unsent: Sequence["Message"], cause: Exception
     ) -> None:
-        self.receipts = receipts
-        self.unsent = unsent
+        self.receipts = list(receipts)
+        self.unsent = list(unsent)
         self.retriable = bool(getattr(cause, "retriable", False))
         super().__init__(
             f"{len(unsent)} messages of the batch were not sent, {len(receipts)} of its parts "

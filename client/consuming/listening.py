@@ -148,6 +148,11 @@ class Workers:
             for number in range(1, self.listener.concurrency + 1)
         ]
 
+    async def finish(self) -> None:
+        """Take no more, and wait until the calls under way are through and settled."""
+        self.inbox.close()
+        await asyncio.gather(*self._tasks)
+
     async def close(self) -> None:
         """Take no more; what runs in a thread ends by itself, and counts for nothing."""
         self.inbox.close()
