@@ -105,6 +105,7 @@ class SimpleConsumer(QuietMember):
         self._pending: dict[tuple[str, str], asyncio.Task[list[Popped]]] = {}
         self._ready: deque[PoppedMessage] = deque()
         self._failed: dict[tuple[str, str], float] = {}
+        self._acks: set[asyncio.Task[None]] = set()  # of messages with another tag
         self._cluster: Cluster | None = None
         self._closed = False
         self._started_ms = 0
@@ -143,8 +144,10 @@ class SimpleConsumer(QuietMember):
         """Leave the group; what is not acknowledged comes again when its time is up."""
         if self._closed:
             return
+        if self._acks:
+            await asyncio.wait(self._acks, timeout=pop_acks.ACK_SECONDS)
         self._closed = True
-        pending = list(self._pending.values())
+        pending = [*self._pending.values(), *self._acks]
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
@@ -255,12 +258,26 @@ class SimpleConsumer(QuietMember):
                 continue
             del self._pending[place]
             try:
-                self._ready.extend(
-                    PoppedMessage(each, self) for each in task.result() if each.is_wanted
-                )
+                for popped in task.result():
+                    message = PoppedMessage(popped, self)
+                    if popped.is_wanted:
+                        self._ready.append(message)
+                    else:  # nobody in this group wants it, so it must not come again
+                        self._in_background(message)
             except (AerobeeError, ValueError) as wrong:
                 log.warning("next try in %g s: %s", FAILED_SECONDS, wrong)
                 self._failed[place] = asyncio.get_running_loop().time()
+
+    def _in_background(self, message: PoppedMessage) -> None:
+        async def acknowledge() -> None:
+            try:
+                await message.ack()
+            except AerobeeError as wrong:
+                log.warning("%r, whose tag is not wanted, comes again: %s", message, wrong)
+
+        task = asyncio.create_task(acknowledge(), name=f"pop-ack-{self.group}")
+        self._acks.add(task)
+        task.add_done_callback(self._acks.discard)
 
     def _open(self) -> Cluster:
         if self._cluster is None or self._closed:

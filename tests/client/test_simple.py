@@ -17,11 +17,11 @@ from aerobee.client.identity import now_ms
 from aerobee.client.simple import PoppedMessage
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
-from aerobee.protocol.headers.pop import PopMessage
+from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.headers.pop import AckMessage, PopMessage
 
 from .conftest import broker_config
-from .fakes import FakeCluster, record
+from .fakes import FakeCluster, popped_with_tags, record
 from .queues import filled
 from .shelf import Shelf
 
@@ -123,6 +123,21 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         refused = fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Reply(codes.SYSTEM_BUSY)
         assert callable(refused)
         assert await mail.receive(timeout=0) == []
+
+
+async def test_a_tag_with_the_hash_of_a_wanted_one_is_not_given_and_does_not_come_again(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # of one hash, 2112
+    fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
+        answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
+    )
+    fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: OK
+    async with SimpleConsumer(fake.address, group="g", topics={"orders": "Aa"}) as mail:
+        (message,) = await mail.receive(timeout=0)
+        assert (message.body, message.tags) == (b"Aa", "Aa")
+    acks = fake.broker.requests[codes.ACK_MESSAGE]
+    assert sorted(each.header(AckMessage).offset for each in acks) == [7, 9]
 
 
 @pytest.mark.parametrize("ahead_s", [3_600, -3_600])
