@@ -20,6 +20,7 @@ from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
 from ..protocol.names import check_group, with_namespace
 from . import telemetry
 from .answers import header_of
+from .arguments import check_count, check_type
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, send_parts, split
 from .cluster import Cluster
 from .delivery import Delivery
@@ -87,13 +88,18 @@ class Producer:
         namespace: str = "",
         vip_channel: bool = False,
     ) -> None:
+        check_type("group", group, str, "give its name")
         group = with_namespace(group, namespace)
         try:
             check_group(group)
         except Refusal as refusal:
             raise ClientError(refusal.remark) from None
-        if tries < 1:
-            raise ClientError(f"tries is {tries}; a send takes at least 1")
+        check_count("tries", tries, 1)
+        check_count("under_way_max", under_way_max, 1)
+        check_count("compress_bytes_min", compress_bytes_min, 0)
+        check_count("message_bytes_max", message_bytes_max, 1)
+        check_count("batch_bytes_max", batch_bytes_max, 1)
+        check_type("security", security, Security, "give client.Security(...)")
         self.group = group
         self._name_server = name_server
         self._client_id = client_id

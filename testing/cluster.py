@@ -11,14 +11,17 @@ connections keep real time, so nobody is thrown out by a move.
 """
 
 import asyncio
+import difflib
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+import msgspec
 
 from ..broker.config import BrokerConfig
 from ..broker.server import Broker
@@ -36,6 +39,7 @@ SMALL = {
     "max_hash_slot_num": 10_000,
     "max_index_num": 40_000,
 }
+OPEN = {"enable_property_filter": True}  # what a test may want to use without a setting
 
 Result = TypeVar("Result")
 
@@ -58,8 +62,10 @@ class Clock:
 
 
 class LocalCluster:
-    """A name server and brokers; `settings` are those of `BrokerConfig`, for each of them.
+    """A name server and brokers; `settings` are those of broker.conf, for each of the brokers.
 
+    A setting is named as there (`messageDelayLevel="1s 2h"`) or in snake case
+    (`message_delay_level`). SQL92 conditions are served: `enablePropertyFilter` is on.
     `folder` is where the stores go, one folder a broker; without it a temporary one that is deleted
     at the end. Broker n is called broker-a, broker-b, … in the cluster DefaultCluster.
     """
@@ -72,7 +78,7 @@ class LocalCluster:
         self.clock = Clock()
         self.brokers: list[Broker] = []
         self._count = brokers
-        self._settings = settings
+        self._settings = _by_attribute(settings)
         self._given = None if folder is None else Path(folder)
         self._folder: Path | None = None
         self._names: NameServer | None = None
@@ -186,11 +192,28 @@ class LocalCluster:
             "namesrv_addr": self.name_server,
             "store_path_root_dir": str(self._folder / name),
             **SMALL,
+            **OPEN,
             **self._settings,
         }
         return Broker(
             BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms
         )
+
+
+def _by_attribute(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by the attributes of `BrokerConfig`; ValueError names one that is unknown."""
+    attributes = {field.encode_name: field.name for field in msgspec.structs.fields(BrokerConfig)}
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        attribute = attributes.get(name, name)
+        if attribute not in attributes.values():
+            near = difflib.get_close_matches(name, [*attributes, *attributes.values()], 1)
+            hint = f"did you mean {near[0]}?" if near else "conf/broker.yaml has all of them"
+            raise ValueError(f"{name} is no setting of a broker; {hint}")
+        if attribute in found:
+            raise ValueError(f"the setting {attribute} is given twice, as {name} too; give one")
+        found[attribute] = value
+    return found
 
 
 def _alive_ms() -> int:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from ...protocol.bodies.body import MessageQueue
 from .. import telemetry
+from ..arguments import check_count
 from ..errors import ClientError
 from ..failures import log_failure
 from ..identity import now_ms
@@ -75,12 +76,9 @@ class Listener:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ClientError(f"the listener is {self.function!r}; give a function")
-        if not 1 <= self.concurrency <= CONCURRENCY_MAX:
-            raise ClientError(
-                f"concurrency is {self.concurrency}; give 1 to {CONCURRENCY_MAX} workers"
-            )
-        if self.batch_max is not None and not 1 <= self.batch_max <= BATCH_MAX:
-            raise ClientError(f"batch_max is {self.batch_max}; give 1 to {BATCH_MAX} messages")
+        check_count("concurrency", self.concurrency, 1, CONCURRENCY_MAX, "workers")
+        if self.batch_max is not None:
+            check_count("batch_max", self.batch_max, 1, BATCH_MAX, "messages")
 
 
 @dataclass(slots=True, eq=False)

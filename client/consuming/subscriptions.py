@@ -13,6 +13,7 @@ from ...protocol.bodies.heartbeat import CheckClientRequestBody
 from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
 from ...protocol.errors import Refusal
 from ...protocol.names import RETRY_PREFIX, check_topic, with_namespace
+from ..arguments import check_type
 from ..cluster import Cluster
 from ..errors import BrokerError, ClientError, NoRouteError
 from ..identity import now_ms
@@ -65,11 +66,13 @@ def subscriptions_of(
     """All subscriptions of a group by topic, that to its retry topic among them."""
     if isinstance(topics, str):
         raise ClientError(f"topics is the text {topics!r}; give a list of names or a mapping")
+    check_type("topics", topics, Iterable, "give a list of names or a mapping")
     pairs = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
     if not pairs:
         raise ClientError(f"group {group} has no topics; give at least one")
     found: dict[str, SubscriptionData] = {}
     for topic, expression in pairs.items():
+        check_type("one of topics", topic, str, "give names")
         name = with_namespace(topic, namespace)
         found[name] = subscription_of(name, expression)
     if with_retries:
@@ -95,8 +98,10 @@ async def check_with_broker(
         try:
             await cluster.ask(address, codes.CHECK_CLIENT_CONFIG, None, body.encode())
         except BrokerError as wrong:
+            rest = "; check its spelling, and that the broker has enablePropertyFilter=true"
+            if "enablePropertyFilter" in wrong.remark:  # it says what to do
+                rest = ""
             raise ClientError(
                 f"the {data.expression_type} condition {data.sub_string!r} for topic {topic} is "
-                f"not accepted: {wrong}; check its spelling, and that the broker has "
-                "enablePropertyFilter=true"
+                f"not accepted: {wrong}{rest}"
             ) from wrong

@@ -332,7 +332,7 @@ async def test_a_broker_that_can_not_share_out_changes_nothing(
     ("options", "reason"),
     [
         ({"invisible_s": 4}, "invisible_s is 4; give 5 to 300 seconds"),
-        ({"batch": 33}, "batch is 33 messages; give 1 to 32"),
+        ({"batch": 33}, "batch is 33; give 1 to 32 messages"),
         ({"messages_max": 0}, "messages_max is 0; give 1 or more"),
     ],
 )

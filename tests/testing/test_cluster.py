@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking
+from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking, by_sql
 from aerobee.store.errors import StoreError
 from aerobee.testing import Clock, LocalCluster
 
@@ -91,9 +91,36 @@ def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
         assert used <= {"broker-a", "broker-b", "broker-c"}
 
 
-def test_settings_reach_the_brokers() -> None:
-    with LocalCluster(message_delay_level="3h") as cluster:
+@pytest.mark.parametrize("name", ["message_delay_level", "messageDelayLevel"])
+def test_settings_reach_the_brokers_by_both_their_names(name: str) -> None:
+    with LocalCluster(**{name: "3h"}) as cluster:
         assert cluster.brokers[0].config.message_delay_level == "3h"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"messageDelayLevels": "3h"}, "messageDelayLevels is no setting .* mean messageDelayLev"),
+        ({"speed": 1}, "speed is no setting of a broker; conf/broker.yaml has all of them"),
+        ({"traceOn": True, "trace_on": True}, "the setting trace_on is given twice"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        LocalCluster(**settings)
+
+
+async def test_a_condition_can_be_subscribed_to_without_a_setting(
+    aerobee_cluster: LocalCluster,
+) -> None:
+    address, topics = aerobee_cluster.name_server, {"orders": by_sql("amount > 10")}
+    async with Producer(address) as producer:
+        for amount in ("7", "12"):
+            await producer.send(Message("orders", amount.encode(), properties={"amount": amount}))
+    async with Consumer(address, group="g", topics=topics, start="earliest") as consumer:
+        message = await asyncio.wait_for(anext(aiter(consumer)), 60)
+        assert message.body == b"12"
+        await message.ack()
 
 
 def test_a_restarted_broker_has_its_messages_and_its_port() -> None:
