@@ -52,6 +52,7 @@ class PopParts:
         holds: Holds,
         wake: Callable[[Key], None],
         now_ms: Callable[[], int],
+        client_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._now_ms = now_ms
@@ -64,7 +65,7 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, groups, filters, pops, peeks, holds, wake, now_ms
+            config, topics, groups, filters, pops, peeks, holds, wake, now_ms, client_ms
         )
         self.families = (
             self.handlers,

@@ -107,16 +107,19 @@ class Broker:
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         alive_ms: Callable[[], int] | None = None,
+        client_ms: Callable[[], int] | None = None,
         progress: Progress | None = None,
     ) -> None:
         """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients.
 
+        `client_ms`, the same again, is the time that the clocks of clients show.
         `progress` is told of a long recovery, as `MessageStore.open` tells it.
         """
         self._progress = progress
         self.config = msgspec.structs.replace(config)  # its own: hot keys change it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
+        self.client_ms = client_ms or now_ms
         self.started_ms = 0
         self.port = 0
         self.fast_port = 0
@@ -287,6 +290,7 @@ class Broker:
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
             self.filters, self.stats, self.due, self.timers, self.holds, self.wake, now_ms,
+            self.client_ms,
         )  # fmt: skip
         self.pop.load()
         self._loaded.append(self.pop.orders)

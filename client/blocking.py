@@ -40,6 +40,7 @@ __all__ = [
     "LitePullConsumer",
     "Message",
     "MessageQueue",
+    "MessageView",
     "Processing",
     "Producer",
     "PullConsumer",
@@ -146,7 +147,7 @@ class Producer(Blocking[_producer.Producer]):
         """Answer a request that was received."""
         return self._run(self._twin.reply(request, body, timeout=timeout))
 
-    def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:
+    def recall(self, topic: str, handle: str | None, timeout: float = SEND_SECONDS) -> str:
         """Take a message back that waits for its time; see `client.Producer.recall`."""
         return self._run(self._twin.recall(topic, handle, timeout))
 

@@ -61,9 +61,9 @@ class Admin(Blocking[_Admin]):
     create_user = awaited(_Admin.create_user)
     update_user = awaited(_Admin.update_user)
     delete_user = awaited(_Admin.delete_user)
-    access_lists = awaited(_Admin.access_lists)
+    permissions = awaited(_Admin.permissions)
     allow = awaited(_Admin.allow)
-    delete_access = awaited(_Admin.delete_access)
+    disallow = awaited(_Admin.disallow)
 
     message = awaited(_Admin.message)
     query = awaited(_Admin.query)

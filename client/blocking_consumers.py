@@ -6,6 +6,7 @@ Each runs its asyncio twin on a loop of its own (`Blocking`) and waits for it.
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -18,12 +19,15 @@ from .blocking_twin import Blocking, awaited, value_of
 from .consuming.listening import CONCURRENCY, Function
 from .consuming.subscriptions import Expression, Topics
 from .errors import ClosedError
+from .failures import log_failure
 from .loop_thread import LoopThread
 from .received import MessageView
 from .received import ReceivedMessage as _ReceivedMessage
+from .stop_signals import Stop, stop_signals
 
 log = logging.getLogger(__name__)
 
+SIGNAL_SECONDS = 0.2  # how late `run` may notice a signal
 FETCH_MAX = 32  # messages brought over from the loop's thread at once
 
 
@@ -37,7 +41,8 @@ class Consumer(Blocking[_consumer.Consumer]):
 
     The arguments are those of `client.Consumer`. Several threads may iterate over one consumer.
     The work between two messages may take as long as it likes: heartbeats go on meanwhile. With a
-    `listener` that is called instead, in `concurrency` threads (see `client.Consumer.listener`).
+    `listener` that is called instead, in `concurrency` threads (see `client.Consumer.listener`);
+    `run()` waits then until the program is to stop.
     """
 
     def __init__(
@@ -114,6 +119,14 @@ class Consumer(Blocking[_consumer.Consumer]):
         """Settle everything that is here, commit and leave; see `client.Consumer.drain`."""
         return self._run(self._twin.drain(timeout))
 
+    def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
+        """Wait, with a listener, until the consumer is told to stop; see `client.Consumer.run`."""
+        stop = self._run(value_of(Stop))
+        with stop_signals(stop.tell) if handle_signals else nullcontext():
+            work = self._twin.run_until(stop, drain_timeout)
+            self._thread.run(work, signal_seconds=SIGNAL_SECONDS)
+        self.close()
+
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues this member holds now, sorted, without those of its retry topic."""
@@ -172,7 +185,7 @@ class Processing:
         if error is None:
             self._message.ack()
         elif isinstance(error, Exception):
-            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            log_failure(log, error, "processing %r failed, it comes again", self._message)
             self._message.nack()
             return True
         else:

@@ -83,6 +83,7 @@ class Cluster(Routes):
         self._greetings: Attempts[Connection] = Attempts()
         self._upkeep: list[asyncio.Task[None]] = []
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
+        self.clocks_ahead: set[str] = set()  # brokers that took a pop of ours for too old
 
     def start(self) -> None:
         """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""
@@ -283,9 +284,9 @@ class Cluster(Routes):
         try:
             connection = await self._peers.connect(address)
         except RestingError as wrong:
-            raise UnreachableError(str(wrong), wrong.rest_s) from wrong
+            raise UnreachableError(str(wrong), wrong.rest_s, is_unsent=True) from wrong
         except ConnectionError as wrong:
-            raise UnreachableError(str(wrong)) from wrong
+            raise UnreachableError(str(wrong), is_unsent=True) from wrong
         if self.members.consumers or self.members.producers:
             try:
                 await connection.request(

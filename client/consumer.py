@@ -7,7 +7,8 @@ never passes a message that is not settled. Failures of background work are logg
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Self
 
@@ -36,10 +37,12 @@ from .consuming.subscriptions import (
     subscriptions_of,
 )
 from .errors import ClientError, ClosedError, NoRouteError
+from .failures import log_failure
 from .identity import now_ms
 from .received import ReceivedMessage
 from .security import OPEN, Security
 from .start_from import Start
+from .stop_signals import Stop, stop_signals, until_stopped
 from .trace import trace_topic
 
 log = logging.getLogger(__name__)
@@ -193,24 +196,54 @@ class Consumer(Receiving):
         parts.cluster.start()
         parts.cluster.rebalance_soon()
 
-    async def run(self) -> None:
-        """Start, and call the listener until another task closes or drains the consumer."""
+    async def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
+        """Start, and call the listener until the consumer is told to stop.
+
+        SIGINT (Ctrl-C) and SIGTERM stop it: it begins no other call of the listener, waits for
+        those under way (at most `drain_timeout` seconds), commits what is done and leaves the
+        group. Messages that wait here go to other members. A second signal doesn't wait. Signals
+        are left alone with `handle_signals` False, outside of the main thread, and in a program
+        that has its own handler for SIGTERM. `drain()` and `close()` of another task stop it, too.
+        """
+        self._check_listener()
+        stop = Stop()
+        with stop_signals(stop.tell) if handle_signals else nullcontext():
+            async with self:
+                await self.run_until(stop, drain_timeout)
+
+    async def run_until(self, stop: Stop, drain_timeout: float | None) -> None:
+        """What `run` does once the consumer is started, until `stop` is told."""
+        self._check_listener()
+        name = f"group {self.group}"
+        await until_stopped(name, stop, self._ended, lambda: self._finish(drain_timeout))
+
+    def _check_listener(self) -> None:
         if self._settings.listener is None:
             raise ClientError("this consumer has no listener; give it one with @consumer.listener")
-        async with self:
-            await self._ended.wait()
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
         """Pull no more, wait until everything here is settled, commit and leave.
 
         False when `timeout` seconds were not enough: what is open then comes again elsewhere.
         """
-        parts = self._open()
+        return await self._leave_after(self._open().drain, timeout)
+
+    async def _finish(self, timeout: float | None) -> bool:  # noqa: ASYNC109
+        """The same, but only wait for what the listener has begun."""
+        workers = self._open().workers
+        assert workers is not None
+        return await self._leave_after(workers.finish, timeout)
+
+    async def _leave_after(
+        self,
+        work: Callable[[], Awaitable[None]],
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> bool:
         self._draining = True
         try:
             async with asyncio.timeout(timeout):
                 async with self._changing:
-                    await parts.drain()
+                    await work()
         except TimeoutError:
             return False
         else:
@@ -313,8 +346,8 @@ class Consumer(Receiving):
             return
         try:
             self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
-        except Exception:
-            log.exception("telling that the queues of topic %s have changed failed", topic)
+        except Exception as wrong:
+            log_failure(log, wrong, "on_queues failed for topic %s", topic)
 
 
 def _nobody_waits(message: ReceivedMessage) -> None:

@@ -9,14 +9,23 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.command import Command
 from ..protocol.headers.send import SendMessageAnswer
+from ..protocol.record import TRANSACTION_MASK, TRANSACTION_PREPARED
 from .answers import header_of
 from .cluster import Cluster
-from .errors import AerobeeError, BrokerError, NoAnswerError, NoRouteError, UnreachableError
+from .errors import (
+    AerobeeError,
+    BrokerError,
+    NoAnswerError,
+    NoRouteError,
+    RequesterGoneError,
+    UnreachableError,
+)
 from .latency import LatencyFaults
 from .outgoing import Outgoing
 from .quick_send import Begun
@@ -24,10 +33,12 @@ from .receipts import STATUS_OF_CODE, SendReceipt, SendStatus, receipt_of
 from .route import Route
 from .select_queue import RoundRobin
 from .trace import Tracer
+from .tries import Tries
 from .window import Window
 
 log = logging.getLogger(__name__)
 
+NO_REQUESTER = "channel of <"  # in the remark of a broker that doesn't know who sent a request
 VIP_PORT_DISTANCE = 2  # a broker's port for sends alone is its usual one minus this
 
 
@@ -91,9 +102,7 @@ class Delivery:
         begun: Begun | None = None,
     ) -> SendReceipt:
         """The same, whatever else is under way. The errors are those of `Producer.send`."""
-        if queue is not None:
-            return await self._send_there(queue, outgoing, timeout_s)
-        return await self._send_in_turn(outgoing, timeout_s, begun)
+        return await self._send_until_stored(outgoing, queue, timeout_s, begun)
 
     async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
         """Write it to a connection, without a place in the window, and don't wait."""
@@ -138,81 +147,66 @@ class Delivery:
 
     # --- tries ----------------------------------------------------------------------------------
 
-    async def _send_in_turn(
-        self, outgoing: Outgoing, timeout_s: float, begun: Begun | None
+    async def _send_until_stored(
+        self,
+        outgoing: Outgoing,
+        wanted: MessageQueue | None,
+        timeout_s: float,
+        begun: Begun | None,
     ) -> SendReceipt:
         """Try until it is stored; `begun` is the first try, if that is through already."""
         clock = asyncio.get_running_loop().time
         deadline = begun.deadline if begun else clock() + timeout_s
-        failure: AerobeeError | None = None
+        tries = Tries(self._tries if wanted is None else 1, timeout_s, deadline)
         stored: SendReceipt | None = None
-        tried: list[str] = []
-        avoid: str | None = None
-        resting: dict[str, float] = {}  # brokers that nobody may connect until then
-        while len(tried) < self._tries:
-            left = deadline - clock()
-            if begun is not None:
-                queue, left = begun.queue, timeout_s
-            elif failure is not None and left <= 0:
-                break
-            else:
-                route = await self.route(outgoing.topic)
-                queue = self.turn.next(route.publish, avoid, self._faults)
-            avoid = self._open().leader_of(queue)
-            tried.append(avoid)
-            begun, first = None, begun
+        while not tries.are_over(clock()):
+            first, begun = begun, None
+            queue = first.queue if first else wanted or await self._next(outgoing.topic, tries)
+            tries.begin(self._open().leader_of(queue))
             try:
                 if first is None:
-                    receipt = await self._send_to(queue, outgoing, left)
+                    receipt = await self._send_to(queue, outgoing, deadline - clock())
                 else:
-                    receipt = await self._send_once(queue, outgoing, left, first)
+                    receipt = await self._send_once(queue, outgoing, timeout_s, first)
                 if receipt.status is SendStatus.OK or not self._retry_not_stored:
                     return receipt
                 stored = receipt
             except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
-                if not wrong.retriable:
+                if not wrong.retriable and not isinstance(wrong, RequesterGoneError):
                     raise
                 log.debug("sending to %s failed: %s", queue.broker_name, wrong)
-                failure = wrong
-                if isinstance(wrong, UnreachableError) and wrong.rest_s:
-                    tried.pop()  # nothing was tried
-                    resting[avoid] = clock() + wrong.rest_s
-                    if not await self._one_may_be_connected(outgoing.topic, resting, deadline):
-                        break
+                tries.failed(wrong, clock())
+                if not await self._one_may_be_tried(outgoing.topic, wanted, tries):
+                    break
         if stored is not None:
             return stored
-        assert failure is not None
-        at = f", at {', '.join(tried)}" if tried else ": no broker may be connected that soon"
-        failure.add_note(f"{len(tried)} tries within {timeout_s:g} s{at}")
-        raise failure
+        raise tries.error()
 
-    async def _one_may_be_connected(
-        self, topic: str, resting: dict[str, float], deadline: float
-    ) -> bool:
-        """Wait, if all brokers of the topic rest, for the first; False when that is too late."""
+    async def _next(self, topic: str, tries: Tries) -> MessageQueue:
         queues = (await self.route(topic)).publish
-        if resting.keys() >= set(map(self._open().leader_of, queues)):
-            until = min(resting.values())
-            if until >= deadline:
-                return False
-            await asyncio.sleep(until - asyncio.get_running_loop().time())
-            resting.clear()
-        return True
+        now = asyncio.get_running_loop().time()
+        free = tries.candidates(queues, now, self._open().leader_of)
+        return self.turn.next(free or queues, tries.last, self._faults)
 
-    async def _send_there(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
-    ) -> SendReceipt:
-        """Send to this queue once, as soon as its broker may be connected."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout_s
-        while True:
-            try:
-                return await self._send_to(queue, outgoing, deadline - clock())
-            except UnreachableError as wrong:
-                if not wrong.rest_s or clock() + wrong.rest_s >= deadline:
-                    raise
-                rest_s = wrong.rest_s
-            await asyncio.sleep(rest_s)
+    async def _one_may_be_tried(
+        self, topic: str, wanted: MessageQueue | None, tries: Tries
+    ) -> bool:
+        """Wait, if all brokers of the topic are away, for the first; False when that is too late.
+
+        Meanwhile the route is asked for again: a broker may have moved.
+        """
+        loop = asyncio.get_running_loop()
+        queues = (await self.route(topic)).publish if wanted is None else [wanted]
+        pause = tries.pause(set(map(self._open().leader_of, queues)), loop.time())
+        end = loop.time() + pause
+        if pause and end >= tries.deadline:
+            return False
+        if pause:
+            with suppress(TimeoutError, AerobeeError):
+                async with asyncio.timeout_at(end):
+                    await self._open().route(topic, fresh=True)
+            await asyncio.sleep(end - loop.time())
+        return True
 
     async def _send_to(
         self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
@@ -267,9 +261,13 @@ class Delivery:
         """What the answer to a send says; BrokerError when the message isn't stored."""
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
-            raise BrokerError(answer.code, answer.remark, address, f"send to {outgoing.topic}")
+            is_reply = outgoing.code == codes.SEND_REPLY_MESSAGE_V2
+            is_gone = is_reply and NO_REQUESTER in (answer.remark or "")
+            kind = RequesterGoneError if is_gone else BrokerError
+            raise kind(answer.code, answer.remark, address, f"send to {outgoing.topic}")
         found = header_of(answer, SendMessageAnswer, outgoing.code)
-        receipt = receipt_of(found, outgoing.msg_id, queue, status)
+        in_transaction = outgoing.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
+        receipt = receipt_of(found, outgoing.msg_id, queue, status, in_transaction=in_transaction)
         if self.tracer is not None and found.region is not None and found.trace_on:
             self.tracer.sent(outgoing, receipt, address, found.region, born_ms)
         return receipt

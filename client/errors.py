@@ -6,8 +6,13 @@ succeed when it is made again. A message says the cause, the value, the limit an
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..protocol import codes
+
+if TYPE_CHECKING:
+    from .message import Message
+    from .receipts import SendReceipt
 
 # What another broker, or the same one later, may take (DefaultMQProducer's retryResponseCodes).
 RETRIABLE_CODES = frozenset(
@@ -51,15 +56,16 @@ class NoRouteError(ClientError):
 class UnreachableError(ClientError, ConnectionError):
     """A broker or name server can't be connected, or the connection was lost before the answer.
 
-    With `rest_s` above 0 it could not be connected a moment ago, and so many seconds must pass
-    before anybody tries again.
+    With `is_unsent` there was no connection, so nothing was sent. With `rest_s` above 0 there was
+    none a moment ago, and the next attempt may be made in so many seconds.
     """
 
     retriable = True
 
-    def __init__(self, said: str, rest_s: float = 0.0) -> None:
+    def __init__(self, said: str, rest_s: float = 0.0, *, is_unsent: bool = False) -> None:
         super().__init__(said)
         self.rest_s = rest_s
+        self.is_unsent = is_unsent
 
 
 class NoAnswerError(ClientError, TimeoutError):
@@ -85,6 +91,21 @@ class BrokerError(AerobeeError):
         super().__init__(f"{address} answered {self.name} ({code}){doing}{said}")
 
 
+class RequesterGoneError(BrokerError):
+    """The client that sent the request has left, so its reply has no receiver.
+
+    Nothing can be done about it; a handler that has nothing else to do ignores this error:
+
+        with contextlib.suppress(RequesterGoneError):
+            await producer.reply(message, b"...")
+    """
+
+    def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
+        super().__init__(code, remark, address, what)
+        self.retriable = False
+        self.args = (f"the reply has no receiver, the client that sent the request left: {self}",)
+
+
 class BatchError(AerobeeError):
     """A part of a batch was sent and the rest was not.
 
@@ -93,10 +114,10 @@ class BatchError(AerobeeError):
     """
 
     def __init__(
-        self, receipts: Sequence[object], unsent: Sequence[object], cause: Exception
+        self, receipts: Sequence["SendReceipt"], unsent: Sequence["Message"], cause: Exception
     ) -> None:
-        self.receipts = receipts
-        self.unsent = unsent
+        self.receipts = list(receipts)
+        self.unsent = list(unsent)
         self.retriable = bool(getattr(cause, "retriable", False))
         super().__init__(
             f"{len(unsent)} messages of the batch were not sent, {len(receipts)} of its parts "

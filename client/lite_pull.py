@@ -29,6 +29,7 @@ from .consuming.rebalancing import QueuesListener, Rebalancing
 from .consuming.subscriptions import Expression, check_with_broker, subscription_of
 from .consuming.tracing import ConsumeReturn
 from .errors import ClientError, ClosedError, NoRouteError
+from .failures import log_failure
 from .identity import now_ms
 from .received import MessageView
 from .security import OPEN, Security
@@ -349,8 +350,8 @@ class LitePullConsumer(LiteOffsets):
                 if listener is not None:
                     try:
                         listener(topic, share.every, share.mine)
-                    except Exception:
-                        log.exception("telling that the queues of %s have changed failed", topic)
+                    except Exception as wrong:
+                        log_failure(log, wrong, "on_topic_change failed for topic %s", topic)
         if len(shares) < len(topics):
             return rebalance_service.MISSING_TOPIC_SECONDS
         return rebalance_service.SECONDS

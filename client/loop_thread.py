@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from .errors import ClosedError
@@ -29,13 +29,18 @@ class LoopThread:
     def is_closed(self) -> bool:
         return self._loop.is_closed()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(
+        self, work: Coroutine[Any, Any, Result], *, signal_seconds: float | None = None
+    ) -> Result:
         """The result of `work`, which runs on the loop; its exception is raised here.
 
-        When the waiting thread is interrupted (Ctrl-C) the work is cancelled.
+        When the waiting thread is interrupted (Ctrl-C) the work is cancelled. With `signal_seconds`
+        the thread wakes up so often, for signals that came just before it began to wait.
         """
         future = self.begin(work)
         try:
+            while signal_seconds and not wait([future], signal_seconds).done:
+                pass
             return future.result()
         except CancelledError:
             raise ClosedError("this client was closed while the call was waiting") from None

@@ -5,10 +5,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
+from types import NoneType
 
 from ..protocol import properties as props
 from ..protocol.errors import Refusal
 from ..protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
+from .arguments import check_type, wrong_type
 from .errors import IllegalMessageError
 
 BODY_BYTES_MAX = 4 << 20  # maxMessageSize of Java's client and broker
@@ -40,15 +42,48 @@ class Message:
     delay: timedelta | float | None = None
     deliver_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        # One look for the usual message: this is done for each.
+        if type(self.topic) is not str or type(self.body) is not bytes or not self.is_plain:
+            self._check_types()
+        elif type(self.flag) is not int:
+            raise IllegalMessageError(wrong_type("flag", self.flag, "give a whole number"))
+
+    def _check_types(self) -> None:
+        """IllegalMessageError for a field that is of another type than it says."""
+        _check_type("topic", self.topic, str, "give a text")
+        _check_type("body", self.body, BODIES, "give bytes (text.encode() makes them from a text)")
+        _check_type("tags", self.tags, (str, NoneType), "give one tag as a text, or None")
+        self._check_keys()
+        _check_type("properties", self.properties, (Mapping, NoneType), "give names with texts")
+        _check_type("flag", self.flag, int, "give a whole number")
+        _check_type("delay_level", self.delay_level, int, "give 1 to 18, or 0")
+        _check_type("wait_store", self.wait_store, bool, "give True or False")
+        delay = (int, float, timedelta, NoneType)
+        _check_type("delay", self.delay, delay, "give seconds or a timedelta")
+        _check_type(
+            "deliver_at",
+            self.deliver_at,
+            (datetime, NoneType),
+            "give a datetime, such as datetime.now() + timedelta(days=1), or use delay",
+        )
+
+    def _check_keys(self) -> None:
+        keys: object = self.keys
+        if keys is None:
+            self.keys = ()  # what is meant by it
+            return
+        if isinstance(keys, BODIES) or not isinstance(keys, Iterable):
+            raise IllegalMessageError(wrong_type("keys", keys, "give a text, or a list of texts"))
+        if isinstance(keys, (list, tuple, set, frozenset)):  # what else may be read only once
+            for key in keys:
+                _check_type("one of keys", key, str, "give texts")
+
     def check(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         """IllegalMessageError, with the reason, when no broker would take it."""
+        self.__post_init__()  # fields may have been set since
         _check_topic(self.topic)
         body = self.body
-        if not isinstance(body, BODIES):
-            raise IllegalMessageError(
-                f"the body for topic {self.topic} is a {type(body).__name__}; give bytes "
-                "(text.encode() makes them from a text)"
-            )
         if not body:
             raise IllegalMessageError(
                 f"the body for topic {self.topic} is empty; brokers refuse that, send at least a "
@@ -89,7 +124,7 @@ class Message:
             and not self.keys
             and not self.properties
             and not self.delay_level
-            and self.wait_store
+            and self.wait_store is True
             and self.delay is None
             and self.deliver_at is None
         )
@@ -108,7 +143,7 @@ class Message:
                     )
                 _check_pair(name, text)
                 pairs[name] = text
-        keys = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+        keys = self.keys if isinstance(self.keys, str) else self._joined_keys(self.keys)
         if keys:
             _check_pair(props.KEYS, keys)
             pairs[props.KEYS] = keys
@@ -125,10 +160,21 @@ class Message:
             pairs[props.WAIT] = "false"
         return pairs
 
+    @staticmethod
+    def _joined_keys(keys: Iterable[str]) -> str:
+        listed = list(keys)
+        for key in listed:
+            _check_type("one of keys", key, str, "give texts")
+        return " ".join(listed)
+
     def _delay_ms(self) -> int:
         delay = self.delay
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0
         return round(seconds * 1000) if math.isfinite(seconds) else -1
+
+
+def _check_type(name: str, value: object, wanted: type | tuple[type, ...], cure: str) -> None:
+    check_type(name, value, wanted, cure, IllegalMessageError)
 
 
 @functools.lru_cache(maxsize=TOPICS_REMEMBERED)

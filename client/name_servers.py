@@ -17,6 +17,7 @@ from ..protocol.aio.peers import Peers
 from ..protocol.command import Command
 from ..protocol.wire import Header
 from . import top_addressing
+from .arguments import check_type
 from .errors import BrokerError, ClientError, UnreachableError
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,10 @@ def read_addresses(name_server: str | Iterable[str] | None) -> tuple[str, ...]:
     """
     if name_server is None:
         name_server = os.environ.get("NAMESRV_ADDR") or DEFAULT_ADDRESS
+    check_type("name_server", name_server, Iterable, 'give "host:port" or a list of such')
     texts = [name_server] if isinstance(name_server, str) else list(name_server)
+    for text in texts:
+        check_type("a name server", text, str, 'give "host:port"')
     found: list[str] = []
     for part in (part.strip() for text in texts for part in text.replace(",", ";").split(";")):
         if part and (address := _address(part)) not in found:

@@ -20,6 +20,7 @@ from ..protocol.headers.recall import RecallMessage, RecallMessageAnswer
 from ..protocol.names import check_group, with_namespace
 from . import telemetry
 from .answers import header_of
+from .arguments import check_count, check_type
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, send_parts, split
 from .cluster import Cluster
 from .delivery import Delivery
@@ -54,9 +55,11 @@ class Producer:
         async with Producer("127.0.0.1:9876", group="shop") as producer:
             receipt = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
 
-    A failed send is tried again with another broker, `tries` in all, within the timeout; with
-    `retry_not_stored` also one whose receipt doesn't say OK (retryAnotherBrokerWhenNotStoreOK).
-    With `latency_faults` brokers that were slow or failed are left alone for a while
+    A failed send is tried again with another broker, `tries` in all, within the timeout. A broker
+    that can't be connected, or is not in service, costs no try: a send waits for one that restarts
+    as long as its timeout lasts. With `retry_not_stored` a send
+    whose receipt doesn't say OK is tried again as well (retryAnotherBrokerWhenNotStoreOK). With
+    `latency_faults` brokers that were slow or failed are left alone for a while
     (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
     `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) what becomes of the messages
     is told in the trace topic. With `namespace` topics and group are those inside it. With
@@ -85,13 +88,18 @@ class Producer:
         namespace: str = "",
         vip_channel: bool = False,
     ) -> None:
+        check_type("group", group, str, "give its name")
         group = with_namespace(group, namespace)
         try:
             check_group(group)
         except Refusal as refusal:
             raise ClientError(refusal.remark) from None
-        if tries < 1:
-            raise ClientError(f"tries is {tries}; a send takes at least 1")
+        check_count("tries", tries, 1)
+        check_count("under_way_max", under_way_max, 1)
+        check_count("compress_bytes_min", compress_bytes_min, 0)
+        check_count("message_bytes_max", message_bytes_max, 1)
+        check_count("batch_bytes_max", batch_bytes_max, 1)
+        check_type("security", security, Security, "give client.Security(...)")
         self.group = group
         self._name_server = name_server
         self._client_id = client_id
@@ -267,7 +275,7 @@ class Producer:
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> SendReceipt:
         """Answer a request that was received; BrokerError when the requester isn't there."""
-        asked = request.properties
+        asked = request.stored_properties
         try:
             topic = asked[props.CLUSTER] + REPLY_TOPIC_SUFFIX
             more = {name: asked[name] for name in REPLY_PROPERTIES} | {props.MSG_TYPE: "reply"}

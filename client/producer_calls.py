@@ -27,6 +27,7 @@ from ..protocol.record import (
 )
 from .consuming.process_queue import Limits, ProcessQueue
 from .errors import ClientError
+from .failures import log_failure
 from .identity import now_ms
 from .received import MessageView
 
@@ -92,7 +93,7 @@ class ProducerCalls:
         except Malformed as wrong:
             raise Refusal(codes.SYSTEM_ERROR, f"the half message can't be read: {wrong}") from None
         message = _view(record, header.broker_name or "")
-        group = message.properties.get(props.PGROUP, "")
+        group = message.stored_properties.get(props.PGROUP, "")
         check = self.checks.get(group)
         if check is None:
             log.warning("asked about a transaction of group %s, which is not here", group)
@@ -130,8 +131,9 @@ class ProducerCalls:
     ) -> None:
         try:
             state = TransactionState(await check(message))
-        except Exception:
-            log.exception("the check of transaction %s failed; it will be asked again", message)
+        except Exception as wrong:
+            what = "the check of transaction %r failed, its broker will ask again"
+            log_failure(log, wrong, what, message)
             state = TransactionState.UNKNOWN
         answer = EndTransaction(
             group, header.queue_offset, header.log_offset, state, message.msg_id, header.topic,

@@ -37,8 +37,8 @@ class SendReceipt:
     `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
     lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with
     commas, and the offset is that of the first message. `recall_handle` takes a message with a
-    delay or a delivery time back (`Producer.recall`), where the broker gives one. A message of a
-    transaction has its `transaction_id`.
+    delay or a delivery time back (`Producer.recall`), where the broker gives one.
+    `transaction_id` is None unless the message is part of a transaction.
     """
 
     msg_id: str
@@ -51,14 +51,19 @@ class SendReceipt:
 
 
 def receipt_of(
-    found: SendMessageAnswer, msg_id: str, queue: MessageQueue, status: SendStatus
+    found: SendMessageAnswer,
+    msg_id: str,
+    queue: MessageQueue,
+    status: SendStatus,
+    *,
+    in_transaction: bool = False,
 ) -> SendReceipt:
     """What the broker answered to a send to `queue`."""
     if found.queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
     return SendReceipt(
         msg_id, found.msg_id, queue, found.queue_offset, status,
-        found.recall_handle, found.transaction_id,
+        found.recall_handle, found.transaction_id if in_transaction else None,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from ..protocol.record import Record
 from . import telemetry
 from .consuming.process_queue import ProcessQueue
 from .errors import ClientError
+from .failures import log_failure
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +40,19 @@ class Settler(Protocol):
 class MessageView:
     """A received message to look at.
 
+    `properties` are what the sender gave as such, `system_properties` what clients and brokers
+    wrote, and `stored_properties` both.
     `topic` is the one it was sent to, also when it comes from the group's retry topic.
     `reconsume_times` says how often it was given back before. `record` is the message as stored.
     """
 
-    __slots__ = ("_body", "_properties", "held", "reconsume_times", "record", "topic")
+    __slots__ = ("_body", "_stored", "held", "reconsume_times", "record", "topic")
 
     def __init__(self, record: Record, held: ProcessQueue) -> None:
         self.record = record
         self.held = held
         self.reconsume_times = record.reconsume_times
-        self._properties: dict[str, str] | None = None
+        self._stored: dict[str, str] | None = None
         self._body: bytes | None = None
         topic = held.topic
         if topic is None:
@@ -75,33 +78,49 @@ class MessageView:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties, those of the protocol among them."""
-        if self._properties is None:
-            self._properties = props.decode(self.record.raw_properties)
-        return self._properties
+        """The sender's own properties. Tags, keys and sharding key are attributes of their own."""
+        return props.own(self.stored_properties)
+
+    @property
+    def system_properties(self) -> dict[str, str]:
+        """What RocketMQ's clients and brokers wrote, such as UNIQ_KEY, TAGS, MSG_REGION."""
+        pairs = self.stored_properties
+        return {name: text for name, text in pairs.items() if name in props.SYSTEM}
+
+    @property
+    def stored_properties(self) -> dict[str, str]:
+        """All properties as the broker stored them."""
+        if self._stored is None:
+            self._stored = props.decode(self.record.raw_properties)
+        return self._stored
 
     @property
     def sent_topic(self) -> str:
         """The topic it was sent to as brokers know it: with its namespace, if it has one."""
         topic = self.record.topic
         if topic.startswith(RETRY_PREFIX):
-            return self.properties.get(props.RETRY_TOPIC, topic)
+            return self.stored_properties.get(props.RETRY_TOPIC, topic)
         return topic
 
     @property
     def tags(self) -> str | None:
         """The tag that its producer gave it, None without one."""
-        return self.properties.get(props.TAGS)
+        return self.stored_properties.get(props.TAGS)
 
     @property
     def keys(self) -> list[str]:
         """The keys that its producer gave it, to look it up by."""
-        return self.properties.get(props.KEYS, "").split()
+        return self.stored_properties.get(props.KEYS, "").split()
+
+    @property
+    def sharding_key(self) -> str | None:
+        """The sharding key that its producer sent it with, None without one."""
+        return self.stored_properties.get(props.SHARDING_KEY)
 
     @property
     def msg_id(self) -> str:
         """The id that the sender gave it (UNIQ_KEY), without one the offset message id."""
-        return self.properties.get(props.UNIQ_KEY) or self.record.offset_id
+        return self.stored_properties.get(props.UNIQ_KEY) or self.record.offset_id
 
     @property
     def offset_msg_id(self) -> str:
@@ -154,7 +173,7 @@ class ReceivedMessage(MessageView):
         self.record = record
         self.held = held
         self.reconsume_times = record.reconsume_times
-        self._properties = None
+        self._stored = None
         self._body = None
         topic = held.topic
         if topic is None:
@@ -233,7 +252,7 @@ class Processing:
                 message.msg_id,
                 message.queue_id,
                 message.offset,
-                message.properties,
+                message.stored_properties,
             )
             self._span.__enter__()
         return message
@@ -250,7 +269,7 @@ class Processing:
         if error is None:
             self._message.settle()
         elif isinstance(error, Exception):
-            log.error("processing %r failed, it comes again", self._message, exc_info=error)
+            log_failure(log, error, "processing %r failed, it comes again", self._message)
             await self._message.nack()
             return True
         else:

@@ -63,10 +63,9 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
             return Route(topic, ordered, logical, brokers, ordered=True, leaders=led)
         by_id = tuple(sorted(logical, key=lambda queue: queue.queue_id))
         return Route(topic, by_id, logical, brokers, leaders=led)
-    rows = sorted(answer.queue_datas, key=lambda row: row.broker_name or "")
     subscribe = tuple(
         MessageQueue(topic, row.broker_name or "", queue_id)
-        for row in rows
+        for row in answer.queue_datas
         if row.perm & PERM_READ
         for queue_id in range(_queues(row, row.read_queue_nums, queues_max))
     )
@@ -75,7 +74,7 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
         return Route(topic, ordered, subscribe, brokers, ordered=True)
     publish = tuple(
         MessageQueue(topic, row.broker_name or "", queue_id)
-        for row in rows
+        for row in sorted(answer.queue_datas, key=lambda row: row.broker_name or "")
         if row.perm & PERM_WRITE and MASTER_ID in brokers.get(row.broker_name or "", ())
         for queue_id in range(_queues(row, row.write_queue_nums, queues_max))
     )

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
+from time import monotonic
 from typing import Self
 
 from ..protocol import pop_handles
@@ -36,25 +37,29 @@ FAILED_SECONDS = 1.0  # until a broker that failed is asked again
 
 
 class PoppedMessage(MessageView):
-    """A message that is ours until `visible_again_ms`: `ack()` it before, or it comes again."""
+    """A message that is ours until `visible_again_ms`: `ack()` it before, or it comes again.
 
-    __slots__ = ("_consumer", "handle", "visible_again_ms")
+    `visible_again_ms` is a time of the broker's clock.
+    """
+
+    __slots__ = ("_consumer", "_expires_at", "handle", "visible_again_ms")
 
     def __init__(self, popped: Popped, consumer: "SimpleConsumer") -> None:
         super().__init__(popped.record, popped.held)
         self._consumer = consumer
         self.reconsume_times = popped.times
-        self._take(popped.handle)
+        self._take(popped.handle, popped.came_at)
 
-    def _take(self, handle: str) -> None:
+    def _take(self, handle: str, since: float) -> None:
         self.handle = handle
         parsed = pop_handles.parse_handle(handle)
         self.visible_again_ms = parsed.pop_ms + parsed.invisible_ms
+        self._expires_at = since + parsed.invisible_ms / 1000  # whatever the broker's clock shows
 
     @property
     def is_expired(self) -> bool:
         """Others may have it by now."""
-        return now_ms() >= self.visible_again_ms
+        return monotonic() >= self._expires_at
 
     async def ack(self) -> None:
         """It is done; BrokerError or ClientError when the broker could not be told."""
@@ -100,6 +105,7 @@ class SimpleConsumer(QuietMember):
         self._pending: dict[tuple[str, str], asyncio.Task[list[Popped]]] = {}
         self._ready: deque[PoppedMessage] = deque()
         self._failed: dict[tuple[str, str], float] = {}
+        self._acks: set[asyncio.Task[None]] = set()  # of messages with another tag
         self._cluster: Cluster | None = None
         self._closed = False
         self._started_ms = 0
@@ -138,8 +144,10 @@ class SimpleConsumer(QuietMember):
         """Leave the group; what is not acknowledged comes again when its time is up."""
         if self._closed:
             return
+        if self._acks:
+            await asyncio.wait(self._acks, timeout=pop_acks.ACK_SECONDS)
         self._closed = True
-        pending = list(self._pending.values())
+        pending = [*self._pending.values(), *self._acks]
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
@@ -198,6 +206,7 @@ class SimpleConsumer(QuietMember):
 
     async def change_invisible_time(self, message: PoppedMessage, seconds: float) -> None:
         """The message stays ours for so long from now on; a short time gives it back early."""
+        began = monotonic()
         message._take(
             await pop_acks.change_invisible_time(
                 self._open(),
@@ -206,7 +215,8 @@ class SimpleConsumer(QuietMember):
                 message.handle,
                 message.offset,
                 _checked_ms(seconds),
-            )
+            ),
+            began,
         )
 
     # --- inside ---------------------------------------------------------------------------------
@@ -248,12 +258,26 @@ class SimpleConsumer(QuietMember):
                 continue
             del self._pending[place]
             try:
-                self._ready.extend(
-                    PoppedMessage(each, self) for each in task.result() if each.is_wanted
-                )
+                for popped in task.result():
+                    message = PoppedMessage(popped, self)
+                    if popped.is_wanted:
+                        self._ready.append(message)
+                    else:  # nobody in this group wants it, so it must not come again
+                        self._in_background(message)
             except (AerobeeError, ValueError) as wrong:
                 log.warning("next try in %g s: %s", FAILED_SECONDS, wrong)
                 self._failed[place] = asyncio.get_running_loop().time()
+
+    def _in_background(self, message: PoppedMessage) -> None:
+        async def acknowledge() -> None:
+            try:
+                await message.ack()
+            except AerobeeError as wrong:
+                log.warning("%r, whose tag is not wanted, comes again: %s", message, wrong)
+
+        task = asyncio.create_task(acknowledge(), name=f"pop-ack-{self.group}")
+        self._acks.add(task)
+        task.add_done_callback(self._acks.discard)
 
     def _open(self) -> Cluster:
         if self._cluster is None or self._closed:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from .arguments import check_type
 from .errors import ClientError
 
 LAST = "CONSUME_FROM_LAST_OFFSET"
@@ -42,7 +43,8 @@ class StartFrom:
                 ) from None
         if isinstance(start, datetime):
             return cls(TIMESTAMP, round(start.timestamp() * 1000))
-        if isinstance(start, bool) or not 0 <= start <= MS_MAX:
+        check_type("start", start, (int, float), "give 'latest', 'earliest', a datetime or ms")
+        if not 0 <= start <= MS_MAX:
             raise ClientError(
                 f"start is {start!r}; as a number it is ms since the epoch, 0 to {MS_MAX}"
             )

@@ -90,6 +90,13 @@ RESERVED = frozenset(
     }
 )  # fmt: skip
 
+# What the parts of RocketMQ write into a message: the names above, and those that a sender could
+# set but that a client or a broker writes by itself.
+SYSTEM = RESERVED | {
+    SHARDING_KEY, TRANSACTION_ID, TRANSACTION_CHECK_TIMES, INNER_NUM, INNER_BASE, FORWARD_QUEUE_ID,
+    REDIRECT, TRACE_CONTEXT,
+}  # fmt: skip
+
 
 def encode(pairs: Mapping[str, str | None]) -> bytes:
     """The stored form of these properties, in their order; a None value is left out."""
@@ -110,6 +117,11 @@ def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
         if name and value:
             pairs[name] = value
     return pairs
+
+
+def own(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Those that the sender of a message set by name."""
+    return {name: text for name, text in pairs.items() if name not in SYSTEM}
 
 
 def find(raw: bytes, name: bytes) -> bytes | None:

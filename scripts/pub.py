@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,13 +19,14 @@ from typing import Any, BinaryIO
 from tqdm import tqdm
 
 from ..client.blocking import Message, Producer
-from ..client.errors import AerobeeError
+from ..client.errors import AerobeeError, BatchError
 from ..client.security import Security
 from .failed import Failed
 
 READ_BYTES_MAX = 256 << 10  # taken from the input at once
 LINE_BYTES_MAX = 8 << 20  # a message has at most 4 MiB, in base64 a third more
 BATCH_LINES_MAX = 64  # a batch goes to one queue: larger ones would spread a short file badly
+RETRY_SECONDS = 1.0  # with --keep-trying, between two tries that each wait for a while
 PROGRESS_DELAY_SECONDS = 1.0  # short input shows no bar
 
 Line = tuple[int, bytes]  # its number from 1, its bytes without the line end
@@ -56,6 +58,11 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="may be repeated",
     )
     add("--json", action="store_true", help="each line is an object, as `sub --json` prints it")
+    add(
+        "--keep-trying",
+        action="store_true",
+        help="go on once brokers are back; messages whose answer was lost may be there twice",
+    )
     parser.set_defaults(run=run)
 
 
@@ -76,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
         for lines in _batches(source, bar):
             messages = [make(line, options, properties) for line in lines]
             try:
-                if len(messages) == 1:
-                    producer.send(messages[0])
-                else:
-                    producer.send_batch(messages)
+                _send(producer, messages, keep_trying=options.keep_trying)
             except AerobeeError as wrong:
                 where = f"line {lines[0][0]}"
                 if len(lines) > 1:
@@ -88,6 +92,28 @@ def run(options: argparse.Namespace) -> int:
             sent += len(messages)
     print(f"sent {sent:,} message{'' if sent == 1 else 's'} to {options.topic}")
     return 0
+
+
+def _send(producer: Producer, messages: list[Message], *, keep_trying: bool) -> None:
+    """Send them; with `keep_trying` again and again, as long as another try may succeed."""
+    is_said = False
+    while True:
+        try:
+            if len(messages) == 1:
+                producer.send(messages[0])
+            else:
+                producer.send_batch(messages)
+        except AerobeeError as wrong:
+            if not keep_trying or not wrong.retriable:
+                raise
+            if not is_said:
+                tqdm.write(f"aerobee pub: {wrong}; trying until it works", file=sys.stderr)
+                is_said = True
+            if isinstance(wrong, BatchError):
+                messages = wrong.unsent
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
 
 
 def _plain_message(line: Line, options: argparse.Namespace, properties: dict[str, str]) -> Message:

@@ -238,7 +238,7 @@ def _object(record: Record) -> bytes:
         "stored": datetime.fromtimestamp(record.store_ms / 1000, UTC).isoformat(),
         "tags": pairs.get(props.TAGS),
         "keys": pairs.get(props.KEYS, "").split(),
-        "properties": {name: text for name, text in pairs.items() if name not in props.RESERVED},
+        "properties": props.own(pairs),
     }
     body = _body(record)
     try:

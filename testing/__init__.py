@@ -8,7 +8,7 @@ Installing aerobee makes the fixtures known to pytest:
         aerobee_cluster.advance(hours=2)                 # two hours in a few milliseconds
 
     async def test_two_brokers(aerobee_clusters):
-        cluster = aerobee_clusters(brokers=2, message_delay_level="1s 2h")
+        cluster = aerobee_clusters(brokers=2, messageDelayLevel="1s 2h")   # settings of broker.conf
 """
 
 from typing import TYPE_CHECKING, Any

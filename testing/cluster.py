@@ -11,14 +11,17 @@ connections keep real time, so nobody is thrown out by a move.
 """
 
 import asyncio
+import difflib
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+import msgspec
 
 from ..broker.config import BrokerConfig
 from ..broker.server import Broker
@@ -49,7 +52,7 @@ class Clock:
         self.moved_ms = 0
 
     def __call__(self) -> int:
-        return time.time_ns() // 1_000_000 + self.moved_ms
+        return _real_ms() + self.moved_ms
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Move forward. ValueError for a time that lies behind: stores rely on it never going."""
@@ -64,9 +67,9 @@ class LocalCluster:
 
     `brokers` is their number, 1 to 64; they are called broker-a, broker-b, … in the cluster
     DefaultCluster. `folder` is where the stores go, one folder a broker; without it they go to a
-    temporary folder that is deleted at the end. Further arguments are settings of every broker:
-    RocketMQ's keys in snake_case, so `message_delay_level` for messageDelayLevel. SQL conditions
-    and `Producer.recall` are turned on, as in `aerobee up`.
+    temporary folder that is deleted at the end. Further arguments are settings of every broker,
+    named as RocketMQ names them (`messageDelayLevel="1s 2h"`) or in snake_case
+    (`message_delay_level`). SQL conditions and `Producer.recall` are turned on, as in `aerobee up`.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class LocalCluster:
         self.clock = Clock()
         self.brokers: list[Broker] = []
         self._count = brokers
-        self._settings = settings
+        self._settings = _by_attribute(settings)
         self._given = None if folder is None else Path(folder)
         self._folder: Path | None = None
         self._names: NameServer | None = None
@@ -194,8 +197,30 @@ class LocalCluster:
             **TURNED_ON,
             **self._settings,
         }
-        return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_real_ms)
+        return Broker(
+            BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms
+        )
+
+
+def _by_attribute(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by the attributes of `BrokerConfig`; ValueError names one that is unknown."""
+    attributes = {field.encode_name: field.name for field in msgspec.structs.fields(BrokerConfig)}
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        attribute = attributes.get(name, name)
+        if attribute not in attributes.values():
+            near = difflib.get_close_matches(name, [*attributes, *attributes.values()], 1)
+            hint = f"did you mean {near[0]}?" if near else "conf/broker.yaml has all of them"
+            raise ValueError(f"{name} is no setting of a broker; {hint}")
+        if attribute in found:
+            raise ValueError(f"the setting {attribute} is given twice, as {name} too; give one")
+        found[attribute] = value
+    return found
+
+
+def _alive_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _real_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    return time.time_ns() // 1_000_000

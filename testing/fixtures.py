@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def aerobee_cluster() -> "Iterator[LocalCluster]":
-    """A name server and one broker for this test."""
+    """A name server and one broker for this test; for settings there is `aerobee_clusters`."""
     from .cluster import LocalCluster
 
     with LocalCluster() as cluster:
@@ -23,7 +23,10 @@ def aerobee_cluster() -> "Iterator[LocalCluster]":
 
 @pytest.fixture
 def aerobee_clusters() -> "Iterator[Callable[..., LocalCluster]]":
-    """Makes clusters for this test: `aerobee_clusters(brokers=2, message_delay_level="1s 2h")`."""
+    """Makes clusters for this test: `aerobee_clusters(brokers=2, messageDelayLevel="1s 2h")`.
+
+    The arguments are those of `LocalCluster`: settings have their names of broker.conf.
+    """
     from .cluster import LocalCluster
 
     running: list[LocalCluster] = []

@@ -69,6 +69,7 @@ class PopHandlers:
         holds: Holds,
         mark: Callable[[Key], None],
         now_ms: Callable[[], int],
+        client_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.topics = topics
@@ -78,6 +79,7 @@ class PopHandlers:
         self.peeks = peeks
         self.mark = mark
         self.now_ms = now_ms
+        self.client_ms = client_ms  # the clock that `born_ms` of a request was read from
         limits = (config.pop_polling_size, config.max_pop_polling_size)
         self.polls = PopPolls(holds, self._pop_again, *limits)
         self.notifications = PopPolls(holds, self._notify_again, *limits, once=True)
@@ -96,20 +98,20 @@ class PopHandlers:
         if connection.backlog.is_full:
             raise connection.backlog.busy()
         now_ms = self.now_ms()
-        header.born_ms = header.born_ms or now_ms
+        age_ms = self._age_ms(header.born_ms)
         header.queue_id = max(ALL_QUEUES, header.queue_id)
-        if now_ms - header.born_ms - header.poll_ms > LATE_MS_MAX:
+        if age_ms - header.poll_ms > LATE_MS_MAX:
             raise self._refused(
                 codes.POLLING_TIMEOUT,
                 f"the broker[{self.config.broker_ip1}] pop message is timeout too much: it was "
-                f"sent {now_ms - header.born_ms} ms ago to wait {header.poll_ms} ms; compare the "
+                f"sent {age_ms} ms ago to wait {header.poll_ms} ms; compare the "
                 "clocks of client and broker",
             )
         found = self._pop(header, now_ms)
         if found.count:
             return self._popped(header, command, found, connection)
         place = (header.topic, header.group, header.queue_id)
-        end_ms = min(header.born_ms, now_ms) + min(header.poll_ms, POLL_MS_MAX)
+        end_ms = now_ms - max(age_ms, 0) + min(header.poll_ms, POLL_MS_MAX)
         code = codes.POLLING_TIMEOUT
         if header.poll_ms > 0 and end_ms > now_ms:
             queues = self._queues(header.topic, header.group, header.queue_id)
@@ -146,7 +148,8 @@ class PopHandlers:
         if self._has_message(header):
             return _notified(has_message=True)
         now_ms = self.now_ms()
-        end_ms = min(header.born_ms or now_ms, now_ms) + min(header.poll_ms, POLL_MS_MAX)
+        age_ms = max(self._age_ms(header.born_ms), 0)
+        end_ms = now_ms - age_ms + min(header.poll_ms, POLL_MS_MAX)
         if header.poll_ms <= 0 or end_ms <= now_ms:
             return _notified()
         place = (header.topic, header.group, header.queue_id)
@@ -180,6 +183,10 @@ class PopHandlers:
         self.notifications.tidy()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _age_ms(self, born_ms: int) -> int:
+        """How long ago the client made its request, by its own clock; below 0 if that is ahead."""
+        return self.client_ms() - born_ms if born_ms else 0
 
     def _pop(self, header: PopMessage, now_ms: int) -> Popped:
         """Check and take; Refusal when the request can't be."""

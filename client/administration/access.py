@@ -57,7 +57,7 @@ class AccessAdmin(Asking):
         """Delete a user and his access list."""
         await self._tell(codes.AUTH_DELETE_USER, UserName(name))
 
-    async def access_lists(self, user: str = "", resource: str = "") -> dict[str, list[AclInfo]]:
+    async def permissions(self, user: str = "", resource: str = "") -> dict[str, list[AclInfo]]:
         """The access lists that each master keeps, by broker name: those whose subject contains
         `user`, the entries whose resource contains `resource`."""
         header = AclFilter(user or None, resource or None)
@@ -66,8 +66,8 @@ class AccessAdmin(Asking):
     async def allow(
         self,
         user: str,
-        resources: Iterable[str],
-        actions: Iterable[str],
+        resources: str | Iterable[str],
+        actions: str | Iterable[str],
         *,
         source_ips: Iterable[str] = (),
         deny: bool = False,
@@ -75,18 +75,19 @@ class AccessAdmin(Asking):
         """Let a user do these actions (Pub, Sub, Create, Update, Delete, Get, List, All) with these
         resources (`Topic:orders`, `Group:shop*`, `*`), or with `deny` forbid it.
 
-        An entry about the same resource is replaced.
+        An entry about the same resource is replaced; `disallow` takes it back.
         """
         given, decision = list(source_ips) or None, "Deny" if deny else "Allow"
-        wanted = list(actions)
-        entries = [PolicyEntryInfo(one, wanted, given, decision) for one in resources]
+        wanted = _listed(actions)
+        entries = [PolicyEntryInfo(one, wanted, given, decision) for one in _listed(resources)]
         info = AclInfo(f"User:{user}", [PolicyInfo(entries=entries)])
         await self._tell(codes.AUTH_CREATE_ACL, AclSubject(info.subject), info.encode())
 
-    async def delete_access(self, user: str, resource: str | None = None) -> None:
-        """Delete what a user's access list says about a resource, or the whole list."""
-        header = AclResource(f"User:{user}", resource=resource)
-        await self._tell(codes.AUTH_DELETE_ACL, header)
+    async def disallow(self, user: str, resources: str | Iterable[str] | None = None) -> None:
+        """Take back what `allow` said about these resources, or with None about any."""
+        for resource in [None] if resources is None else _listed(resources):
+            header = AclResource(f"User:{user}", resource=resource)
+            await self._tell(codes.AUTH_DELETE_ACL, header)
 
     async def _lists(self, code: int, header: Header, kind: type[Info]) -> dict[str, list[Info]]:
         masters = await self.masters()
@@ -104,3 +105,7 @@ class AccessAdmin(Asking):
             for address in data.broker_addrs.values()
         }
         await self._ask_each(addresses, code, header, body)
+
+
+def _listed(texts: str | Iterable[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...protocol.record import Record
+from ..arguments import check_count, check_type
 from ..errors import AerobeeError, ClientError
 from ..received import ReceivedMessage, Settler, finish
 from .listening import Batch, Verdict
@@ -46,12 +47,12 @@ class ConsumeSettings:
     max_reconsume_times: int | None = None
 
     def __post_init__(self) -> None:
+        check_type("timeout_s", self.timeout_s, (int, float), "give seconds above 0")
+        check_type("suspend_s", self.suspend_s, (int, float), "give seconds")
         if self.timeout_s <= 0:
             raise ClientError(f"timeout_s is {self.timeout_s:g}; give seconds above 0")
-        if self.max_reconsume_times is not None and self.max_reconsume_times < 0:
-            raise ClientError(
-                f"max_reconsume_times is {self.max_reconsume_times}; give 0 or more, or None"
-            )
+        if self.max_reconsume_times is not None:
+            check_count("max_reconsume_times", self.max_reconsume_times, 0)
 
 
 class ConcurrentService:

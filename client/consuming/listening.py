@@ -20,7 +20,9 @@ from typing import Any, Protocol
 
 from ...protocol.bodies.body import MessageQueue
 from .. import telemetry
+from ..arguments import check_count
 from ..errors import ClientError
+from ..failures import log_failure
 from ..identity import now_ms
 from ..received import ReceivedMessage
 from .inbox import Inbox
@@ -75,12 +77,9 @@ class Listener:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ClientError(f"the listener is {self.function!r}; give a function")
-        if not 1 <= self.concurrency <= CONCURRENCY_MAX:
-            raise ClientError(
-                f"concurrency is {self.concurrency}; give 1 to {CONCURRENCY_MAX} workers"
-            )
-        if self.batch_max is not None and not 1 <= self.batch_max <= BATCH_MAX:
-            raise ClientError(f"batch_max is {self.batch_max}; give 1 to {BATCH_MAX} messages")
+        check_count("concurrency", self.concurrency, 1, CONCURRENCY_MAX, "workers")
+        if self.batch_max is not None:
+            check_count("batch_max", self.batch_max, 1, BATCH_MAX, "messages")
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +147,11 @@ class Workers:
             for number in range(1, self.listener.concurrency + 1)
         ]
 
+    async def finish(self) -> None:
+        """Take no more, and wait until the calls under way are through and settled."""
+        self.inbox.close()
+        await asyncio.gather(*self._tasks)
+
     async def close(self) -> None:
         """Take no more; what runs in a thread ends by itself, and counts for nothing."""
         self.inbox.close()
@@ -176,7 +180,7 @@ class Workers:
                 outcome, result = Outcome.LATER, "CR_RETURN_NULL"
             error = None
         except Exception as raised:
-            log.exception("consuming %r failed, it comes again", messages[0])
+            log_failure(log, raised, "consuming %r failed, it comes again", messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
         held.last_settle_ms = now_ms()
         held.stats.consumed += 1
@@ -206,10 +210,10 @@ class Workers:
     def _span(self, messages: Sequence[ReceivedMessage]) -> AbstractContextManager[Any]:
         first = messages[0]
         if self.listener.batch_max is not None:
-            properties = [each.properties for each in messages]
+            properties = [each.stored_properties for each in messages]
             return telemetry.processing_batch(first.topic, first.queue_id, properties)
         return telemetry.processing(
-            first.topic, first.msg_id, first.queue_id, first.offset, first.properties
+            first.topic, first.msg_id, first.queue_id, first.offset, first.stored_properties
         )
 
     async def _work(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...protocol.assign import STRATEGIES, Strategy
 from ...protocol.errors import Refusal
 from ...protocol.names import check_group, with_namespace
+from ..arguments import check_type
 from ..cluster import Cluster
 from ..errors import ClientError
 from ..heartbeat import ConsumerMember
@@ -62,6 +63,9 @@ class Membership:
         security: Security = OPEN,
     ) -> "Membership":
         """The same from what a caller gives; ClientError names what can't be."""
+        check_type("group", group, str, "give its name")
+        check_type("model", model, str, "give 'clustering' or 'broadcasting'")
+        check_type("security", security, Security, "give client.Security(...)")
         group = with_namespace(group, namespace)
         try:
             check_group(group)

@@ -114,9 +114,7 @@ class OrderlyService:
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """The queue rests, then the message is tried again; -1 sends it to the dead letters."""
-        if delay_level < 0:
-            message.reconsume_times = max(message.reconsume_times, self._times_max)
-        await self._failed([message], None)
+        await self._failed([message], None, for_good=delay_level < 0)
 
     def again(self, message: ReceivedMessage) -> None:
         """The application let go of the message unsettled: it is handed out again at once."""
@@ -131,12 +129,17 @@ class OrderlyService:
         batch.held.under_way += len(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """All of the batch is done, or all of it comes again: order allows nothing else."""
+        """All of the batch is done, or all of it comes again: order allows nothing else.
+
+        But for the messages that the listener has settled by itself.
+        """
+        line = self._lines.get(batch.held)
+        left = [each for each in batch.messages if line is None or each in line.under_way]
         if verdict.done == len(batch.messages):
-            for message in batch.messages:
+            for message in left:
                 message.settle()
-        elif any(message.is_open for message in batch.messages):
-            await self._failed(batch.messages, verdict.context.suspend_s)
+        elif any(message.is_open for message in left):
+            await self._failed(left, verdict.context.suspend_s)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -145,13 +148,20 @@ class OrderlyService:
         times = self._settings.max_reconsume_times
         return TIMES_WITHOUT_END if times is None else times
 
-    async def _failed(self, messages: Sequence[ReceivedMessage], suspend_s: float | None) -> None:
+    async def _failed(
+        self,
+        messages: Sequence[ReceivedMessage],
+        suspend_s: float | None,
+        *,
+        for_good: bool = False,
+    ) -> None:
         held = messages[0].held
         line = self._lines.get(held)
         held.stats.failed += len(messages)
         kept = []
         for message in messages:
-            if message.reconsume_times >= self._times_max and await self._given_up(message):
+            is_last = for_good or message.reconsume_times >= self._times_max
+            if is_last and await self._given_up(message, for_good=for_good):
                 offset = held.settle(message.offset)
                 if offset >= 0:
                     self._store.update(held.queue, offset, increase_only=False)
@@ -167,12 +177,12 @@ class OrderlyService:
         elif not line.under_way:
             self._next(line)
 
-    async def _given_up(self, message: ReceivedMessage) -> bool:
+    async def _given_up(self, message: ReceivedMessage, *, for_good: bool) -> bool:
         if self._send_back is None:
             log.warning("BROADCASTING, consuming %r failed for good, it is dropped", message)
             return True
         try:
-            await self._send_back.send_to_retry_topic(message)
+            await self._send_back.send_to_retry_topic(message, for_good=for_good)
         except AerobeeError as wrong:
             log.warning("%r can't be given up yet: %s", message, wrong)
             return False

@@ -14,6 +14,7 @@ from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.running import PopProcessQueueInfo
 from ...protocol.bodies.subscription import SubscriptionData
+from ..arguments import check_count, check_type
 from ..cluster import Cluster
 from ..errors import AerobeeError, BrokerError, ClientError
 from ..identity import now_ms
@@ -47,15 +48,14 @@ class PopSettings:
     messages_max: int = OPEN_MAX
 
     def __post_init__(self) -> None:
+        check_type("invisible_s", self.invisible_s, (int, float), "give seconds")
         if not INVISIBLE_SECONDS_MIN <= self.invisible_s <= INVISIBLE_SECONDS_MAX:
             raise ClientError(
                 f"invisible_s is {self.invisible_s:g}; give {INVISIBLE_SECONDS_MIN:g} to "
                 f"{INVISIBLE_SECONDS_MAX:g} seconds"
             )
-        if not 1 <= self.batch <= BATCH:
-            raise ClientError(f"batch is {self.batch} messages; give 1 to {BATCH}")
-        if self.messages_max < 1:
-            raise ClientError(f"messages_max is {self.messages_max}; give 1 or more")
+        check_count("batch", self.batch, 1, BATCH, "messages")
+        check_count("messages_max", self.messages_max, 1)
 
 
 @dataclass(slots=True, eq=False)

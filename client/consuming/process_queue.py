@@ -14,6 +14,7 @@ from ...protocol.bodies.running import ProcessQueueInfo
 from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.names import RETRY_PREFIX, without_namespace
 from ...protocol.record import Record
+from ..arguments import check_count
 from .consume_stats import TopicStats
 from .open_offsets import OpenOffsets
 
@@ -40,6 +41,13 @@ class Limits:
     span_max: int = SPAN_MAX
     topic_messages_max: int | None = None
     topic_bytes_max: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("messages_max", "bytes_max", "span_max"):
+            check_count(name, getattr(self, name), 0)
+        for name in ("topic_messages_max", "topic_bytes_max"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), 0)
 
     def shared_by(self, queues: int) -> "Limits":
         """The limits of each queue when so many are held: at least one message, one MiB."""

@@ -29,6 +29,7 @@ from ...protocol.headers.pull import (
 )
 from ...protocol.record import Record, decode_all, moved
 from ..answers import header_of
+from ..arguments import check_count, check_type
 from ..cluster import Cluster
 from ..errors import AerobeeError, BrokerError, ClientError
 from ..queue_bounds import broker_of
@@ -74,8 +75,9 @@ class PullSettings:
     interval_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batch <= 1024:
-            raise ClientError(f"batch is {self.batch} messages; give 1 to 1024")
+        check_count("batch", self.batch, 1, 1024, "messages")
+        check_type("suspend_ms", self.suspend_ms, int, "give whole ms")
+        check_type("timeout_s", self.timeout_s, (int, float), "give seconds")
         if not 0 <= self.suspend_ms <= SUSPEND_MS_MAX:
             raise ClientError(
                 f"suspend_ms is {self.suspend_ms}; give 0 to {SUSPEND_MS_MAX}, because a queue "

@@ -20,6 +20,7 @@ from ...protocol.names import RETRY_PREFIX
 from ..answers import body_of
 from ..cluster import Cluster
 from ..errors import BrokerError, ClientError, NoAnswerError, NoRouteError, UnreachableError
+from ..failures import log_failure
 from ..route import Route
 
 log = logging.getLogger(__name__)
@@ -83,8 +84,9 @@ class Rebalance:
         self.members = ids
         try:
             mine = list(self._strategy(self._cluster.client_id, list(every), list(ids)))
-        except Exception:
-            log.exception("group %s keeps its queues of topic %s", self._group, topic)
+        except Exception as wrong:
+            what = "group %s keeps its queues of topic %s, its strategy failed"
+            log_failure(log, wrong, what, self._group, topic)
             return None
         strangers = [queue for queue in mine if getattr(queue, "topic", None) != topic]
         if strangers:

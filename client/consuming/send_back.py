@@ -70,12 +70,17 @@ class SendBack:
                 message.msg_id,
                 wrong,
             )
-            await self.send_to_retry_topic(message)
+            await self.send_to_retry_topic(message, for_good=delay_level < 0)
 
-    async def send_to_retry_topic(self, message: ReceivedMessage) -> None:
-        """Send it to the group's retry topic; the broker makes a dead letter of it in the end."""
+    async def send_to_retry_topic(
+        self, message: ReceivedMessage, *, for_good: bool = False
+    ) -> None:
+        """Send it to the group's retry topic; the broker makes a dead letter of it in the end.
+
+        With `for_good` at once: it is told that no further try is allowed.
+        """
         topic = RETRY_PREFIX + self._group
-        record, pairs = message.record, dict(message.properties)
+        record, pairs = message.record, dict(message.stored_properties)
         sys_flag = record.sys_flag & (COMPRESSED | COMPRESSION_MASK | MULTI_TAGS)
         times = message.reconsume_times
         pairs[props.ORIGIN_MESSAGE_ID] = pairs.get(props.ORIGIN_MESSAGE_ID) or message.msg_id
@@ -102,7 +107,7 @@ class SendBack:
                 props.encode(pairs).decode(),
                 times + 1,
                 False,
-                self.max_reconsume_times,
+                0 if for_good else self.max_reconsume_times,
                 False,
                 queue.broker_name,
             )

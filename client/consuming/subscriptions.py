@@ -13,6 +13,7 @@ from ...protocol.bodies.heartbeat import CheckClientRequestBody
 from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
 from ...protocol.errors import Refusal
 from ...protocol.names import RETRY_PREFIX, check_topic, with_namespace
+from ..arguments import check_type
 from ..cluster import Cluster
 from ..errors import BrokerError, ClientError, NoRouteError
 from ..identity import now_ms
@@ -67,11 +68,13 @@ def subscriptions_of(
     """All subscriptions of a group by topic, that to its retry topic among them."""
     if isinstance(topics, str):
         raise ClientError(f"topics is the text {topics!r}; give a list of names or a mapping")
+    check_type("topics", topics, Iterable, "give a list of names or a mapping")
     pairs = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
     if not pairs:
         raise ClientError(f"group {group} has no topics; give at least one")
     found: dict[str, SubscriptionData] = {}
     for topic, expression in pairs.items():
+        check_type("one of topics", topic, str, "give names")
         name = with_namespace(topic, namespace)
         found[name] = subscription_of(name, expression)
     if with_retries:

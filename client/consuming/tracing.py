@@ -76,11 +76,11 @@ class ConsumeTrace:
             return
         under = _Under(self._ids.next(), now_ms(), len(messages))
         self._under_way.update(dict.fromkeys(traced, under))
-        region = traced[-1].properties[props.MSG_REGION]
+        region = traced[-1].stored_properties[props.MSG_REGION]
         records = [
             (
                 "SubBefore", under.began_ms, region, self._group, under.request_id, each.msg_id,
-                each.reconsume_times, each.properties.get(props.KEYS),
+                each.reconsume_times, each.stored_properties.get(props.KEYS),
             )
             for each in traced
         ]  # fmt: skip
@@ -101,8 +101,8 @@ class ConsumeTrace:
         records = [
             (
                 "SubAfter", under.request_id, each.msg_id, cost_ms,
-                flag(how is ConsumeReturn.SUCCESS), each.properties.get(props.KEYS), int(code), now,
-                self._group,
+                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS),
+                int(code), now, self._group,
             )
             for each in traced
         ]  # fmt: skip
@@ -116,7 +116,7 @@ class ConsumeTrace:
 
     def _is_traced(self, message: MessageView) -> bool:
         # Brokers mark what is traced; without a region Java's client drops the record.
-        pairs = message.properties
+        pairs = message.stored_properties
         return (
             props.MSG_REGION in pairs
             and pairs.get(props.TRACE_ON) != "false"

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
+from aerobee.client.identity import now_ms
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.server import Server
@@ -116,6 +117,7 @@ class FakeCluster(FakeServer):
         self.brokers = [FakeBroker(f"broker-{chr(ord('a') + at)}") for at in range(brokers)]
         self.topics: dict[str, int] = {}
         self.order_conf: str | None = None
+        self.shuffle: Callable[[list[FakeBroker]], None] | None = None  # of a route's brokers
         self.answers = {codes.GET_ROUTEINFO_BY_TOPIC: self._route}
 
     async def start(self) -> None:
@@ -138,7 +140,10 @@ class FakeCluster(FakeServer):
         topic = command.header(TopicName).topic
         if topic not in self.topics:
             return Reply(codes.TOPIC_NOT_EXIST, remark=f"No topic route info: {topic}")
-        return Reply(body=route_of(self.topics[topic], self.brokers, self.order_conf).encode())
+        brokers = list(self.brokers)
+        if self.shuffle is not None:
+            self.shuffle(brokers)
+        return Reply(body=route_of(self.topics[topic], brokers, self.order_conf).encode())
 
 
 def route_of(
@@ -185,6 +190,24 @@ def pulled(
         **(extra or {}),
     }
     return Reply(code, fields, body=b"".join(records or ()))
+
+
+def popped_with_tags(offset: int, *tags: bytes) -> Reply:
+    """The answer to a pop: a message for each tag, from this offset of queue 0 on."""
+    offsets = range(offset, offset + len(tags))
+    fields = {
+        "popTime": str(now_ms()),
+        "invisibleTime": "60000",
+        "reviveQid": "3",
+        "restNum": "0",
+        "startOffsetInfo": f"0 0 {offset}",
+        "msgOffsetInfo": f"0 0 {','.join(map(str, offsets))}",
+    }
+    records = [
+        record(at, tag, raw_properties=b"TAGS\x01%b\x02" % tag)
+        for at, tag in zip(offsets, tags, strict=True)
+    ]
+    return Reply(fields=fields, body=b"".join(records))
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -56,21 +56,40 @@ async def test_users_and_lists_are_shown_changed_and_deleted(guarded: str) -> No
         assert await admin.users("nobody") == {"broker-a": []}
         await admin.update_user("a", enabled=True)
         await admin.allow("a", ["*"], ["All"], source_ips=["10.0.0.0/8"], deny=True)
-        await admin.allow("a", ["Topic:t"], ["Pub"])
+        await admin.allow("a", "Topic:t", "Pub")
         entries = [
             PolicyEntryInfo("*", ["All"], ["10.0.0.0/8"], "Deny"),
             PolicyEntryInfo("Topic:t", ["Pub"], None, "Allow"),
         ]
         wanted = [AclInfo("User:a", [PolicyInfo("Custom", entries)])]
-        assert await admin.access_lists() == {"broker-a": wanted}
-        await admin.delete_access("a", "*")
+        assert await admin.permissions() == {"broker-a": wanted}
+        await admin.disallow("a", "*")
         wanted = [AclInfo("User:a", [PolicyInfo("Custom", entries[1:])])]
-        assert await admin.access_lists("a", "Topic") == {"broker-a": wanted}
-        await admin.delete_access("a")
-        assert await admin.access_lists() == {"broker-a": []}
+        assert await admin.permissions("a", "Topic") == {"broker-a": wanted}
+        await admin.disallow("a")
+        assert await admin.permissions() == {"broker-a": []}
         await admin.delete_user("a")
         names = [user.username for user in (await admin.users())["broker-a"]]
         assert names == ["root"]
+
+
+async def test_a_permission_that_is_taken_back_counts_no_more(guarded: str) -> None:
+    async with Admin(guarded, security=ROOT) as admin:
+        for topic in ("orders", "bills", "other"):
+            await admin.create_topic(topic, 1)
+        await admin.create_user("shop", "shop-secret")
+        await admin.allow("shop", ["Topic:orders", "Topic:bills", "Topic:other"], "Pub")
+        async with Producer(guarded, security=SHOP, tries=1) as producer:
+            await producer.send(Message("orders", b"x"))
+            await admin.disallow("shop", ["Topic:orders", "Topic:bills"])
+            for topic in ("orders", "bills"):
+                with pytest.raises(BrokerError, match="has no permission to access Topic:"):
+                    await producer.send(Message(topic, b"x"))
+            await producer.send(Message("other", b"x"))
+        [found] = (await admin.permissions("shop"))["broker-a"]
+        assert [each.resource for policy in found.policies for each in policy.entries] == [
+            "Topic:other"
+        ]
 
 
 async def test_what_is_not_allowed_is_told(guarded: str) -> None:

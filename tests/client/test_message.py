@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from aerobee.client.errors import IllegalMessageError
@@ -41,7 +42,6 @@ def test_fields_and_properties_are_sent_under_rocketmqs_names() -> None:
         (Message("SCHEDULE_TOPIC_XXXX", b"x"), "belongs to the broker"),
         (Message("t", b""), "empty"),
         (Message("t", b"x" * 11), "11 bytes, the limit is 10"),
-        (Message("t", "text"), "a str; give bytes"),  # type: ignore[arg-type]
         (Message("t", b"x", delay_level=-1), "delay_level is -1"),
         (Message("t", b"x", delay=-1), "delay is -1"),
         (Message("t", b"x", delay=math.inf), "delay is inf"),
@@ -55,6 +55,48 @@ def test_a_message_that_no_broker_takes_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(IllegalMessageError, match=reason):
         message.check(body_bytes_max=10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"topic": None}, "topic is None, a NoneType; give a text"),
+        ({"topic": b"t"}, "topic is b't', a bytes; give a text"),
+        ({"body": "text"}, r"body is 'text', a str; give bytes \(text.encode\(\)"),
+        ({"body": None}, "body is None, a NoneType; give bytes"),
+        ({"body": "x" * 10_000}, r"body is 'x{99}…, a str; give bytes"),
+        ({"tags": ["a"]}, r"tags is \['a'\], a list; give one tag as a text"),
+        ({"keys": 7}, "keys is 7, a int; give a text, or a list of texts"),
+        ({"keys": b"k"}, "keys is b'k', a bytes; give a text"),
+        ({"keys": ["a", 7]}, "one of keys is 7, a int; give texts"),
+        ({"properties": [("a", "b")]}, "properties is .*, a list; give names with texts"),
+        ({"flag": "1"}, "flag is '1', a str; give a whole number"),
+        ({"flag": True, "tags": "a"}, "flag is True, a bool; give a whole number"),
+        ({"delay_level": "3"}, "delay_level is '3', a str; give 1 to 18, or 0"),
+        ({"wait_store": "no"}, "wait_store is 'no', a str; give True or False"),
+        ({"delay": "5s"}, "delay is '5s', a str; give seconds or a timedelta"),
+        ({"deliver_at": "tomorrow"}, "deliver_at is 'tomorrow', a str; give a datetime"),
+        ({"deliver_at": 1_700_000_000}, "deliver_at is 1700000000, a int; give a datetime"),
+    ],
+)
+def test_a_field_of_another_type_is_refused_where_the_message_is_made(
+    fields: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(IllegalMessageError, match=reason):
+        Message(**({"topic": "t", "body": b"x"} | fields))
+
+
+def test_a_field_that_is_set_later_is_looked_at_before_the_message_is_sent() -> None:
+    message = Message("t", b"x")
+    message.deliver_at = "tomorrow"  # type: ignore[assignment]
+    with pytest.raises(IllegalMessageError, match="deliver_at is 'tomorrow', a str"):
+        message.check()
+
+
+def test_keys_that_can_be_read_only_once_are_looked_at_when_they_are_sent() -> None:
+    assert Message("t", b"x", keys=iter(["a", "b"])).all_properties() == {"KEYS": "a b"}
+    with pytest.raises(IllegalMessageError, match="one of keys is 7, a int"):
+        Message("t", b"x", keys=iter([7])).all_properties()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", sorted(props.RESERVED))

@@ -3,11 +3,21 @@
 import asyncio
 
 import pytest
-from aerobee.client import Consumer, ConsumeSettings, Context, Outcome
+from aerobee.client import (
+    Admin,
+    Consumer,
+    ConsumeSettings,
+    Context,
+    Message,
+    Outcome,
+    Producer,
+    PullSettings,
+)
 from aerobee.client.received import ReceivedMessage
 from aerobee.protocol import codes
 from aerobee.protocol.command import Reply
 from aerobee.protocol.headers.send import SendMessage
+from aerobee.testing import LocalCluster
 
 from .clock import Clock
 from .fakes import FakeCluster, until
@@ -36,6 +46,75 @@ async def test_the_next_message_of_a_queue_comes_when_the_one_before_is_settled(
         assert second is not None
         assert (first.body, second.body) == (b"0", b"1")
     assert shelf.committed["orders", 0] == 1
+
+
+async def test_a_message_that_is_pulled_meanwhile_waits_for_the_one_before(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0")
+    async with member(fake) as consumer:
+        first = await consumer.receive(SECONDS)
+        assert first is not None
+        for number, body in enumerate([b"1", b"2"], 1):
+            shelf.put("orders", 0, body)
+            await until(lambda wanted=number + 1: shelf.pulls_of("orders")[-1] == wanted)
+        assert await consumer.receive(0) is None
+        await first.ack()
+        second = await consumer.receive(SECONDS)
+        assert second is not None
+        assert second.body == b"1"
+        assert await consumer.receive(0) is None
+
+
+async def test_a_message_that_is_pulled_while_its_queue_rests_waits_for_the_end_of_the_rest(
+    fake: FakeCluster, shelf: Shelf, clock: Clock
+) -> None:
+    shelf.put("orders", 0, b"0")
+    async with member(fake) as consumer:
+        first = await consumer.receive(SECONDS)
+        assert first is not None
+        await first.nack()
+        shelf.put("orders", 0, b"1")
+        await until(lambda: shelf.pulls_of("orders")[-1] == 2)
+        assert await consumer.receive(0) is None
+        await clock.advance(1.5)
+        again = await consumer.receive(SECONDS)
+        assert again is not None
+        assert (again.body, again.reconsume_times) == (b"0", 1)
+        assert await consumer.receive(0) is None
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack", "give up", "release"])
+async def test_no_other_batch_is_begun_while_one_is_settled_only_in_part(
+    settle: str, fake: FakeCluster, shelf: Shelf, clock: Clock
+) -> None:
+    shelf.put("orders", 0, *(b"%d" % at for at in range(6)))
+    seen = list[list[bytes]]()
+    is_settled, go = asyncio.Event(), asyncio.Event()
+    consumer = member(fake, consume=ConsumeSettings(suspend_s=0.01))
+
+    @consumer.listener(batch_max=3, concurrency=4)
+    async def listen(messages: list[ReceivedMessage], context: Context) -> None:
+        seen.append([message.body for message in messages])
+        if len(seen) > 1:
+            return
+        if settle == "ack":
+            await messages[0].ack()
+        elif settle == "nack":
+            await messages[0].nack()
+        elif settle == "give up":
+            await messages[0].nack(-1)
+        else:
+            messages[0].release()
+        is_settled.set()
+        await go.wait()
+
+    async with consumer:
+        await asyncio.wait_for(is_settled.wait(), SECONDS)
+        await clock.advance(1)  # longer than the queue rests after a message that failed
+        assert seen == [[b"0", b"1", b"2"]]
+        go.set()
+        await until(lambda: shelf_committed(consumer) == 6)
 
 
 async def test_queues_do_not_wait_for_each_other(fake: FakeCluster, shelf: Shelf) -> None:
@@ -78,6 +157,49 @@ async def test_locks_are_renewed_every_20_seconds(
         assert len(renewals) == before + 1
         await clock.advance(4)
         assert len(renewals) == before + 2
+
+
+async def test_a_lock_that_is_not_renewed_is_believed_in_for_30_seconds(
+    fake: FakeCluster, shelf: Shelf, clock: Clock
+) -> None:
+    shelf.put("orders", 0, b"0", b"1", b"2")
+    async with member(fake) as consumer:
+        first = await consumer.receive(SECONDS)
+        assert first is not None
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        await clock.advance(27)
+        await first.ack()
+        second = await consumer.receive(0)
+        assert second is not None
+        await clock.advance(6)
+        await second.ack()
+        assert await consumer.receive(0) is None
+
+
+async def test_a_lost_lock_is_asked_for_once_at_a_time(
+    fake: FakeCluster, shelf: Shelf, clock: Clock
+) -> None:
+    shelf.put("orders", 0, b"0", b"1")
+    async with member(fake, pull=PullSettings(timeout_s=120)) as consumer:
+        first = await consumer.receive(SECONDS)
+        assert first is not None
+        await until(lambda: shelf.pulls_of("orders")[-1] == 2)
+        answer = fake.broker.answers[codes.LOCK_BATCH_MQ]
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        await clock.advance(31)
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: None  # it thinks
+        asked = len(fake.broker.requests[codes.LOCK_BATCH_MQ])
+        await first.ack()
+        await until(lambda: len(fake.broker.requests[codes.LOCK_BATCH_MQ]) > asked)
+        shelf.put("orders", 0, b"2")  # for the pull that is under way
+        await clock.settle()
+        assert len(fake.broker.requests[codes.LOCK_BATCH_MQ]) == asked + 1
+        assert await consumer.receive(0) is None
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = answer
+        await clock.advance(5)
+        second = await consumer.receive(SECONDS)
+        assert second is not None
+        assert second.body == b"1"
 
 
 async def test_nothing_is_handed_out_once_the_lock_is_30_seconds_old(
@@ -164,6 +286,30 @@ async def test_after_too_many_times_the_message_goes_to_the_retry_topic_and_the_
     (sent,) = fake.broker.sent
     assert (sent.topic, sent.reconsume_times, sent.max_reconsume_times) == ("%RETRY%g", 3, 2)
     assert shelf.committed["orders", 0] == 2
+
+
+async def test_a_message_that_is_given_up_is_a_dead_letter_and_the_next_one_follows(
+    aerobee_cluster: LocalCluster,
+) -> None:
+    address = aerobee_cluster.name_server
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic("orders", 1)
+        for body in (b"0", b"1"):
+            await producer.send(Message("orders", body))
+        async with Consumer(
+            address, group="g", topics=["orders"], ordered=True, start="earliest"
+        ) as consumer:
+            first = await consumer.receive(SECONDS)
+            assert first is not None
+            await first.nack(-1)
+            second = await consumer.receive(SECONDS)
+            assert second is not None
+            assert second.body == b"1"
+            await second.ack()
+        dead = aerobee_cluster.call(
+            lambda: aerobee_cluster.brokers[0].store.max_offset("%DLQ%g", 0)
+        )
+        assert dead == 1
 
 
 async def test_a_message_that_can_not_be_given_up_keeps_its_queue(

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, MessageQueue, Outcome, PopSettings, Producer
-from aerobee.client.consuming import pop_service, popped_queues, popping
+from aerobee.client.consuming import pop_service, popped_queues
 from aerobee.client.errors import ClientError
 from aerobee.client.received import ReceivedMessage
 from aerobee.protocol import codes
@@ -16,21 +16,20 @@ from aerobee.protocol.bodies.assignment import (
     QueryAssignmentResponseBody,
 )
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import OK, Reply
 from aerobee.protocol.headers.pop import PopMessage
 from aerobee.testing import LocalCluster
 
-from .fakes import FakeCluster, until
+from .fakes import FakeCluster, popped_with_tags, until
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
 QUEUES = 4
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
-    """A pop that is too old for its broker is not answered, so our time moves with the broker's."""
+def cluster() -> Iterator[LocalCluster]:
+    """A broker whose clock a test can move."""
     with LocalCluster() as running:
-        monkeypatch.setattr(popping, "now_ms", running.clock)
         yield running
 
 
@@ -46,10 +45,8 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[Admin]:
 
 def member(cluster: LocalCluster | FakeCluster, **options: object) -> Consumer:
     address = cluster.name_server if isinstance(cluster, LocalCluster) else cluster.address
-    return Consumer(
-        address, group="g", topics=["orders"], start="earliest", client_rebalance=False,
-        **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+    chosen: dict[str, object] = {"topics": ["orders"], "start": "earliest"} | options
+    return Consumer(address, group="g", client_rebalance=False, **chosen)  # type: ignore[arg-type]
 
 
 async def send(cluster: LocalCluster, *bodies: bytes, tags: str | None = None) -> None:
@@ -296,6 +293,18 @@ async def test_a_pop_asks_what_javas_client_asks(popping_broker: FakeCluster) ->
     assert (header.expression_type, header.expression) == ("TAG", "*")
 
 
+async def test_a_tag_with_the_hash_of_a_wanted_one_is_acknowledged_and_reaches_nobody(
+    popping_broker: FakeCluster,
+) -> None:
+    answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # of one hash, 2112
+    popping_broker.broker.answers[codes.POP_MESSAGE] = lambda *_: answers.pop() if answers else None
+    popping_broker.broker.answers[codes.ACK_MESSAGE] = lambda *_: OK
+    acks = popping_broker.broker.requests[codes.ACK_MESSAGE]
+    async with listening(member(popping_broker, topics={"orders": "Aa"})) as seen:
+        await until(lambda: len(acks) == 3)
+    assert [message.body for message in seen] == [b"Aa"]
+
+
 async def test_too_many_that_wait_at_the_broker_are_not_made_more_at_once(
     popping_broker: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +332,7 @@ async def test_a_broker_that_can_not_share_out_changes_nothing(
     ("options", "reason"),
     [
         ({"invisible_s": 4}, "invisible_s is 4; give 5 to 300 seconds"),
-        ({"batch": 33}, "batch is 33 messages; give 1 to 32"),
+        ({"batch": 33}, "batch is 33; give 1 to 32 messages"),
         ({"messages_max": 0}, "messages_max is 0; give 1 or more"),
     ],
 )

@@ -1,6 +1,7 @@
 """Sharing queues out: when it is looked at again, what is done in which order, who is told."""
 
-import random
+import itertools
+from typing import Any
 
 import pytest
 from aerobee.client import Consumer, Limits, MessageQueue, PullSettings
@@ -8,7 +9,8 @@ from aerobee.client.cluster import Cluster
 from aerobee.client.consuming.rebalance import Rebalance
 from aerobee.client.errors import ClientError
 from aerobee.protocol import codes
-from aerobee.protocol.assign import average, circle
+from aerobee.protocol.assign import Strategy, average, circle
+from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from aerobee.protocol.command import Command, Reply
 
 from .clock import Clock
@@ -247,21 +249,39 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
+@pytest.mark.parametrize("what", ["members", "queues"])
+@pytest.mark.parametrize("strategy", [average, circle])
 async def test_every_member_computes_the_same_plan_from_shuffled_answers(
-    fake: FakeCluster, shelf: Shelf
+    what: str, strategy: Strategy, two: FakeCluster
 ) -> None:
-    fake.topics["orders"] = 8
-    fake.broker.members |= {"c0", "c1", "c2"}
-    plans = {}
-    for name, strategy in (("average", average), ("circle", circle)):
-        found = list[int]()
-        for me in random.sample(["c0", "c1", "c2"], 3):
-            cluster = Cluster(fake.address, client_id=me)
-            share = (await Rebalance(cluster, "g", strategy).shares(["orders"]))["orders"]
-            found += [queue.queue_id for queue in share.mine]
-            await cluster.close()
-        plans[name] = sorted(found)
-    assert plans == {"average": list(range(8)), "circle": list(range(8))}
+    members, orders = ["c0", "c1", "c2"], itertools.count()
+
+    def turn(items: list[Any]) -> None:
+        """Each answer has another order."""
+        at = next(orders) % len(items)
+        items[:] = items[at:] + items[:at]
+
+    def list_members(*_: object) -> Reply:
+        found = list(members)
+        if what == "members":
+            turn(found)
+        return Reply(body=GetConsumerListByGroupResponseBody(found).encode())
+
+    for broker in two.brokers:
+        broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = list_members
+    if what == "queues":
+        two.shuffle = turn
+    found = list[MessageQueue]()
+    for me in members:
+        cluster = Cluster(two.address, client_id=me)
+        share = (await Rebalance(cluster, "g", strategy).shares(["orders"]))["orders"]
+        found += share.mine
+        await cluster.close()
+    assert sorted(found) == [
+        MessageQueue("orders", name, number)
+        for name in ("broker-a", "broker-b")
+        for number in range(4)
+    ]
 
 
 @pytest.mark.parametrize(

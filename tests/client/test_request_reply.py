@@ -5,10 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client import Admin, Consumer, Limits, Message, MessageQueue, MessageView, Producer
 from aerobee.client import producer_calls as calls
-from aerobee.client.errors import BrokerError, ClientError, NoAnswerError
+from aerobee.client.consuming.process_queue import ProcessQueue
+from aerobee.client.errors import ClientError, NoAnswerError, RequesterGoneError
+from aerobee.protocol import codes
+from aerobee.protocol import properties as props
+from aerobee.protocol.command import Reply
+from aerobee.protocol.record import decode_all
 from aerobee.testing import LocalCluster
+
+from .fakes import FakeCluster, record, until
 
 
 @pytest.fixture
@@ -63,12 +70,53 @@ async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> No
         with pytest.raises(NoAnswerError):
             await asker.request(Message("ask", b"quick!"), timeout=0.2)
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
-    async with Producer(cluster.name_server, tries=1) as producer, consumer:
+    async with Producer(cluster.name_server) as producer, consumer:
         async with asyncio.timeout(60):
             message = await anext(aiter(consumer))
-        with pytest.raises(BrokerError):
+        with pytest.raises(RequesterGoneError, match="the client that sent the request left") as at:
             await producer.reply(message, b"too late")
         await message.ack()
+    assert not at.value.retriable
+    assert at.value.__notes__ == ["1 try within 3 s, at broker-a"]
+
+
+async def test_each_broker_is_asked_once_for_a_requester_that_is_gone(two: FakeCluster) -> None:
+    two.topics["c_REPLY_TOPIC"] = 4
+    refusal = Reply(codes.SYSTEM_ERROR, remark="push reply message fail, channel of <x> not found.")
+    for broker in two.brokers:
+        broker.answers[codes.SEND_REPLY_MESSAGE_V2] = lambda *_: refusal
+    pairs = {"CLUSTER": "c", "CORRELATION_ID": "1", "REPLY_TO_CLIENT": "x", "TTL": "3000"}
+    stored = decode_all(record(0, raw_properties=props.encode(pairs)))[0]
+    queue = ProcessQueue(MessageQueue("ask", "broker-a", 0), 0, Limits())
+    async with Producer(two.address, tries=16) as producer:
+        with pytest.raises(RequesterGoneError):
+            await producer.reply(MessageView(stored, queue), b"too late")
+    asked = [len(broker.requests[codes.SEND_REPLY_MESSAGE_V2]) for broker in two.brokers]
+    assert asked == [1, 1]
+
+
+async def test_a_handler_that_replies_to_somebody_who_left_fails_in_one_line(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    async with Producer(cluster.name_server) as asker:
+        with pytest.raises(NoAnswerError):
+            await asker.request(Message("ask", b"quick!"), timeout=0.2)
+    consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
+    async with Producer(cluster.name_server) as producer:
+
+        @consumer.listener
+        async def answer(message: MessageView) -> None:
+            await producer.reply(message, b"too late")
+
+        async with consumer:
+            await until(lambda: "RequesterGoneError" in caplog.text)
+    said = [each for each in caplog.records if "RequesterGoneError" in each.getMessage()]
+    assert len(said) == 1
+    assert said[0].levelname == "WARNING"
+    assert said[0].exc_info is None
+    assert "\n" not in said[0].getMessage()
+    assert "test_request_reply.py" in said[0].getMessage()
 
 
 async def test_what_is_no_request_takes_no_reply(cluster: LocalCluster) -> None:

@@ -1,8 +1,10 @@
 """The simple (pop) consumer against our own broker, and the blocking twins beside it."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from aerobee.broker.server import Broker
 from aerobee.client import (
     Admin,
     Message,
@@ -13,11 +15,13 @@ from aerobee.client import (
 from aerobee.client.errors import BrokerError, ClientError, ClosedError
 from aerobee.client.identity import now_ms
 from aerobee.client.simple import PoppedMessage
+from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
-from aerobee.protocol.headers.pop import PopMessage
+from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.headers.pop import AckMessage, PopMessage
 
-from .fakes import FakeCluster, record
+from .conftest import broker_config
+from .fakes import FakeCluster, popped_with_tags, record
 from .queues import filled
 from .shelf import Shelf
 
@@ -101,20 +105,62 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         "popTime": "1700", "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
         "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7,8",
     }  # fmt: skip
-    stored = [record(7, b"new"), record(8, b"old", raw_properties=b"POP_CK\x011 2 3 4 1 b 0 9\x02")]
+    stored = [
+        record(7, b"new"),
+        record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02"),
+    ]
     answers = [Reply(fields=fields, body=b"".join(stored))]
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
         answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
     )
     async with SimpleConsumer(fake.address, group="g", topics=["orders"], start="earliest") as mail:
-        # Both are expired long ago, and so not handed out; what they are is seen before that.
-        assert await mail.receive(timeout=0) == []
+        new, old = await mail.receive(timeout=0)
+        assert (new.body, new.handle) == (b"new", "5 1700 60000 3 0 broker-a 0 7")
+        assert (old.body, old.handle) == (b"old", "1 2 60000 4 1 b 0 9")
         header = fake.broker.requests[codes.POP_MESSAGE][0].header(PopMessage)
         assert (header.queue_id, header.init_mode, header.poll_ms) == (-1, 0, 0)
         assert (header.expression, header.expression_type) == ("*", "TAG")
         refused = fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Reply(codes.SYSTEM_BUSY)
         assert callable(refused)
         assert await mail.receive(timeout=0) == []
+
+
+async def test_a_tag_with_the_hash_of_a_wanted_one_is_not_given_and_does_not_come_again(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # of one hash, 2112
+    fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
+        answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
+    )
+    fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: OK
+    async with SimpleConsumer(fake.address, group="g", topics={"orders": "Aa"}) as mail:
+        (message,) = await mail.receive(timeout=0)
+        assert (message.body, message.tags) == (b"Aa", "Aa")
+    acks = fake.broker.requests[codes.ACK_MESSAGE]
+    assert sorted(each.header(AckMessage).offset for each in acks) == [7, 9]
+
+
+@pytest.mark.parametrize("ahead_s", [3_600, -3_600])
+async def test_messages_come_whatever_the_clock_of_the_broker_shows(
+    ahead_s: int, namesrv: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    clock = lambda: now_ms() + ahead_s * 1000  # noqa: E731
+    broker = Broker(broker_config(namesrv, tmp_path), now_ms=clock)
+    await broker.start()
+    try:
+        address = f"127.0.0.1:{namesrv.port}"
+        await filled(address, 3)
+        async with SimpleConsumer(address, group="g", topics=["orders"], start="earliest") as mail:
+            assert [each.body for each in await popped(mail, 3)] == [b"0", b"1", b"2"]
+    finally:
+        await broker.stop()
+    warned = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+    assert len(warned) == (1 if ahead_s > 0 else 0)
+    if warned:
+        assert f"broker {broker.address} dropped a pop as too old" in warned[0]
+        assert "ms ago" in warned[0]
+        assert "synchronize the clocks" in warned[0]
 
 
 async def test_an_ack_that_is_refused_raises(fake: FakeCluster, shelf: Shelf) -> None:

@@ -38,7 +38,7 @@ async def receive(cluster: LocalCluster, *, fail: bool = False) -> dict[str, str
                 async with message.process():
                     if fail:
                         raise RuntimeError("no")
-                return message.properties
+                return message.stored_properties
     raise AssertionError("no message came")
 
 

@@ -212,6 +212,39 @@ def test_pub_without_a_name_server_says_what_was_sent() -> None:
     assert "0 messages were sent before line 1: " in said
 
 
+def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(tmp_path: Path) -> None:
+    names = ["namesrv", "--listen-port", "0", "--set", "httpPort=0"]
+    store = [*SMALL, "--set", "httpPort=0", "--set", f"storePathRootDir={tmp_path / 'store'}"]
+    store += ["--set", "brokerIP1=127.0.0.1"]
+    with running(tmp_path / "names", *names) as name_server:
+        at = name_server.namesrv
+        start = ["broker", "-n", at, *store]
+        with running(tmp_path / "first", *start, "--set", "listenPort=0") as broker:
+            output("pub", "orders", "-n", at, data="before\n")
+            port = broker.broker.rpartition(":")[2]
+        words = [*AEROBEE, "pub", "orders", "-n", at, "--keep-trying"]
+        with subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as pub:
+            assert pub.stdin is not None
+            assert pub.stderr is not None
+            pub.stdin.write("one\ntwo\n")
+            pub.stdin.close()
+            said = pub.stderr.readline()
+            assert said.startswith("aerobee pub: ")
+            assert said.endswith("; trying until it works\n")
+            with running(tmp_path / "second", *start, "--set", f"listenPort={port}"):
+                assert pub.wait(SECONDS) == 0
+                told = output("sub", "orders", "--namesrv", at, "--from", "earliest", "-n", "3")
+                assert sorted(told.split()) == ["before", "one", "two"]
+            assert pub.stderr.read() == ""
+
+
 def test_an_illegal_topic_name_is_refused(daemon: Daemon) -> None:
     assert "../up" in refused("pub", "../up", "-n", daemon.namesrv, data="hello\n")
     assert "../up" in refused("topics", "create", "../up", "-n", daemon.namesrv)

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from aerobee.client import Consumer, Message, Producer, blocking
+from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking, by_sql
 from aerobee.store.errors import StoreError
 from aerobee.testing import Clock, LocalCluster
 
@@ -58,6 +58,30 @@ def test_a_late_delivery_reaches_a_consumer_that_waits() -> None:
         assert asyncio.run(asyncio.wait_for(run(cluster), 30)) == b"later"
 
 
+@pytest.mark.parametrize("kind", ["delayed", "plain", "given back"])
+def test_a_simple_consumer_gets_messages_after_a_move_of_the_clock(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run(cluster: LocalCluster) -> list[bytes]:
+        consumer = SimpleConsumer(
+            cluster.name_server, group="g", topics=["orders"], start="earliest"
+        )
+        async with Producer(cluster.name_server) as producer, consumer:
+            level = TWO_HOURS if kind == "delayed" else 0
+            await producer.send(Message("orders", b"x", delay_level=level))
+            if kind == "given back":
+                assert await consumer.receive(invisible=3_600, timeout=20)
+            cluster.advance(hours=3)
+            found = await consumer.receive(timeout=20)
+            for message in found:
+                await message.ack()
+            return [message.body for message in found]
+
+    with LocalCluster() as cluster:
+        assert asyncio.run(asyncio.wait_for(run(cluster), 60)) == [b"x"]
+    assert "too old" not in caplog.text  # no pop was dropped, so other clients get it as well
+
+
 def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
     with LocalCluster(brokers=3) as cluster, blocking.Producer(cluster.name_server) as producer:
         used = {producer.send(Message("orders", b"x")).queue.broker_name for _ in range(24)}
@@ -67,9 +91,36 @@ def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
         assert used <= {"broker-a", "broker-b", "broker-c"}
 
 
-def test_settings_reach_the_brokers() -> None:
-    with LocalCluster(message_delay_level="3h") as cluster:
+@pytest.mark.parametrize("name", ["message_delay_level", "messageDelayLevel"])
+def test_settings_reach_the_brokers_by_both_their_names(name: str) -> None:
+    with LocalCluster(**{name: "3h"}) as cluster:
         assert cluster.brokers[0].config.message_delay_level == "3h"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"messageDelayLevels": "3h"}, "messageDelayLevels is no setting .* mean messageDelayLev"),
+        ({"speed": 1}, "speed is no setting of a broker; conf/broker.yaml has all of them"),
+        ({"traceOn": True, "trace_on": True}, "the setting trace_on is given twice"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        LocalCluster(**settings)
+
+
+async def test_a_condition_can_be_subscribed_to_without_a_setting(
+    aerobee_cluster: LocalCluster,
+) -> None:
+    address, topics = aerobee_cluster.name_server, {"orders": by_sql("amount > 10")}
+    async with Producer(address) as producer:
+        for amount in ("7", "12"):
+            await producer.send(Message("orders", amount.encode(), properties={"amount": amount}))
+    async with Consumer(address, group="g", topics=topics, start="earliest") as consumer:
+        message = await asyncio.wait_for(anext(aiter(consumer)), 60)
+        assert message.body == b"12"
+        await message.ack()
 
 
 def test_a_restarted_broker_has_its_messages_and_its_port() -> None:

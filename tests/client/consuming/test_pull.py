@@ -47,11 +47,14 @@ class TwoBrokers:
 
 
 class Offsets:
+    def __init__(self) -> None:
+        self.updates: list[int] = []
+
     def in_memory(self, queue: MessageQueue) -> int:
         return -1
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        pass
+        self.updates.append(offset)
 
 
 def message(suggested: int) -> Any:
@@ -107,3 +110,20 @@ async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> 
     cluster.answers = {MASTER: lambda: pulled(next_offset=9, code=codes.PULL_RETRY_IMMEDIATELY)}
     await puller.pull(held, WANTED)
     assert (slept, held.next_offset) == ([], 9)
+
+
+@pytest.mark.parametrize(
+    "brought", [message(0), pulled(next_offset=9, code=codes.PULL_NOT_FOUND)], ids=["some", "none"]
+)
+async def test_what_comes_after_the_queue_was_lost_counts_for_nothing(brought: Any) -> None:
+    cluster, offsets = TwoBrokers(), Offsets()
+    puller = Puller(cluster, "g", offsets, PullSettings())  # type: ignore[arg-type]
+    held = ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
+
+    def answer() -> Any:
+        held.drop()  # while the pull is under way
+        return brought
+
+    cluster.answers = {MASTER: answer}
+    assert await puller.pull(held, WANTED) == []
+    assert (held.count, held.next_offset, offsets.updates) == (0, 0, [])
