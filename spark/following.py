@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..client.blocking import Reader
+from ..client.blocking_reader import Reader
 from ..client.errors import AerobeeError
 from .bodies import malformed, schema_of, typed
 from .ingest import (

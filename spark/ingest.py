@@ -18,7 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from ..client.blocking import MessageQueue, Reader
+from ..client.blocking_reader import Reader
+from ..client.route import MessageQueue
 from ..client.start_from import FIRST, StartFrom
 from . import register
 from .options import DEFAULT_GROUP, Offsets

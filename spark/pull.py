@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..client.blocking import MessageQueue, Pulled
 from ..client.errors import AerobeeError
 from ..client.loop_thread import LoopThread
-from ..client.reader import BULK_MESSAGES_MAX
+from ..client.reader import BULK_MESSAGES_MAX, Pulled
+from ..client.route import MessageQueue
 from ..protocol import codes
-from ..store import Piece
+from ..store.piece import Piece
 from .options import RETRIES, RETRY_MS
 from .plan import DataLossError, QueueRange
 

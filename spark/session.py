@@ -118,7 +118,7 @@ def check_python(python: str) -> None:
     todo = 'run pip install "aerobee[spark]" there, or set PYSPARK_PYTHON to a Python that has it'
     try:
         done = subprocess.run(  # noqa: S603 - our own argument list, no shell
-            [python, "-c", "import aerobee.spark.source"],
+            [python, "-c", "import aerobee.spark.read"],
             capture_output=True,
             text=True,
             timeout=PYTHON_SECONDS_MAX,

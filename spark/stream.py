@@ -14,19 +14,20 @@ checkpoint: asked for again, after a crash in that micro-batch, they would lie f
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ..client.blocking import Reader
+from ..client.blocking_reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
 from .asking import Asking
 from .options import ReadOptions
 from .progress import Progress
-from .read import read_range
 from .schema import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 try:
     from pyspark.sql.streaming import datasource as admission
@@ -122,8 +123,10 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     # --- in a task ------------------------------------------------------------------------------
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range, batch by batch."""
+        from .read import read_range  # Arrow and what decodes records: in tasks only
+
         return read_range(self.options, self.columns, partition.value)
 
     # --- inside ---------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ rows are asked for; `pip install "aerobee[spark]"` brings it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from .consume_queue import ENTRY_BYTES, ENTRY_TYPE, FILLER
 from .derive import LMQ_PREFIX
 from .errors import ArrowMissing, StoreError
 from .files import Row, queue_folders
+from .piece import Piece
 from .records import Positions
 from .run import Passed
 from .walk import whole_record
@@ -30,26 +30,6 @@ if TYPE_CHECKING:
 
 PIECE_MESSAGES_MAX = 8_192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_MAX = 8 << 20  # or one message
-
-
-class MessagesGone(StoreError):
-    """Offsets were asked for that the store has no more; `first` is the first that it has."""
-
-    def __init__(self, text: str, first: int) -> None:
-        super().__init__(text)
-        self.first = first
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole records, one behind another, with all messages of the offsets [start, end).
-
-    A batch in one record that reaches over a border is there as a whole.
-    """
-
-    start: int
-    end: int
-    data: bytes = field(repr=False)
 
 
 class StoreView:
