@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..client.blocking_reader import Reader
 from .asking import Asking
+from .failing import plain_errors
 from .narrow import EVERYTHING, narrowed
 from .options import ReadOptions
 from .plan import plan
@@ -31,6 +32,7 @@ class RocketmqReader(DataSourceReader):
         self.columns = columns
         self.narrowing = EVERYTHING
 
+    @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
         with Reader(self.options.name_server, **self.options.reader) as bounds:
@@ -51,6 +53,7 @@ class NarrowingReader(RocketmqReader):
     A class of its own: where Spark pushes no filters down, one that takes some fails the query.
     """
 
+    @plain_errors()
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         """Take what the plan can do; gives what Spark must do after it."""
         self.narrowing, rest = narrowed(filters, self.options)

@@ -34,10 +34,6 @@ class Bounds(Protocol):
     def offset_at(self, queue: MessageQueue, ms: int) -> int: ...
 
 
-class DataLossError(Exception):
-    """Messages that a read planned for are not in the queue any more."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueueRange:
     """The messages of one queue from offset `start` on, up to and without `end`."""

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from ..client import reader
 from ..store.piece import MessagesGone, Piece
 from .decode import decode
+from .failing import DataLossError, plain_errors
 from .options import ReadOptions
-from .plan import DataLossError, QueueRange
+from .plan import QueueRange
 from .pull import Pulling, pull_pieces
 from .schema import BY_NAME, ROW_ID_COLUMN, Column
 from .worker import keep_modules
@@ -27,6 +28,14 @@ def read_range(
     if wanted is None:  # PySpark makes one partition of none
         return
     keep_modules()
+    with plain_errors():
+        yield from _chosen(options, columns, wanted)
+
+
+def _chosen(
+    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted, of all that the range holds."""
     names = [column.name for column in columns]
     asked = columns
     tags = None if options.tags is None else [each.strip() for each in options.tags.split("||")]

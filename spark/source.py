@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .failing import plain_errors
 from .options import read_options
 from .schema import Column, chosen_columns, ddl, row_columns
 
@@ -33,20 +34,24 @@ class RocketmqSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @plain_errors()
     def schema(self) -> str:
         options = read_options(self.given, stream=None)
         return ddl(row_columns(headers=options.headers, full=options.full))
 
+    @plain_errors()
     def reader(self, schema: StructType) -> "RocketmqReader":
         from .batch import batch_reader
 
         return batch_reader(read_options(self.given), _columns(schema))
 
+    @plain_errors()
     def streamReader(self, schema: StructType) -> "RocketmqStreamReader":
         from .stream import RocketmqStreamReader
 
         return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> "RocketmqWriter":
         if overwrite:
             raise ValueError("topics can't be overwritten; write with mode append")
@@ -54,6 +59,7 @@ class RocketmqSource(DataSource):
 
         return RocketmqWriter(self._write_options(schema))
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "RocketmqStreamWriter":
         from .sink import RocketmqStreamWriter
 

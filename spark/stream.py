@@ -22,6 +22,7 @@ from ..client.blocking_reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
 from .asking import Asking
+from .failing import plain_errors
 from .options import ReadOptions
 from .progress import Progress
 from .schema import Column
@@ -57,6 +58,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     # --- in the driver --------------------------------------------------------------------------
 
+    @plain_errors()
     def initialOffset(self) -> Progress:
         if self._first is None:
             self._first = progress.first(self._ask(), self.options, self._end)
@@ -68,9 +70,11 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             return admission.ReadAllAvailable()
         return admission.ReadMaxRows(self.options.rows_max)
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = progress.latest(self._ask(), self.options, {})
 
+    @plain_errors()
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
         """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
         is_told, is_asked, self._is_asked = start is not None, self._is_asked, True
@@ -98,6 +102,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             log.warning("the latest offsets can't be had: %s", wrong)
             return None
 
+    @plain_errors()
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
         self._end = end
@@ -137,7 +142,9 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         return self._bounds
 
     def _ask(self) -> Asking:
-        return Asking(self._open(), self.options)
+        # A broker that is stopped takes its routes along; it brings them back.
+        were_there = self._first is not None or self._end is not None
+        return Asking(self._open(), self.options, were_there=were_there)
 
     def _is_to_wait(self, rows: int) -> bool:
         """Fewer rows than wanted are there, and there is time left for more to come."""
