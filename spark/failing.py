@@ -1,4 +1,4 @@
-"""What a user can mend is said in one sentence, without the traceback of a Python process of Spark's.
+"""What a user can mend is said in one sentence, without the traceback of Spark's Python process.
 
 PySpark puts the whole traceback into its exception unless SPARK_HIDE_TRACEBACK is set; its setting
 spark.sql.execution.pyspark.udf.hideTraceback.enabled does just that, for all errors. Here it is set

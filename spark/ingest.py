@@ -231,7 +231,7 @@ def _told(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]
         while not ended.wait(LOOK_SECONDS):
             try:
                 on_rows(_rows_read(spark))
-            except Py4JError:
+            except (Py4JError, OSError):
                 return  # Spark is stopping
 
     thread = threading.Thread(target=look, name="rows-read", daemon=True)

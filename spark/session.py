@@ -3,16 +3,20 @@
 A program that has a session of its own needs nothing from here but `register`.
 """
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,11 +27,20 @@ JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
 # Spark's own settings fill the terminal with what the user of a command has no use for.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 
 class SparkFailed(Exception):
     """Why Spark didn't start or didn't do what it was asked; one sentence for the user."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the work before it was done; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
 
 @contextmanager
@@ -37,6 +50,8 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     `delta` brings the jars and settings of the package delta-spark, which must be installed.
     """
     check_java()
+    # What Py4J logs when the JVM goes is in the exception, too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if master.startswith("local"):
         # The Python that runs this has what the tasks need; another `python3` may not.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -66,6 +81,28 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     except (PySparkException, Py4JError) as wrong:
         raise SparkFailed(sentence(wrong)) from wrong
     finally:
+        _stop(spark)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end the block with `Stopped`, wherever it is."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(spark: SparkSession) -> None:
+    """End Spark; its JVM may be gone already, since a signal to the process group ends it, too."""
+    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         spark.stop()
 
 
