@@ -4,7 +4,6 @@ Spark and Java are only needed here, so what is missing is said with the command
 """
 
 import argparse
-import signal
 import sys
 import time
 from importlib.util import find_spec
@@ -71,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
             rows = _write(options, start)
     except session.SparkFailed as wrong:
         raise Failed(str(wrong)) from wrong
-    except KeyboardInterrupt as stopped:
+    except session.Stopped as stopped:
         print(f"aerobee ingest: stopped; {_what_now(options)}", file=sys.stderr)
-        return SIGNALLED + getattr(stopped, "number", signal.SIGINT)
+        return SIGNALLED + stopped.number
     seconds = time.monotonic() - begin
     print(
         f"wrote {rows:,} row{'' if rows == 1 else 's'} of {options.topic} as {options.format} "

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,12 +18,15 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17  # of Spark 4
+JVM_END_SECONDS_MAX = 15  # after its signal
 JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
@@ -35,8 +39,11 @@ class SparkFailed(Exception):
     """Why Spark didn't start or didn't do what it was asked; one sentence for the user."""
 
 
-class Stopped(KeyboardInterrupt):
-    """A signal ended the work before it was done; `number` is the signal's."""
+class Stopped(BaseException):
+    """A signal ended the work before it was done; `number` is the signal's.
+
+    No KeyboardInterrupt: of one Py4J logs the traceback.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -72,12 +79,20 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     if delta:
         builder = _with_delta(builder)
     try:
-        spark = builder.getOrCreate()
+        with _signals_held():
+            spark = builder.getOrCreate()
+    except Stopped:
+        _end_jvm()
+        raise
     except (PySparkException, Py4JError) as wrong:
         todo = f"check the URL{_fitting_delta() if delta else ''}"
         raise SparkFailed(f"Spark did not start on {master}: {sentence(wrong)}; {todo}") from wrong
+    _be_quiet(spark)
     try:
         yield spark
+    except Stopped:
+        _end_jvm()
+        raise
     except (PySparkException, Py4JError) as wrong:
         raise SparkFailed(sentence(wrong)) from wrong
     finally:
@@ -97,6 +112,50 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Signals wait for the end of the block, and then go to the handlers that were there before.
+
+    A JVM whose start is cut off stays behind. And PySpark leaves a handler of its own for SIGINT,
+    which asks the JVM in the middle of another question, and may hang.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    got: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: got.append(number))
+        for number in SIGNALS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in got[:1]:
+            signal.raise_signal(number)
+
+
+def _be_quiet(spark: SparkSession) -> None:
+    """PySpark's server for accumulators prints a traceback when the JVM ends; it is no news."""
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
+
+
+def _end_jvm() -> None:
+    """End Spark's JVM by a signal: it stops its jobs, and no answer to an interrupted question."""
+    gateway: Any = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    process.terminate()
+    try:
+        process.wait(JVM_END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _stop(spark: SparkSession) -> None:
