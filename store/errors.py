@@ -39,6 +39,10 @@ class ArrowMissing(StoreError, ImportError):
     """Rows are Arrow's, and pyarrow is not installed."""
 
 
+class PolarsMissing(StoreError, ImportError):
+    """A DataFrame was asked for, and polars is not installed."""
+
+
 class WritesRefused(StoreError):
     """The disk has failed once; nothing more is taken until a restart."""
 
