@@ -134,8 +134,8 @@ def _signals_held() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in got[:1]:
-            signal.raise_signal(number)
+        if got:
+            signal.raise_signal(got[0])
 
 
 def _be_quiet(spark: SparkSession) -> None:
