@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import producer as _producer
-from . import reader as _reader
 from . import transactions as _transactions
 from .blocking_admin import Admin
 from .blocking_consumers import (
@@ -21,6 +20,7 @@ from .blocking_consumers import (
     ReceivedMessage,
     SimpleConsumer,
 )
+from .blocking_reader import Reader
 from .blocking_sends import BegunSends
 from .blocking_twin import Blocking, awaited
 from .message import Message
@@ -201,47 +201,3 @@ class TransactionProducer(Producer):
     ) -> tuple[SendReceipt, TransactionState]:
         """Send a half message, run `local` in a thread, tell the broker what it gave."""
         return self._run(self._twin.send_in_transaction(message, local, timeout))
-
-
-class Reader(Blocking[_reader.Reader]):
-    """Reads queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
-
-        with Reader("127.0.0.1:9876", group="spark") as reader:
-            for queue in reader.queues("orders"):
-                pulled = reader.pull(queue, reader.min_offset(queue))
-
-    It joins no group. The arguments are those of `client.reader.Reader`.
-    """
-
-    def __init__(self, name_server: str | Iterable[str] | None = None, **options: Any) -> None:
-        super().__init__("aerobee-reader", lambda: _reader.Reader(name_server, **options))
-
-    def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return self._run(self._twin.topics())
-
-    def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Set the group's offset in a queue, for whoever looks at its lag."""
-        self._run(self._twin.commit(queue, offset))
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
-        return self._run(self._twin.queues(topic))
-
-    def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is still there."""
-        return self._run(self._twin.min_offset(queue))
-
-    def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
-        return self._run(self._twin.max_offset(queue))
-
-    def offset_at(self, queue: MessageQueue, ms: int) -> int:
-        """The offset of the first message stored at `ms` (since the epoch) or later."""
-        return self._run(self._twin.offset_at(queue, ms))
-
-    def pull(
-        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
-    ) -> Pulled:
-        """The messages from `offset` on, at once also when there are none; see `Pulled`."""
-        return self._run(self._twin.pull(queue, offset, max_messages, bulk=bulk))

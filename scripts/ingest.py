@@ -4,16 +4,17 @@ Spark and Java are only needed here, so what is missing is said with the command
 """
 
 import argparse
+import sys
 import time
 from importlib.util import find_spec
-from typing import Any
 
-from tqdm import tqdm
-
-from ..client.start_from import FIRST, TIMESTAMP, StartFrom
+from ..client.start_from import StartFrom
+from .begin_at import add_from, start_of
 from .failed import Failed
+from .progress import rows_bar
 
 INSTALL = "pip install 'aerobee[spark]'"
+SIGNALLED = 128  # and the signal's number is what a shell expects
 PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # what that brings
 
 
@@ -35,13 +36,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
     )
     add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
-    add(
-        "--from",
-        dest="start",
-        default="earliest",
-        metavar="WHERE",
-        help="earliest (the default), ms since the epoch, or a time like 2030-01-31T12:00",
-    )
+    add_from(parser, latest=False)
     add("--overwrite", action="store_true", help="replace what is in DIR")
     add("--partition-by", metavar="COLUMN,COLUMN", help="a folder for each value of these columns")
     add("--parse", choices=("json",), help="typed columns out of bodies; needs --schema")
@@ -60,54 +55,79 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the files and say how many rows are in them."""
     _check(options)
-    start = StartFrom.read(int(options.start) if options.start.isdecimal() else options.start)
-    if start.where not in (FIRST, TIMESTAMP):
-        raise Failed(f"--from {options.start} would write nothing; give earliest or a time")
+    start = start_of(options.start, latest=False)
     missing = [name for name in PARTS if find_spec(name) is None]
     if missing:
         raise Failed(
             f"ingest works through Spark, of which {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not installed; run {INSTALL}"
         )
-    from ..spark import ingest, session
+    from ..spark import session
 
-    follow = ingest.AVAILABLE_NOW if options.available_now else None
-    follow = ingest.CONTINUOUS if options.continuous else follow
     begin = time.monotonic()
     try:
-        from ..spark.bodies import read_schema_text
-
-        job = ingest.Ingest(
-            topic=options.topic,
-            target=options.target,
-            format=options.format,
-            name_server=options.namesrv,
-            master=options.master,
-            start=start,
-            overwrite=options.overwrite,
-            partition_by=_columns(options.partition_by),
-            schema=None if options.schema is None else read_schema_text(options.schema),
-            follow=follow,
-            checkpoint=options.checkpoint,
-        )
-        if follow is None:
-            ingest.check_target(job)
-        session.check_java()
-        span = ingest.measure(job)  # an unknown topic is told before Spark starts
-        with _progress(None if follow == ingest.CONTINUOUS else span.messages) as bar:
-            if follow is None:
-                rows = ingest.ingest(job, span, lambda count, lag: show(bar, count, lag))
-            else:
-                rows = ingest.follow(job, lambda count, lag: show(bar, count, lag))
-            show(bar, rows, None)
+        with session.ended_by_signals():
+            rows = _write(options, start)
     except session.SparkFailed as wrong:
         raise Failed(str(wrong)) from wrong
+    except session.Stopped as stopped:
+        print(f"aerobee ingest: stopped; {_what_now(options)}", file=sys.stderr)
+        return SIGNALLED + stopped.number
     seconds = time.monotonic() - begin
     print(
         f"wrote {rows:,} row{'' if rows == 1 else 's'} of {options.topic} as {options.format} "
         f"to {options.target} in {seconds:.1f} s"
     )
     return 0
+
+
+def _write(options: argparse.Namespace, start: StartFrom) -> int:
+    """Check all that can be checked without Spark, then let it work; the number of rows."""
+    from ..spark import ingest, session
+    from ..spark.bodies import check_schema, read_schema_text
+
+    follow = ingest.AVAILABLE_NOW if options.available_now else None
+    follow = ingest.CONTINUOUS if options.continuous else follow
+    job = ingest.Ingest(
+        topic=options.topic,
+        target=options.target,
+        format=options.format,
+        name_server=options.namesrv,
+        master=options.master,
+        start=start,
+        overwrite=options.overwrite,
+        partition_by=_columns(options.partition_by),
+        schema=None if options.schema is None else read_schema_text(options.schema),
+        follow=follow,
+        checkpoint=options.checkpoint,
+    )
+    if job.schema is not None:
+        check_schema(job.schema)
+    if follow is None:
+        ingest.check_target(job)
+    session.check_java()
+    span = ingest.measure(job)  # an unknown topic is told before Spark starts
+    count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"
+    print(
+        f"{job.topic} holds {count}{' to be read' if follow is None else ''}; starting Spark on "
+        f"{job.master}, which takes some seconds",
+        file=sys.stderr,
+        flush=True,
+    )
+    with rows_bar(f"ingesting {job.topic}", span.messages if follow is None else None) as show:
+        rows = ingest.ingest(job, span, show) if follow is None else ingest.follow(job, show)
+        show(rows, None)
+    return rows
+
+
+def _what_now(options: argparse.Namespace) -> str:
+    """What to do after a signal."""
+    if options.available_now or options.continuous:
+        return "the same command goes on"
+    return (
+        f"{options.target} is not complete or not there; the same command with --overwrite "
+        "writes it from the start"
+    )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -123,15 +143,3 @@ def _check(options: argparse.Namespace) -> None:
 
 def _columns(text: str | None) -> tuple[str, ...]:
     return tuple(name for part in (text or "").split(",") if (name := part.strip()))
-
-
-def _progress(total: int | None) -> "tqdm[Any]":
-    # Unlike a pipe's, a bar for nobody costs nothing here: it is drawn on a terminal only.
-    return tqdm(total=total, unit=" rows", unit_scale=True, desc="ingesting", disable=None)
-
-
-def show(bar: "tqdm[Any]", rows: int, lag: int | None) -> None:
-    """Rows so far and a second, and how many messages of the topic are left."""
-    if lag is not None:
-        bar.set_postfix_str(f"lag {lag:,}", refresh=False)
-    bar.update(rows - bar.n)

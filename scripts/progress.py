@@ -10,9 +10,11 @@ from contextlib import contextmanager
 
 SHOW_AFTER_SECONDS = 1.0
 LINE_SECONDS = 5.0
+ROWS_LINE_SECONDS = 10.0  # a stream may run for ever
 MIB = 1 << 20
 
 Progress = Callable[[int, int, int], None]  # bytes of the log done, all of them, messages done
+RowsProgress = Callable[[int, int | None], None]  # rows so far, messages left if that is known
 
 
 @contextmanager
@@ -36,6 +38,51 @@ def bytes_bar(what: str, *, lines: bool = False) -> Iterator[Progress]:
             bar.update(done - bar.n)
 
         yield told
+
+
+@contextmanager
+def rows_bar(what: str, total: int | None) -> Iterator[RowsProgress]:
+    """Shows rows so far, a second, and how many messages are left, until the block ends.
+
+    Where standard error is no terminal, a line every few seconds in which rows came.
+    """
+    if not sys.stderr.isatty():
+        yield _RowLines(what, total).told
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=" rows", unit_scale=True, desc=what) as bar:
+
+        def told(rows: int, lag: int | None) -> None:
+            if lag is not None:
+                bar.set_postfix_str(f"lag {lag:,}", refresh=False)
+            bar.update(rows - bar.n)
+
+        yield told
+
+
+class _RowLines:
+    """A line every few seconds, if there is something new to say."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what = what
+        self._of = "" if total is None else f" of {total:,}"
+        self._last = time.monotonic()
+        self._rows = 0
+
+    def told(self, rows: int, lag: int | None) -> None:
+        now = time.monotonic()
+        passed = now - self._last
+        if passed < ROWS_LINE_SECONDS or rows == self._rows:
+            return
+        rate = (rows - self._rows) / passed
+        left = "" if lag is None else f", {lag:,} left"
+        self._last, self._rows = now, rows
+        print(
+            f"{self._what}: {rows:,}{self._of} rows, {rate:,.0f} a second{left}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 class _Lines:

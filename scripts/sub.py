@@ -23,6 +23,7 @@ from ..protocol.compression import CompressionMissing, decompress
 from ..protocol.errors import Malformed, Refusal
 from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_all
+from .begin_at import add_from, start_of
 from .failed import Failed
 from .shown import json_line, log_to_stderr, plain_body
 
@@ -43,13 +44,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("topic", metavar="TOPIC")
-    add(
-        "--from",
-        dest="start",
-        default="latest",
-        metavar="WHERE",
-        help="earliest, latest (the default), ms since the epoch, or a time like 2030-01-31T12:00",
-    )
+    add_from(parser, latest=True)
     add("-n", dest="count", type=_count, metavar="N", help="end after N messages")
     add("--json", action="store_true", help="one object a line, as `pub --json` takes it")
     add("--tags", default="*", metavar="EXPRESSION", help="only these: a, or a || b")
@@ -74,8 +69,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
         check_topic(options.topic)  # else it would be waited for
     except Refusal as wrong:
         raise Failed(wrong.remark) from None
-    start = options.start
-    beginning = StartFrom.read(int(start) if start.isdecimal() else start)
+    beginning = start_of(options.start, latest=True)
     source = _look(options, beginning) if options.group is None else _consume(options, beginning)
     left = options.count
     on_terminal = sys.stdout.isatty()  # elsewhere a body is what it is, byte for byte

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ..client.blocking import MessageQueue
-from ..client.errors import AerobeeError
+from ..client.errors import AerobeeError, NoRouteError
+from ..client.route import MessageQueue
 from .options import ReadOptions
 from .plan import Bounds
 
@@ -20,10 +20,14 @@ Answer = TypeVar("Answer")
 
 
 class Asking:
-    """The bounds of queues, from `bounds`; raises what it raises, at the last try."""
+    """The bounds of queues, from `bounds`; raises what it raises, at the last try.
 
-    def __init__(self, bounds: Bounds, options: ReadOptions) -> None:
+    A topic that no name server knows is asked for again only if queues `were_there` before.
+    """
+
+    def __init__(self, bounds: Bounds, options: ReadOptions, *, were_there: bool = False) -> None:
         self._bounds = bounds
+        self._were_there = were_there
         self._retries = options.retries
         self._retry_ms = options.retry_ms
 
@@ -52,9 +56,11 @@ class Asking:
             try:
                 return ask()
             except AerobeeError as wrong:
-                if not wrong.retriable:
+                is_new = topic is None and isinstance(wrong, NoRouteError) and not self._were_there
+                if not wrong.retriable or is_new:
                     raise
-                log.warning("planning a read: %s; %d more tries", wrong, left)
+                tries = self._retries + 1
+                log.warning("planning a read: %s (try %d of %d)", wrong, tries - left, tries)
                 # Before its rest is over nobody would try to connect.
                 rest_s = max(self._retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             time.sleep(rest_s)

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from .ddl import fault_in
 from .session import SparkFailed
 
 SCHEMA_BYTES_MAX = 1 << 20  # of the file
@@ -40,8 +41,18 @@ def read_schema_text(path: str) -> str:
     return text
 
 
+def check_schema(text: str) -> None:
+    """SparkFailed for what can be seen to be wrong before Spark starts."""
+    if text.startswith("{"):
+        schema_of(text)
+        return
+    fault = fault_in(text)
+    if fault is not None:
+        raise _no_schema(text, fault)
+
+
 def schema_of(text: str) -> StructType:
-    """A schema in Spark's DDL or in its JSON; needs a session. SparkFailed when it is neither."""
+    """A schema in Spark's DDL, which needs a session, or in its JSON. SparkFailed for neither."""
     try:
         schema = (
             StructType.fromJson(json.loads(text))
@@ -50,10 +61,7 @@ def schema_of(text: str) -> StructType:
         )
     except Exception as wrong:  # the parser fails with whatever it stumbles over
         said = str(wrong).strip().splitlines() or [type(wrong).__name__]
-        raise SparkFailed(
-            f"the schema {text[:200]!r} is none: {said[0]}; give DDL as in "
-            '"id bigint, price double" or JSON as of schema.json()'
-        ) from None
+        raise _no_schema(text, said[0]) from None
     if not isinstance(schema, StructType) or not schema.fields:
         raise SparkFailed(f"the schema {text[:200]!r} has no columns; name at least one")
     clash = [each.name for each in schema if each.name.lower().startswith((PREFIX, "__"))]
@@ -63,6 +71,13 @@ def schema_of(text: str) -> StructType:
             "rename them"
         )
     return schema
+
+
+def _no_schema(text: str, why: str) -> SparkFailed:
+    return SparkFailed(
+        f"the schema {text[:200]!r} is none: {why}; give DDL as in "
+        '"id bigint, price double" or JSON as of schema.json()'
+    )
 
 
 def typed(rows: DataFrame, schema: StructType) -> DataFrame:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from ..protocol.record import QUEUE_OFFSET_AT
-from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, Rows, rows_of
+from ..store.columns.arrays import numbers
+from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
 from ..store.records import (
     BORN_TIMESTAMP_AT,
     FLAG_AT,
@@ -17,7 +18,12 @@ from ..store.records import (
     RECONSUME_TIMES_AT,
     STORE_TIMESTAMP_AT,
 )
-from .schema import HEADERS, ROW_ID, STORED_AT, Column
+from .schema import ROW_ID, Column
+
+# The inner names are those that Spark gives to the same types; it compares them.
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+HEADERS = pa.list_(pa.field("element", HEADER))
+STORED_AT = 1  # timestampType as Kafka numbers it: 0 create time, 1 log append time
 
 
 def decode(
@@ -35,34 +41,39 @@ def decode(
     records.
     """
     rows = rows_of(data, first=first, end=end)
-    schema = pa.schema([pa.field(column.name, column.arrow) for column in columns])
-    arrays = [
-        rows.constant(broker_name, pa.string())
-        if column.name == "brokerName"
-        else _MAKERS[column.name](rows)
-        for column in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    fields, arrays = [], []
+    for name in (column.name for column in columns):
+        if name == "brokerName":
+            kind, array = pa.string(), rows.constant(broker_name, pa.string())
+        else:
+            kind, make = _MAKERS[name]
+            array = make(rows)
+        fields.append(pa.field(name, kind))
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-_MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
-    "key": lambda rows: rows.key,
-    "value": Rows.value,
-    "topic": Rows.topic,
-    "partition": lambda rows: rows.int32(QUEUE_ID_AT),
-    "offset": lambda rows: rows.int64(QUEUE_OFFSET_AT),
-    "timestamp": lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6),
-    "timestampType": lambda rows: rows.constant(STORED_AT, pa.int32()),
-    "tags": Rows.tags,
-    "rowId": lambda rows: rows.properties.column(ROW_ID),
-    "headers": lambda rows: rows.properties.headers(HEADERS),
-    "queueId": lambda rows: rows.int32(QUEUE_ID_AT),
-    "keys": Rows.keys,
-    "msgId": Rows.message_id,
-    "bornTimestamp": lambda rows: rows.time(BORN_TIMESTAMP_AT),
-    "bornHost": Rows.born_host,
-    "flag": lambda rows: rows.int32(FLAG_AT),
-    "sysFlag": lambda rows: pa.array(rows.records.sys_flags),
-    "reconsumeTimes": lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
-    "properties": lambda rows: rows.properties.maps(TEXT_MAP),
+_MAKERS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
+    "key": (pa.string(), lambda rows: rows.key),
+    "value": (pa.binary(), Rows.value),
+    "topic": (pa.string(), Rows.topic),
+    "partition": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
+    "offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
+    "timestamp": (TIMESTAMP, lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6)),
+    "timestampType": (pa.int32(), lambda rows: rows.constant(STORED_AT, pa.int32())),
+    "tags": (pa.string(), Rows.tags),
+    "rowId": (pa.string(), lambda rows: rows.properties.column(ROW_ID)),
+    "headers": (HEADERS, lambda rows: rows.properties.headers(HEADERS)),
+    "queueId": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
+    "keys": (TEXTS, Rows.keys),
+    "msgId": (pa.string(), Rows.message_id),
+    "bornTimestamp": (TIMESTAMP, lambda rows: rows.time(BORN_TIMESTAMP_AT)),
+    "bornHost": (pa.string(), Rows.born_host),
+    "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
+    "sysFlag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),
+    "reconsumeTimes": (
+        pa.int32(),
+        lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
+    ),
+    "properties": (TEXT_MAP, lambda rows: rows.properties.maps(TEXT_MAP)),
 }

@@ -17,10 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..client.blocking import Reader
+from ..client.blocking_reader import Reader
 from ..client.errors import AerobeeError
 from .bodies import malformed, schema_of, typed
 from .ingest import (
@@ -36,13 +38,13 @@ from .ingest import (
 )
 from .options import read_options
 from .progress import Progress, latest, rows_between
-from .session import SparkFailed, sentence
+from .session import SIGNALS, SparkFailed, Stopped, sentence
 from .stream import SPARK_ADMITS
 
 LOOK_SECONDS = 0.2
+SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are told
 END_SECONDS_MAX = 20.0  # that a signal waits for; what is cut off then is done again
 TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def check_checkpoint(tables: Tables) -> None:
@@ -62,7 +64,9 @@ def check_checkpoint(tables: Tables) -> None:
 def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
     """Run until there is nothing more, or a signal says to end; the rows of this run.
 
-    A signal waits for the micro-batch at work; one that takes too long is done by the next run.
+    A signal waits for the micro-batch at work; one that takes too long is done by the next run. It
+    is how a continuous stream ends; Stopped when something else does not come to its end, or when
+    the signal went to Spark's JVM as well.
     """
     with _told() as told, _ends(tables.job) as ends:
         followed = _Followed(ends)
@@ -72,9 +76,16 @@ def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
                 if not told.is_set():
                     _start(spark, tables, followed)
                     rows = followed.wait(told, on_rows)
-            return rows
+        except (PySparkException, Py4JError, SparkFailed, OSError) as wrong:
+            # The JVM may have had the signal first.
+            if not told.wait(SIGNAL_SECONDS) or told.number is None:
+                raise
+            raise Stopped(told.number) from wrong
         finally:
             followed.stop()
+    if told.number is not None and tables.job.follow != CONTINUOUS:
+        raise Stopped(told.number)
+    return rows
 
 
 def _runs(job: Ingest) -> int:
@@ -164,8 +175,9 @@ class _Followed:
                 time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        for query in self.queries:
-            query.stop()
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM may be gone
+            for query in self.queries:
+                query.stop()
 
     def _count(self) -> int:
         for each in self.queries[0].recentProgress:
@@ -213,12 +225,19 @@ def _offsets(told: Any) -> Progress:
     return told if isinstance(told, dict) else {}
 
 
+class _Told(threading.Event):
+    """Set by a signal, of which it keeps the `number`."""
+
+    number: int | None = None
+
+
 @contextmanager
-def _told() -> Iterator[threading.Event]:
+def _told() -> Iterator[_Told]:
     """An event that Ctrl-C and SIGTERM set while the block runs."""
-    told = threading.Event()
+    told = _Told()
 
     def tell(number: int, frame: FrameType | None) -> None:
+        told.number = number
         told.set()
 
     before: dict[int, Callable[..., Any] | int | None] = {

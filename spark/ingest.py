@@ -18,7 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from ..client.blocking import MessageQueue, Reader
+from ..client.blocking_reader import Reader
+from ..client.route import MessageQueue
 from ..client.start_from import FIRST, StartFrom
 from . import register
 from .options import DEFAULT_GROUP, Offsets
@@ -230,7 +231,7 @@ def _told(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]
         while not ended.wait(LOOK_SECONDS):
             try:
                 on_rows(_rows_read(spark))
-            except Py4JError:
+            except (Py4JError, OSError):
                 return  # Spark is stopping
 
     thread = threading.Thread(target=look, name="rows-read", daemon=True)

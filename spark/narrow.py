@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ..client.blocking import MessageQueue
+from ..client.route import MessageQueue
 from .options import ReadOptions
 from .plan import Bounds, QueueRange
 

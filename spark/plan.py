@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from ..client.blocking import MessageQueue
+from ..client.route import MessageQueue
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .options import (
     EARLIEST,
@@ -32,10 +32,6 @@ class Bounds(Protocol):
     def min_offset(self, queue: MessageQueue) -> int: ...
     def max_offset(self, queue: MessageQueue) -> int: ...
     def offset_at(self, queue: MessageQueue, ms: int) -> int: ...
-
-
-class DataLossError(Exception):
-    """Messages that a read planned for are not in the queue any more."""
 
 
 @dataclass(frozen=True, slots=True)

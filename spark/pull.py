@@ -15,14 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..client.blocking import MessageQueue, Pulled
 from ..client.errors import AerobeeError
 from ..client.loop_thread import LoopThread
-from ..client.reader import BULK_MESSAGES_MAX
+from ..client.reader import BULK_MESSAGES_MAX, Pulled
+from ..client.route import MessageQueue
 from ..protocol import codes
-from ..store import Piece
+from ..store.piece import Piece
+from .failing import DataLossError
 from .options import RETRIES, RETRY_MS
-from .plan import DataLossError, QueueRange
+from .plan import QueueRange
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,10 @@ class _Work:
             except AerobeeError as wrong:
                 if not wrong.retriable or not left:
                     raise
-                log.warning("reading %s: %s; %d more tries", self.wanted, wrong, left)
+                tries = self.how.retries + 1
+                log.warning(
+                    "reading %s: %s (try %d of %d)", self.wanted, wrong, tries - left, tries
+                )
                 # Before its rest is over nobody would try to connect.
                 rest_s = max(self.how.retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             await asyncio.sleep(rest_s)

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import reader
-from ..store import MessagesGone, Piece, StoreView
+from ..store.piece import MessagesGone, Piece
 from .decode import decode
+from .failing import DataLossError, plain_errors
 from .options import ReadOptions
-from .plan import DataLossError, QueueRange
+from .plan import QueueRange
 from .pull import Pulling, pull_pieces
 from .schema import BY_NAME, ROW_ID_COLUMN, Column
+from .worker import keep_modules
 
 
 def read_range(
@@ -25,6 +27,15 @@ def read_range(
     """The rows with these columns, batch by batch, over a connection of its own."""
     if wanted is None:  # PySpark makes one partition of none
         return
+    keep_modules()
+    with plain_errors():
+        yield from _chosen(options, columns, wanted)
+
+
+def _chosen(
+    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
+) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted, of all that the range holds."""
     names = [column.name for column in columns]
     asked = columns
     tags = None if options.tags is None else [each.strip() for each in options.tags.split("||")]
@@ -90,6 +101,8 @@ def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
 
 def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
     """The same from the broker's files, which this task can see."""
+    from ..store.view import StoreView  # the files of a store, which few reads need
+
     assert options.store_path is not None
     view, start = StoreView(options.store_path), wanted.start
     while start < wanted.end:

@@ -1,4 +1,4 @@
-"""The columns that a row of the source can have, in Spark's words and in Arrow's.
+"""The columns that a row of the source can have, in Spark's words; `decode` has Arrow's.
 
 The first ones are those of Spark's Kafka source, so that a job moves over by its options. `key` is
 the message's keys (RocketMQ's KEYS property) as one text, `partition` the queue's id, `timestamp`
@@ -10,53 +10,42 @@ schema tells their rows apart.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from ..store.columns.rows import TEXT_MAP, TEXTS, TIMESTAMP
-
-HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-# The inner names here and there are those that Spark gives to the same types; it compares them.
-HEADERS = pa.list_(pa.field("element", HEADER))
-
-STORED_AT = 1  # timestampType as Kafka numbers it: 0 create time, 1 log append time
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its type as Spark's DDL spells it, its type in Arrow."""
+    """One column: its name, and its type as Spark's DDL spells it."""
 
     name: str
     ddl: str
-    arrow: pa.DataType
 
 
 BASE = (
-    Column("key", "string", pa.string()),
-    Column("value", "binary", pa.binary()),
-    Column("topic", "string", pa.string()),
-    Column("partition", "int", pa.int32()),
-    Column("offset", "bigint", pa.int64()),
-    Column("timestamp", "timestamp", TIMESTAMP),
-    Column("timestampType", "int", pa.int32()),
-    Column("tags", "string", pa.string()),
+    Column("key", "string"),
+    Column("value", "binary"),
+    Column("topic", "string"),
+    Column("partition", "int"),
+    Column("offset", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("timestampType", "int"),
+    Column("tags", "string"),
 )
-WITH_HEADERS = (Column("headers", "array<struct<key:string,value:binary>>", HEADERS),)
+WITH_HEADERS = (Column("headers", "array<struct<key:string,value:binary>>"),)
 WITH_FULL = (
-    Column("brokerName", "string", pa.string()),
-    Column("queueId", "int", pa.int32()),
-    Column("keys", "array<string>", TEXTS),
-    Column("msgId", "string", pa.string()),
-    Column("bornTimestamp", "timestamp", TIMESTAMP),
-    Column("bornHost", "string", pa.string()),
-    Column("flag", "int", pa.int32()),
-    Column("sysFlag", "int", pa.int32()),
-    Column("reconsumeTimes", "int", pa.int32()),
-    Column("properties", "map<string,string>", TEXT_MAP),
+    Column("brokerName", "string"),
+    Column("queueId", "int"),
+    Column("keys", "array<string>"),
+    Column("msgId", "string"),
+    Column("bornTimestamp", "timestamp"),
+    Column("bornHost", "string"),
+    Column("flag", "int"),
+    Column("sysFlag", "int"),
+    Column("reconsumeTimes", "int"),
+    Column("properties", "map<string,string>"),
 )
 # What the sink writes into each message, so that repeats can be told: query or job, batch,
 # partition, number of the row, joined by slashes.
 ROW_ID = "AEROBEE_ROW"
-ROW_ID_COLUMN = Column("rowId", "string", pa.string())  # for our own use
+ROW_ID_COLUMN = Column("rowId", "string")  # for our own use
 BY_NAME = {column.name: column for column in BASE + WITH_HEADERS + WITH_FULL}
 
 

@@ -3,31 +3,51 @@
 A program that has a session of its own needs nothing from here but `register`.
 """
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17  # of Spark 4
+JVM_END_SECONDS_MAX = 15  # after its signal
 JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
 # Spark's own settings fill the terminal with what the user of a command has no use for.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 
 class SparkFailed(Exception):
     """Why Spark didn't start or didn't do what it was asked; one sentence for the user."""
+
+
+class Stopped(BaseException):
+    """A signal ended the work before it was done; `number` is the signal's.
+
+    No KeyboardInterrupt: of one Py4J logs the traceback.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
 
 @contextmanager
@@ -37,6 +57,8 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     `delta` brings the jars and settings of the package delta-spark, which must be installed.
     """
     check_java()
+    # What Py4J logs when the JVM goes is in the exception, too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if master.startswith("local"):
         # The Python that runs this has what the tasks need; another `python3` may not.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -57,15 +79,89 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     if delta:
         builder = _with_delta(builder)
     try:
-        spark = builder.getOrCreate()
+        with _signals_held():
+            spark = builder.getOrCreate()
+    except Stopped:
+        _end_jvm()
+        raise
     except (PySparkException, Py4JError) as wrong:
         todo = f"check the URL{_fitting_delta() if delta else ''}"
         raise SparkFailed(f"Spark did not start on {master}: {sentence(wrong)}; {todo}") from wrong
+    _be_quiet(spark)
     try:
         yield spark
+    except Stopped:
+        _end_jvm()
+        raise
     except (PySparkException, Py4JError) as wrong:
         raise SparkFailed(sentence(wrong)) from wrong
     finally:
+        _stop(spark)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end the block with `Stopped`, wherever it is."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Signals wait for the end of the block, and then go to the handlers that were there before.
+
+    A JVM whose start is cut off stays behind. And PySpark leaves a handler of its own for SIGINT,
+    which asks the JVM in the middle of another question, and may hang.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    got: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: got.append(number))
+        for number in SIGNALS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if got:
+            signal.raise_signal(got[0])
+
+
+def _be_quiet(spark: SparkSession) -> None:
+    """PySpark's server for accumulators prints a traceback when the JVM ends; it is no news."""
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
+
+
+def _end_jvm() -> None:
+    """End Spark's JVM by a signal: it stops its jobs, and no answer to an interrupted question."""
+    gateway: Any = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    process.terminate()
+    try:
+        process.wait(JVM_END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _stop(spark: SparkSession) -> None:
+    """End Spark; its JVM may be gone already, since a signal to the process group ends it, too."""
+    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         spark.stop()
 
 
@@ -118,7 +214,7 @@ def check_python(python: str) -> None:
     todo = 'run pip install "aerobee[spark]" there, or set PYSPARK_PYTHON to a Python that has it'
     try:
         done = subprocess.run(  # noqa: S603 - our own argument list, no shell
-            [python, "-c", "import aerobee.spark.source"],
+            [python, "-c", "import aerobee.spark.read"],
             capture_output=True,
             text=True,
             timeout=PYTHON_SECONDS_MAX,

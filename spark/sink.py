@@ -24,6 +24,7 @@ from ..client.producer_calls import TransactionState
 from ..client.receipts import SendReceipt
 from ..client.received import MessageView
 from ..client.transactions import TransactionProducer
+from .failing import plain_errors
 from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields
 
@@ -45,6 +46,7 @@ class RocketmqWriter(DataSourceArrowWriter):
         self.options = options
         self.job = uuid.uuid4().hex
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """Send the rows of one task."""
         rows = (row for batch in iterator for row in batch.to_pylist())
@@ -58,6 +60,7 @@ class RocketmqStreamWriter(DataSourceStreamWriter):
         self.options = options
         self.job = uuid.uuid4().hex
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Sent:
         """Send the rows of one task of a micro-batch."""
         rows = (row.asDict() for row in iterator)

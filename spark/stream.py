@@ -14,19 +14,21 @@ checkpoint: asked for again, after a crash in that micro-batch, they would lie f
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ..client.blocking import Reader
+from ..client.blocking_reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
 from .asking import Asking
+from .failing import plain_errors
 from .options import ReadOptions
 from .progress import Progress
-from .read import read_range
 from .schema import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 try:
     from pyspark.sql.streaming import datasource as admission
@@ -56,6 +58,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     # --- in the driver --------------------------------------------------------------------------
 
+    @plain_errors()
     def initialOffset(self) -> Progress:
         if self._first is None:
             self._first = progress.first(self._ask(), self.options, self._end)
@@ -67,9 +70,11 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             return admission.ReadAllAvailable()
         return admission.ReadMaxRows(self.options.rows_max)
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = progress.latest(self._ask(), self.options, {})
 
+    @plain_errors()
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
         """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
         is_told, is_asked, self._is_asked = start is not None, self._is_asked, True
@@ -97,6 +102,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             log.warning("the latest offsets can't be had: %s", wrong)
             return None
 
+    @plain_errors()
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
         self._end = end
@@ -122,8 +128,10 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     # --- in a task ------------------------------------------------------------------------------
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range, batch by batch."""
+        from .read import read_range  # Arrow and what decodes records: in tasks only
+
         return read_range(self.options, self.columns, partition.value)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -134,7 +142,9 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         return self._bounds
 
     def _ask(self) -> Asking:
-        return Asking(self._open(), self.options)
+        # A broker that is stopped takes its routes along; it brings them back.
+        were_there = self._first is not None or self._end is not None
+        return Asking(self._open(), self.options, were_there=were_there)
 
     def _is_to_wait(self, rows: int) -> bool:
         """Fewer rows than wanted are there, and there is time left for more to come."""

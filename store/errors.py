@@ -43,6 +43,10 @@ class SystemUnsupported(StoreError, ImportError):
     """This operating system lacks calls that the store needs."""
 
 
+class PolarsMissing(StoreError, ImportError):
+    """A DataFrame was asked for, and polars is not installed."""
+
+
 class WritesRefused(StoreError):
     """The disk has failed once; nothing more is taken until a restart."""
 

@@ -7,7 +7,7 @@ rows are asked for; `pip install "aerobee[spark]"` brings it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,37 +19,19 @@ from . import checkpoint
 from .batch_queue import UNIT_BYTES, UNIT_TYPE
 from .consume_queue import ENTRY_BYTES, ENTRY_TYPE, FILLER
 from .derive import LMQ_PREFIX
-from .errors import ArrowMissing, StoreError
+from .errors import ArrowMissing, PolarsMissing, StoreError
 from .files import Row, queue_folders
+from .piece import Piece
 from .records import Positions
 from .run import Passed
 from .walk import whole_record
 
 if TYPE_CHECKING:
+    from .columns.frames import DataFrame
     from .columns.messages import Batch, Schema
 
 PIECE_MESSAGES_MAX = 8_192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_MAX = 8 << 20  # or one message
-
-
-class MessagesGone(StoreError):
-    """Offsets were asked for that the store has no more; `first` is the first that it has."""
-
-    def __init__(self, text: str, first: int) -> None:
-        super().__init__(text)
-        self.first = first
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole records, one behind another, with all messages of the offsets [start, end).
-
-    A batch in one record that reaches over a border is there as a whole.
-    """
-
-    start: int
-    end: int
-    data: bytes = field(repr=False)
 
 
 class StoreView:
@@ -137,7 +119,7 @@ class StoreView:
     def batches(
         self,
         topic: str,
-        queue_id: int,
+        queue_id: int | None = None,
         start: int | None = None,
         end: int | None = None,
         *,
@@ -145,21 +127,53 @@ class StoreView:
         messages_max: int = PIECE_MESSAGES_MAX,
         bytes_max: int = PIECE_BYTES_MAX,
     ) -> "Iterator[Batch]":
-        """The messages of the offsets [start, end) as Arrow batches of bounded size.
+        """The messages of a queue, or of all queues in turn, as Arrow batches of bounded size.
 
+        Those of the offsets [start, end); without `queue_id` these are of each queue of the topic.
         Bodies are unpacked. A message of a light queue (%LMQ%) has the topic, queue and offset of
         the queue that it was sent to. `columns` are names of those in `schema()`, all without.
-        Raises as `pieces`; ValueError for a column that there is not.
+        Raises as `pieces`; ValueError for a column that there is not, StoreError for a topic.
         """
         _check_arrow()
         from .columns import messages
 
         schema = messages.schema_of(columns)
         is_light = topic.startswith(LMQ_PREFIX)
-        for piece in self.pieces(
-            topic, queue_id, start, end, messages_max=messages_max, bytes_max=bytes_max
-        ):
-            yield messages.batch(piece, schema, all_rows=is_light)
+        for each in self._queue_ids(topic) if queue_id is None else [queue_id]:
+            for piece in self.pieces(
+                topic, each, start, end, messages_max=messages_max, bytes_max=bytes_max
+            ):
+                yield messages.batch(piece, schema, all_rows=is_light)
+
+    def to_polars(
+        self,
+        topic: str,
+        queue_id: int | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> "DataFrame":
+        """The rows of `batches` in one polars DataFrame: all of them are held in memory.
+
+        PolarsMissing where polars is not installed; raises as `batches`.
+        """
+        if find_spec("polars") is None:
+            raise PolarsMissing(
+                "a DataFrame needs polars, which is not installed; run "
+                "pip install 'aerobee[polars]', or take the Arrow batches of batches()"
+            )
+        from .columns import frames
+
+        found = self.batches(topic, queue_id, start, end, columns=columns)
+        return frames.to_polars(found, self.schema(columns))
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        found = self.topics().get(topic)
+        if found is None:
+            near = ", ".join(get_close_matches(topic, self.topics(), 3)) or "topics() lists them"
+            raise StoreError(f"the store {self.root} has no queue of topic {topic}; {near}")
+        return found
 
     def schema(self, columns: Sequence[str] | None = None) -> "Schema":
         """The columns of `batches`."""

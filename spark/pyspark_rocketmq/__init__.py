@@ -7,6 +7,8 @@ would fail every data source of the session: without pyarrow there is simply no 
 
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 
-with suppress(ImportError):
-    DefaultSource = import_module("aerobee.spark.source").RocketmqSource
+if find_spec("pyarrow") is not None:
+    with suppress(ImportError):
+        DefaultSource = import_module("aerobee.spark.source").RocketmqSource

@@ -12,6 +12,7 @@ from ...protocol.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
 from ..consume_queue import FILLER
 from ..errors import DamagedStore, StoreError
 from ..files import Row
+from ..piece import MessagesGone, Piece
 from ..records import (
     BORN_TIMESTAMP_AT,
     FLAG_AT,
@@ -21,7 +22,8 @@ from ..records import (
     locate,
 )
 from ..run import has_right_crc
-from ..view import MessagesGone, Piece, QueueView
+from ..view import QueueView
+from .arrays import numbers
 from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
 from .slices import slices
 
@@ -41,7 +43,7 @@ _COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
     "message_id": (pa.string(), Rows.message_id),
     "born_host": (pa.string(), Rows.born_host),
     "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
-    "sys_flag": (pa.int32(), lambda rows: pa.array(rows.records.sys_flags)),
+    "sys_flag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),
     "reconsume_times": (
         pa.int32(),
         lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ...protocol.properties import RESERVED
 from ..property_table import ENTRY_END, NAME_END, PropertyTable
 from ..records import Positions
+from .arrays import numbers
 from .slices import slices, slices_in_rows
 
 
@@ -16,9 +17,7 @@ class Properties:
 
     def __init__(self, texts: pa.BinaryArray) -> None:
         ended = _ended(texts)
-        bounds = np.frombuffer(ended.buffers()[1], np.int32)[: len(texts) + 1]
-        held = ended.buffers()[2]
-        self._table = PropertyTable(b"" if held is None else np.frombuffer(held, np.uint8), bounds)
+        self._table = PropertyTable(*_parts(ended))
 
     def __len__(self) -> int:
         return len(self._table)
@@ -41,12 +40,12 @@ class Properties:
             [names.filter(own), values.filter(own)], fields=list(kind.value_type)
         )
         none = pa.array(bounds[1:] == bounds[:-1])
-        return pa.ListArray.from_arrays(pa.array(bounds), entries, type=kind, mask=none)
+        return pa.ListArray.from_arrays(numbers(bounds), entries, type=kind, mask=none)
 
     def maps(self, kind: pa.MapType) -> pa.MapArray:
         """All properties of each message."""
         rows, names, values = self._entries()
-        bounds = pa.array(_row_bounds(rows, len(self)))
+        bounds = numbers(_row_bounds(rows, len(self)))
         return pa.MapArray.from_arrays(bounds, names, as_text(values), type=kind)
 
     def _entries(self) -> tuple[Positions, pa.StringArray, pa.BinaryArray]:
@@ -82,11 +81,20 @@ def as_text(values: pa.BinaryArray) -> pa.StringArray:
 
 def _ended(texts: pa.BinaryArray) -> pa.BinaryArray:
     """The strings, each but the empty ones with a separator at its end; readers accept both."""
-    ended = pc.or_(pc.ends_with(texts, bytes((ENTRY_END,))), pc.equal(pc.binary_length(texts), 0))
-    if pc.all(ended, min_count=0).as_py():
+    data, bounds = _parts(texts)
+    ends = bounds[1:][bounds[1:] > bounds[:-1]]
+    if (data[ends - 1] == ENTRY_END).all():
         return texts
+    ended = pc.or_(pc.ends_with(texts, bytes((ENTRY_END,))), pc.equal(pc.binary_length(texts), 0))
     more = pc.binary_join_element_wise(texts, bytes((ENTRY_END,)), b"")
     return pc.if_else(ended, texts, more)
+
+
+def _parts(texts: pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The bytes of all strings, and where each begins; one more for the end."""
+    _, bounds, held = texts.buffers()
+    data = np.zeros(0, np.uint8) if held is None else np.frombuffer(held, np.uint8)
+    return data, np.frombuffer(bounds, np.int32)[: len(texts) + 1]
 
 
 def _row_bounds(rows: Positions, row_count: int) -> NDArray[np.int32]:

@@ -16,6 +16,7 @@ from ...protocol.errors import Malformed
 from ...protocol.message_id import offset_message_id
 from ...protocol.record import BORN_HOST_AT, LOG_OFFSET_AT
 from ..records import STORE_HOST_AT, Records, host_text, locate
+from .arrays import constant, numbers
 from .properties import Properties, as_text
 from .slices import slices
 from .unwrap import needs_unwrap, unwrapped
@@ -92,20 +93,20 @@ class Rows:
 
     def constant(self, value: str | int, kind: pa.DataType) -> pa.Array:
         """The same for every message."""
-        return pa.repeat(pa.scalar(value, kind), len(self.records))
+        return constant(value, kind, len(self.records))
 
     def int32(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
         """The 4-byte field at this position of a record."""
-        return pa.array(self.records.int32(at, shift))
+        return numbers(self.records.int32(at, shift))
 
     def int64(self, at: int) -> pa.Array:
         """The 8-byte field at this position of a record."""
-        return pa.array(self.records.int64(at))
+        return numbers(self.records.int64(at))
 
     def time(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
         """The milliseconds at this position of a record, as a time."""
         milliseconds = self.records.int64(at, shift)
-        return pa.array(milliseconds * 1000).cast(TIMESTAMP)
+        return numbers(milliseconds * 1000).cast(TIMESTAMP)
 
     def keys(self) -> pa.ListArray:
         """The keys; null without."""

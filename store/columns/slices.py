@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..records import Positions
+from .arrays import numbers
 
 
 def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
@@ -15,7 +16,7 @@ def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
     The pieces must lie in `data` in rising order. They and the gaps between them are the elements
     of one array over the same bytes, of which every second one is taken.
     """
-    return _every_second(data, starts, ends).take(pa.array(np.arange(0, 2 * len(starts), 2)))
+    return _every_second(data, starts, ends).take(numbers(np.arange(0, 2 * len(starts), 2)))
 
 
 def slices_in_rows(
@@ -26,7 +27,7 @@ def slices_in_rows(
     absent = np.ones(row_count, bool)
     places[rows] = np.arange(0, 2 * len(starts), 2)
     absent[rows] = False
-    return _every_second(data, starts, ends).take(pa.array(places, mask=absent))
+    return _every_second(data, starts, ends).take(numbers(places, absent=absent))
 
 
 def _every_second(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:

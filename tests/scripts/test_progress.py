@@ -2,13 +2,14 @@
 
 import io
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from aerobee.broker.config import load_broker
 from aerobee.broker.server import Broker
 from aerobee.scripts import progress
-from aerobee.scripts.progress import MIB, bytes_bar
+from aerobee.scripts.progress import MIB, bytes_bar, rows_bar
 from aerobee.store.settings import StoreSettings
 from aerobee.store.store import MessageStore
 
@@ -84,3 +85,30 @@ async def test_a_broker_tells_how_far_its_recovery_is(
     assert told
     assert told == sorted(told)
     assert told[-1][2] == 50
+
+
+def test_rows_are_told_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(progress.time, "monotonic", clock)
+    with rows_bar("ingesting orders", 50_000) as told:
+        for step in range(1, 30):
+            clock.seconds += 1
+            told(min(step, 15) * 1000, 50_000 - 1000 * min(step, 15))
+    assert capsys.readouterr().err.splitlines() == [
+        "ingesting orders: 10,000 of 50,000 rows, 1,000 a second, 40,000 left",
+        "ingesting orders: 15,000 of 50,000 rows, 500 a second, 35,000 left",
+    ]
+
+
+def test_a_terminal_has_a_bar_with_rows_rate_and_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with rows_bar("ingesting orders", None) as told:
+        told(2_000, 5_432)
+        told(7_432, None)
+    shown = screen.getvalue()
+    assert "lag 5,432" in shown
+    assert "7.43k rows" in shown
+    assert "rows/s" in shown

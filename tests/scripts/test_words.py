@@ -54,7 +54,10 @@ def test_a_broker_is_told_its_name_servers_in_both_ways(
     ("words", "says"),
     [
         (["sub", "a b"], "aerobee sub: The specified topic[a b] contains illegal characters"),
-        (["sub", "T", "--from", "9" * 20], "aerobee sub: start is 99999999999999999999; as a "),
+        (
+            ["sub", "T", "--from", "9" * 20],
+            "aerobee sub: --from 99999999999999999999 is no place to",
+        ),
         (["topics", "delete", ""], "aerobee topics: which topic? write: aerobee topics delete "),
         (["groups", "delete"], "aerobee groups: which group? write: aerobee groups delete NAME"),
     ],

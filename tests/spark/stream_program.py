@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from aerobee.client.blocking import MessageQueue
 from aerobee.spark import register
 from aerobee.spark.stream import SPARK_ADMITS
 from aerobee.testing import LocalCluster
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+FLAKY = 600  # rows of the write whose task is tried twice
 
 found: dict[str, Any] = {}
 
@@ -185,6 +189,14 @@ def sinks(program: Program) -> None:
     writer = writer.option("checkpointLocation", str(program.folder / "copy"))
     writer.trigger(availableNow=True).start().awaitTermination()
     found["copied"] = program.read(subscribe="copy").count()
+    # The first try of a task fails in its middle.
+    flaky = program.spark.range(0, FLAKY, 1, 1).selectExpr("concat(id, repeat('x', 2000)) as value")
+    flaky = flaky.mapInArrow(fail_at_first, "value string")
+    for topic, transactions in (("tried", "false"), ("tried-whole", "true")):
+        program.write(flaky, topic=topic, transactions=transactions)
+        rows = program.read(subscribe=topic).selectExpr("split(value, 'x')[0] as number")
+        once = program.read(subscribe=topic, dedup="true")
+        found[topic] = [rows.count(), rows.distinct().count(), once.count()]
     # The same task again, as Spark does after a failure: the same ids.
     for _ in range(2):
         for number in range(20):
@@ -200,6 +212,14 @@ def sinks(program: Program) -> None:
     ]
 
 
+def fail_at_first(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows; the first try of the task ends when most of them are through."""
+    for number, batch in enumerate(batches):
+        if number == 5 and TaskContext.get().attemptNumber() == 0:  # type: ignore[union-attr]
+            raise RuntimeError("the first try of a task, which is to fail")
+        yield batch
+
+
 def _halves() -> str:
     """The second half of each of the four queues: all of it was there before."""
     return json.dumps({"twice": {str(queue): 5 for queue in range(4)}})
@@ -207,10 +227,11 @@ def _halves() -> str:
 
 def main(folder: Path) -> None:
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2,2]")  # each task is tried twice
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
         # A new Python worker has that many seconds to say hello; a busy machine needs more than 15.
         .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()

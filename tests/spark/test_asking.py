@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aerobee.client.blocking import MessageQueue
-from aerobee.client.errors import AerobeeError, IllegalMessageError, UnreachableError
+from aerobee.client.errors import AerobeeError, IllegalMessageError, NoRouteError, UnreachableError
 from aerobee.spark.asking import Asking
 from aerobee.spark.options import read_options
 
@@ -48,6 +48,14 @@ class Away(FakeReader):
     def topics(self) -> list[str]:
         self._ask()
         return super().topics()
+
+
+class Unknown(Away):
+    """Its topic has no route for `times` questions."""
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        self._ask()
+        return super().queues(topic)
 
 
 def asking(reader: FakeReader, **said: str) -> Asking:
@@ -94,3 +102,20 @@ def test_what_will_not_change_is_not_asked_again() -> None:
     with pytest.raises(IllegalMessageError):
         asking(reader).max_offset(QUEUE)
     assert reader.asked == 1
+
+
+def test_a_topic_that_nobody_knows_is_asked_for_again_only_if_it_was_there_before() -> None:
+    unknown = Unknown(1, NoRouteError("no name server knows topic a"))
+    with pytest.raises(NoRouteError):
+        asking(unknown).queues("a")
+    assert unknown.asked == 1
+    gone = Unknown(1, NoRouteError("no name server knows topic a"))
+    options = read_options({"subscribe": "a", "fetchOffset.retryIntervalMs": "0"})
+    assert Asking(gone, options, were_there=True).queues("a") == [QUEUE]
+    away = Away(1, NoRouteError("broker x is in no route"))
+    assert asking(away).max_offset(QUEUE) == 7
+
+
+def test_a_failed_try_is_told_with_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    asking(Away(2, UnreachableError("gone"))).max_offset(QUEUE)
+    assert caplog.messages == [f"planning a read: gone (try {number} of 4)" for number in (1, 2)]

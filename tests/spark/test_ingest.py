@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from io import StringIO
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +18,6 @@ from aerobee.spark.bodies import read_schema_text
 from aerobee.spark.following import check_checkpoint, lag_of
 from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
 from aerobee.spark.session import SparkFailed
-from tqdm import tqdm
 
 from .fakes import FakeReader
 
@@ -144,19 +142,6 @@ def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
     assert lag_of({"endOffset": latest, "latestOffset": None}) is None
 
 
-def test_the_bar_shows_rows_rate_and_lag() -> None:
-    screen = StringIO()
-    with tqdm(
-        total=None, unit=" rows", unit_scale=True, file=screen, mininterval=0, miniters=1
-    ) as bar:
-        command.show(bar, 2_000, 5_432)
-        command.show(bar, 7_432, None)
-    shown = screen.getvalue()
-    assert "lag 5,432" in shown
-    assert "7.43k rows" in shown
-    assert "rows/s" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -171,3 +156,16 @@ def test_words_that_contradict_each_other_are_refused(words: list[str], said: st
     command.declare("ingest", parser)
     with pytest.raises(Failed, match=said):
         command.run(parser.parse_args(["a", "--to", "out", *words]))
+
+
+def test_a_wrong_schema_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    schema = tmp_path / "schema"
+    schema.write_text("id bigit")
+    parser = argparse.ArgumentParser()
+    command.declare("ingest", parser)
+    words = ["a", "--to", str(tmp_path / "out"), "--parse", "json", "--schema", str(schema)]
+    with pytest.raises(Failed, match="'id bigit' is none: 'bigit' is no type; did you mean bigint"):
+        command.run(parser.parse_args([*words, "-n", "127.0.0.1:1"]))
+    schema.write_text('{"type": "struct", "fields": [{"name": "id"}]}')
+    with pytest.raises(Failed, match="is none: "):
+        command.run(parser.parse_args([*words, "-n", "127.0.0.1:1"]))

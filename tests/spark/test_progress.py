@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from aerobee.spark.failing import DataLossError
 from aerobee.spark.options import read_options
-from aerobee.spark.plan import DataLossError
 from aerobee.spark.progress import (
     Progress,
     first,

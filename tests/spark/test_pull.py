@@ -9,7 +9,8 @@ from aerobee.client.errors import AerobeeError, IllegalMessageError, Unreachable
 from aerobee.protocol import codes
 from aerobee.protocol.record import decode_all
 from aerobee.spark import pull
-from aerobee.spark.plan import DataLossError, QueueRange
+from aerobee.spark.failing import DataLossError
+from aerobee.spark.plan import QueueRange
 from aerobee.spark.pull import Pulling, pull_pieces
 
 from .fakes import FakeReader

@@ -155,6 +155,10 @@ def test_what_is_wrong_is_in_sparks_error(found: dict[str, Any]) -> None:
     assert "did you mean includeHeaders?" in unknown_option
     assert "no name server knows topic nosuchtopic" in unknown_topic
     assert "no name server answered" in no_server
+    for text in found["errors"]:
+        assert "Traceback" not in text
+        # Before it Spark only says what it was about.
+        assert text.splitlines()[0].startswith("[PYTHON_DATA_SOURCE_ERROR] Failed to ")
 
 
 def ingest(*words: str) -> subprocess.CompletedProcess[str]:

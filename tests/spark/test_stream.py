@@ -12,8 +12,8 @@ pytest.importorskip("pyspark")
 
 from aerobee.client.blocking import MessageQueue
 from aerobee.spark import stream
+from aerobee.spark.failing import DataLossError
 from aerobee.spark.options import read_options
-from aerobee.spark.plan import DataLossError
 from aerobee.spark.progress import Progress, rows_between
 from aerobee.spark.schema import row_columns
 from aerobee.spark.stream import RocketmqStreamReader

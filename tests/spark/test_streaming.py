@@ -90,3 +90,13 @@ def test_a_stream_is_copied_into_a_topic(found: dict[str, Any]) -> None:
 
 def test_dedup_drops_what_a_task_has_sent_twice(found: dict[str, Any]) -> None:
     assert found["twice"] == [40, 20, 0]
+
+
+def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(found: dict[str, Any]) -> None:
+    rows, distinct, once = found["tried"]
+    assert rows > 600  # what the first try has sent is there
+    assert distinct == once == 600
+
+
+def test_in_transactions_nobody_sees_what_a_failed_try_has_sent(found: dict[str, Any]) -> None:
+    assert found["tried-whole"] == [600, 600, 600]

@@ -19,7 +19,7 @@ from aerobee.spark.decode import decode
 from aerobee.spark.schema import row_columns
 from aerobee.store import MessagesGone, StoreView
 from aerobee.store.consume_queue import ENTRY_TYPE
-from aerobee.store.errors import ArrowMissing, DamagedStore, StoreError
+from aerobee.store.errors import ArrowMissing, DamagedStore, PolarsMissing, StoreError
 from aerobee.store.store import MessageStore
 
 from .conftest import BORN_HOST, SMALL, OpenStore, Unpack, put
@@ -274,3 +274,47 @@ def test_without_arrow_one_sentence_says_what_brings_it(
             ArrowMissing, match=r"not installed; run pip install 'aerobee\[spark\]'$"
         ):
             ask()
+
+
+def test_a_whole_topic_is_its_queues_one_after_the_other(open_store: OpenStore) -> None:
+    store = open_store()
+    fill(store, 300)
+    store.write_staged()
+    view = StoreView(store.root)
+    queues = view.topics()["T1"]
+    assert len(queues) > 1
+    columns = ["queue_id", "queue_offset"]
+    found = [row for batch in view.batches("T1", columns=columns) for row in batch.to_pylist()]
+    assert found == [
+        {"queue_id": queue_id, "queue_offset": offset}
+        for queue_id in queues
+        for offset in range(view.queue("T1", queue_id).end_offset)
+    ]
+    with pytest.raises(StoreError, match=r"has no queue of topic other; topics\(\) lists them"):
+        next(view.batches("other"))
+
+
+def test_a_topic_is_a_frame_of_polars(open_store: OpenStore) -> None:
+    polars = pytest.importorskip("polars")
+    store = open_store()
+    fill(store, 60)
+    store.write_staged()
+    view = StoreView(store.root)
+    frame = view.to_polars("T1")
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.columns == view.schema().names
+    rows = [row for batch in view.batches("T1") for row in batch.to_pylist()]
+    assert len(rows) > 2
+    assert frame["body"].to_list() == [row["body"] for row in rows]
+    assert frame["store_time"].to_list() == [row["store_time"] for row in rows]
+    part = view.to_polars("T1", 1, 1, 2, columns=["queue_offset"])
+    assert part.to_dicts() == [{"queue_offset": 1}]
+    assert view.to_polars("T1", 1, 1, 1).shape == (0, len(view.schema()))
+
+
+def test_without_polars_that_is_told(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.store.view.find_spec", lambda name: None)
+    with pytest.raises(PolarsMissing, match="needs polars, which is not installed"):
+        StoreView(open_store().root).to_polars("T")

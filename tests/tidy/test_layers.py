@@ -46,6 +46,7 @@ PLACES = {
     "numpy": ["store", "spark", *COMPILED],
     "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
+    "polars": ["store/columns/frames.py"],
     "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],

@@ -1,0 +1,58 @@
+"""Where reading a topic begins: the option `--from` of `aerobee sub` and `aerobee ingest`.
+
+A time without a zone is local time, as a clock on the wall shows it.
+"""
+
+import argparse
+import re
+from datetime import datetime, timedelta
+
+from ..client.errors import ClientError
+from ..client.start_from import LAST, TIMESTAMP, StartFrom
+from .failed import Failed
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+DAYS = {"today": 0, "yesterday": 1}
+TIMES = (
+    "ms since the epoch, 30m or 2h or 1d (that long ago), today, yesterday, or a time like "
+    "2030-01-31T12:00"
+)
+
+
+def add_from(parser: argparse.ArgumentParser, *, latest: bool) -> None:
+    """The option `--from`; with `latest` that is a place to begin too, and the default."""
+    places = "earliest, latest (the default), " if latest else "earliest (the default), "
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="latest" if latest else "earliest",
+        metavar="WHERE",
+        help=places + TIMES,
+    )
+
+
+def start_of(text: str, *, latest: bool, now: datetime | None = None) -> StartFrom:
+    """The place that a text of `--from` means, at `now` (without: the clock's).
+
+    Failed, with all that would do, when it means none.
+    """
+    found = _place(text.strip(), datetime.now() if now is None else now)
+    if found is None or (found.where == LAST and not latest):
+        places = "earliest, latest, " if latest else "earliest, "
+        raise Failed(f"--from {text} is no place to begin; give {places}{TIMES}")
+    return found
+
+
+def _place(text: str, now: datetime) -> StartFrom | None:
+    span = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if span is not None:
+        ago = timedelta(**{UNITS[span[2]]: int(span[1])})
+        ms = round(now.timestamp() * 1000) - ago // timedelta(milliseconds=1)
+        return StartFrom(TIMESTAMP, max(0, ms))
+    if text in DAYS:
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return StartFrom.read(midnight - timedelta(days=DAYS[text]))
+    try:
+        return StartFrom.read(int(text) if text.isdecimal() else text)
+    except ClientError:
+        return None

@@ -1,0 +1,73 @@
+"""The batch reader: `spark.read.format("rocketmq")`.
+
+The ranges are planned in a Python process of the driver's machine; each task reads its range with a
+connection of its own. Arrow and what decodes records are imported in tasks only.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..client.blocking_reader import Reader
+from .asking import Asking
+from .failing import plain_errors
+from .narrow import EVERYTHING, narrowed
+from .options import ReadOptions
+from .plan import plan
+from .schema import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"  # from PySpark 4.1 on
+
+
+class RocketmqReader(DataSourceReader):
+    """One batch read."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self.narrowing = EVERYTHING
+
+    @plain_errors()
+    def partitions(self) -> Sequence[InputPartition]:
+        """A task for each range of the plan."""
+        with Reader(self.options.name_server, **self.options.reader) as bounds:
+            found = plan(Asking(bounds, self.options), self.options, self.narrowing)
+            return [InputPartition(each) for each in found]
+
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
+        """The rows of one range, batch by batch; PySpark 4.0 has None where there is no range."""
+        from .read import read_range
+
+        wanted = None if partition is None else partition.value
+        return read_range(self.options, self.columns, wanted)
+
+
+class NarrowingReader(RocketmqReader):
+    """One batch read that filters of the query narrow.
+
+    A class of its own: where Spark pushes no filters down, one that takes some fails the query.
+    """
+
+    @plain_errors()
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+        """Take what the plan can do; gives what Spark must do after it."""
+        self.narrowing, rest = narrowed(filters, self.options)
+        self.options = self.narrowing.told(self.options)
+        return iter(rest)
+
+
+def batch_reader(options: ReadOptions, columns: tuple[Column, ...]) -> RocketmqReader:
+    """The reader for this query."""
+    kind = NarrowingReader if _filters_are_pushed() else RocketmqReader
+    return kind(options, columns)
+
+
+def _filters_are_pushed() -> bool:
+    """Whether `spark.sql.python.filterPushdown.enabled` is on: Spark plans in this module then."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHING in sys.modules or getattr(main, "name", None) == PUSHING

@@ -1,0 +1,31 @@
+"""Arrow arrays over numpy's memory, or of one value.
+
+Not by `pa.array` and `pa.scalar`: these import pandas to look whether they were given some of it,
+and a worker of Spark would load 30 MB of it for nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def numbers(values: NDArray[Any], *, absent: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The numbers as an array over the same memory; null where `absent` says so."""
+    values = np.ascontiguousarray(values)
+    valid = None
+    if absent is not None:
+        valid = pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
+
+
+def constant(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    """The same text or whole number, `count` times."""
+    if isinstance(value, int):
+        return numbers(np.full(count, value, kind.to_pandas_dtype()))
+    data = value.encode()
+    bounds = np.array([0, len(data)], np.int32)
+    one = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return one.take(numbers(np.zeros(count, np.int32)))

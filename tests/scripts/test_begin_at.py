@@ -1,0 +1,46 @@
+"""What `--from` takes: places, times, and how long ago."""
+
+from datetime import datetime
+
+import pytest
+from aerobee.client.start_from import FIRST, LAST, TIMESTAMP, StartFrom
+from aerobee.scripts.begin_at import start_of
+from aerobee.scripts.failed import Failed
+
+NOW = datetime(2030, 1, 31, 12, 30)
+
+
+def at(text: str) -> StartFrom:
+    return StartFrom(TIMESTAMP, round(datetime.fromisoformat(text).timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", StartFrom(FIRST)),
+        ("latest", StartFrom(LAST)),
+        ("90s", at("2030-01-31T12:28:30")),
+        ("30m", at("2030-01-31T12:00")),
+        ("1h", at("2030-01-31T11:30")),
+        ("2d", at("2030-01-29T12:30")),
+        ("999999d", StartFrom(TIMESTAMP, 0)),
+        ("today", at("2030-01-31T00:00")),
+        ("yesterday", at("2030-01-30T00:00")),
+        ("1700000000000", StartFrom(TIMESTAMP, 1_700_000_000_000)),
+        ("2030-01-31T12:00", at("2030-01-31T12:00")),
+        ("2030-01-31T12:00+00:00", at("2030-01-31T12:00+00:00")),
+    ],
+)
+def test_each_text_is_a_place(text: str, place: StartFrom) -> None:
+    assert start_of(text, latest=True, now=NOW) == place
+
+
+@pytest.mark.parametrize("text", ["", "1x", "1.5h", "h", "-1h", "tomorrow", "9" * 20, "1234567h"])
+def test_what_is_none_is_refused_with_what_would_do(text: str) -> None:
+    with pytest.raises(Failed, match=f"--from {text} is no place to begin; give earliest, latest"):
+        start_of(text, latest=True, now=NOW)
+
+
+def test_where_latest_would_read_nothing_it_is_refused() -> None:
+    with pytest.raises(Failed, match="--from latest is no place to begin; give earliest, ms since"):
+        start_of("latest", latest=False, now=NOW)
