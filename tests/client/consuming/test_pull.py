@@ -32,7 +32,7 @@ class TwoBrokers:
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def address_of(self, broker_name: str, broker_id: int, *, only: bool) -> str:
+    def address_for(self, queue: MessageQueue, broker_id: int, *, only: bool) -> str:
         assert not only
         return self.known.get(broker_id) or self.known[min(self.known)]
 
