@@ -15,7 +15,7 @@ from ..conf.load import Keys, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ..protocol.aio.connection import host_text
-from . import serving
+from . import logs, serving
 from .progress import bytes_bar
 from .serving import Stack
 
@@ -78,14 +78,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting by its RocketMQ name; may be repeated",
     )
-    add("--log-level", choices=serving.LEVELS, help="what goes to standard error")
+    logs.add_options(parser, "warning" if command == "up" else "info", logs.FULL)
 
 
 def up(options: argparse.Namespace) -> int:
     """A name server and a broker that registers with it, in one process."""
     from ..broker.config import KEYS, load_broker
 
-    serving.log_to_stderr(options.log_level or "warning")
     for_namesrv = [text for text in options.settings if _is_only_of_namesrv(text, KEYS.fields)]
     settings = [text for text in options.settings if text not in for_namesrv]
     settings += _option("listenPort", options.listen_port)
@@ -128,7 +127,6 @@ def up(options: argparse.Namespace) -> int:
 
 def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
-    serving.log_to_stderr(options.log_level or "info")
     settings = [*options.settings, *_option("listenPort", options.listen_port)]
     config, warnings = load(
         NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
@@ -155,7 +153,6 @@ def broker(options: argparse.Namespace) -> int:
     """A broker by itself, or a look at its settings."""
     from ..broker.config import describe, load_broker
 
-    serving.log_to_stderr(options.log_level or "info")
     settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
     config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
     _warn(warnings)

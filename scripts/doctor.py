@@ -5,7 +5,6 @@ answer is judged by `findings`. A broker that doesn't answer is a finding, not t
 """
 
 import argparse
-import asyncio
 import json
 from collections.abc import Mapping
 
@@ -15,22 +14,17 @@ from ..protocol import java_properties
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
+from .connecting import add_options, each, run_admin
 from .findings import Finding, no_master, of_broker, of_group, of_slaves, of_topic, slaves_needed
-from .show import each, with_admin
 from .shown import plain
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
-    parser.add_argument(
-        "-n",
-        "--namesrv",
-        metavar="ADDR;ADDR",
-        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
-    )
     parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
-    parser.set_defaults(run=lambda options: asyncio.run(with_admin(doctor, options)))
+    add_options(parser)
+    parser.set_defaults(run=lambda options: run_admin(doctor, options))
 
 
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from ..client.blocking import Message, Producer
 from ..client.errors import AerobeeError
-from ..client.security import Security
+from .connecting import add_options, security
 from .failed import Failed
 
 READ_BYTES_MAX = 256 << 10  # taken from the input at once
@@ -39,12 +39,6 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("file", nargs="?", default="-", metavar="FILE", help="- for standard input (the default)")
-    add(
-        "-n",
-        "--namesrv",
-        metavar="ADDR;ADDR",
-        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
-    )
     add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
     add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
     add(
@@ -56,6 +50,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="may be repeated",
     )
     add("--json", action="store_true", help="each line is an object, as `sub --json` prints it")
+    add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -66,13 +61,11 @@ def run(options: argparse.Namespace) -> int:
     sent = 0
     with (
         _open(options.file) as source,
-        Producer(
-            options.namesrv, group="aerobee-pub", security=Security.from_environment()
-        ) as producer,
+        Producer(options.namesrv, group="aerobee-pub", security=security(options)) as producer,
         _progress(source) as bar,
     ):
         if source.isatty():
-            print("a line is a message; Ctrl-D ends", file=sys.stderr)
+            print("one message a line, Ctrl-D ends", file=sys.stderr)
         for lines in _batches(source, bar):
             messages = [make(line, options, properties) for line in lines]
             try:

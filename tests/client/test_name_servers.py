@@ -73,7 +73,7 @@ async def test_a_refusal_is_an_answer_and_not_a_reason_to_ask_the_next() -> None
     await server.start()
     servers = NameServers((server.address,), peers)
     with pytest.raises(BrokerError, match="not in this test") as raised:
-        await servers.ask(codes.GET_BROKER_CLUSTER_INFO)
+        await servers.ask(codes.GET_NAMESRV_CONFIG)
     assert raised.value.code == codes.REQUEST_CODE_NOT_SUPPORTED
     assert server.address in str(raised.value)
     await peers.close()
