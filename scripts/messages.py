@@ -16,7 +16,9 @@ from .failed import Failed
 from .message_object import body_of, object_of, time_text
 from .named import user_topics
 from .shown import json_line, plain, plain_body
+from .table import counted
 
+TOPICS = "topics of users"
 TOPICS_MAX = 500  # looked through without --topic; each is a request to each of its brokers
 
 
@@ -85,7 +87,7 @@ async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
     found = await each(topics, lambda name: admin.query(name, msg_id, unique=True))
     records = [record for some in found for record in some]
     if not records:
-        where = f"topic {topic}" if topic else f"the {len(topics)} topics of users"
+        where = f"topic {topic}" if topic else counted(len(topics), "topic of users", TOPICS)
         raise Failed(
             f"message {msg_id} is not in {where} (any more); retries and dead letters are looked "
             "through with --topic, and a moment may pass until a new one can be found"

@@ -54,7 +54,7 @@ class Asking:
             except AerobeeError as wrong:
                 if not wrong.retriable:
                     raise
-                log.warning("planning a read: %s; %d more tries", wrong, left)
+                log.warning("planning a read: %s; tries left: %d", wrong, left)
                 # Before its rest is over nobody would try to connect.
                 rest_s = max(self._retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             time.sleep(rest_s)

@@ -153,7 +153,7 @@ class _Work:
             except AerobeeError as wrong:
                 if not wrong.retriable or not left:
                     raise
-                log.warning("reading %s: %s; %d more tries", self.wanted, wrong, left)
+                log.warning("reading %s: %s; tries left: %d", self.wanted, wrong, left)
                 # Before its rest is over nobody would try to connect.
                 rest_s = max(self.how.retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             await asyncio.sleep(rest_s)
