@@ -5,19 +5,22 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ..conf.load import Keys, load
+from ..conf.described import DEFAULT, Described
+from ..conf.load import Keys, given_settings, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ..protocol.aio.connection import host_text
 from . import logs, serving
 from .progress import bytes_bar
 from .serving import Stack
+from .shown import json_line, plain
+from .table import print_rows
 
 if TYPE_CHECKING:
     from ..broker.config import BrokerConfig
@@ -68,7 +71,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=namesrv)
     if command == "broker":
         add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
-        add("--print-config", action="store_true", help="show each setting: used or not")
+        add(
+            "--print-config",
+            nargs="?",
+            choices=("all", "changed", "json"),
+            const="all",
+            help="show all settings (* marks yours), yours with their origin, or all as JSON",
+        )
         parser.set_defaults(run=broker)
     add(
         *("--set", "-s"),
@@ -151,14 +160,17 @@ def namesrv(options: argparse.Namespace) -> int:
 
 def broker(options: argparse.Namespace) -> int:
     """A broker by itself, or a look at its settings."""
-    from ..broker.config import describe, load_broker
+    from ..broker.config import KEYS, describe, load_broker
 
     settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
     config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
     _warn(warnings)
     if options.print_config:
-        print("\n".join(describe(config)))
-        return 0
+        given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
+        origins = {setting.key: setting.source for setting in given}
+        if options.namesrv is not None:
+            origins["namesrvAddr"] = "-n"
+        return _print_config(describe(config, origins), options.print_config)
 
     async def parts(stack: Stack) -> str:
         from ..broker.server import Broker
@@ -178,6 +190,21 @@ def broker(options: argparse.Namespace) -> int:
         )
 
     return serving.run(parts)
+
+
+def _print_config(rows: Sequence[Described], how: str) -> int:
+    """Settings as lines; the given ones as a table; or an object a line."""
+    if how == "json":
+        for row in rows:
+            print(json_line(row._asdict()))
+        return 0
+    if how == "changed":
+        columns = ("KEY", "VALUE", "DEFAULT", "FROM", "STATE")
+        return print_rows(columns, [row for row in rows if row.origin != DEFAULT], as_json=False)
+    for row in rows:
+        state = row.state if row.origin == DEFAULT else f"{row.state} *"
+        print(plain(f"{state:<26}{row.key}={row.value}"))
+    return 0
 
 
 def _port(text: str) -> int:
