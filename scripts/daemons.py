@@ -102,6 +102,9 @@ def up(options: argparse.Namespace) -> int:
     if config.store_path_root_dir == ROCKETMQ_STORE:
         settings.append(f"storePathRootDir={UP_STORE}")
     for_namesrv += [f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"]
+    for_namesrv += _option("tlsServerMode", config.tls_server_mode)
+    for_namesrv += _option("tlsServerCertPath", config.tls_server_cert_path)
+    for_namesrv += _option("tlsServerKeyPath", config.tls_server_key_path)
     names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
     _warn(names_warnings)
 
