@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
-BUILD_INFO = ("The version of aerobee, as a label; the value is 1", ("version",))
 NODE = ("cluster", "node_type", "node_id")
+BUILD_INFO = ("The version of aerobee, as a label; the value is 1", (*NODE, "version"))
 TOPIC = (*NODE, "topic", "is_system")
 ONE_TOPIC = (*NODE, "topic")
 TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
@@ -40,7 +40,7 @@ CONSUMERS = (
 def families(broker: "Broker") -> Iterator[Family]:
     """Every metric of this broker with its values of now."""
     node = (broker.config.broker_cluster_name, "broker", broker.config.broker_name)
-    yield "aerobee_build_info", "gauge", *BUILD_INFO, [((own_version(),), 1)]
+    yield "aerobee_build_info", "gauge", *BUILD_INFO, [((*node, own_version()), 1)]
     yield from _broker(broker, node)
     yield from _messages(broker, node)
     yield from _transactions(broker, node)
