@@ -10,7 +10,7 @@ from aerobee.client.blocking import Admin
 from aerobee.client.security import Security
 from aerobee.testing.cluster import LocalCluster
 
-from .command import here
+from .command import here, output
 
 # A command line of each command that connects, but for where to.
 LINES = {
@@ -72,18 +72,12 @@ def test_every_command_takes_name_servers_by_both_spellings(
 
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
 def test_sub_takes_them_too_and_a_plain_number_is_a_count(
-    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes], option: str
+    cluster: LocalCluster, option: str
 ) -> None:
-    from aerobee.scripts.cli import main
-
-    with Admin(cluster.name_server) as admin:
-        admin.create_topic("counted", 1)
-    assert main(["pub", "counted", "-n", cluster.name_server]) == 0
+    output("pub", "counted", "-n", cluster.name_server, data="hello\n")
     for count in ("--count", "-n"):
-        words = ["sub", "counted", "--from", "earliest", count, "1", option, cluster.name_server]
-        capfdbinary.readouterr()
-        assert main(words) == 0
-        assert capfdbinary.readouterr().out == b"hello\n"
+        words = ("sub", "counted", "--from", "earliest", count, "1", option, cluster.name_server)
+        assert output(*words) == "hello\n"
 
 
 @pytest.mark.parametrize("command", [name for name in LINES if name not in ("sub", "message")])

@@ -173,6 +173,11 @@ def test_print_config_marks_each_key(tmp_path: Path) -> None:
     assert "did you mean listenPort?" in done.stderr
 
 
+def test_print_config_tells_what_came_from_an_option_of_its_own() -> None:
+    said = aerobee("broker", "-n", "names:9876", "--print-config", "changed").stdout
+    assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
+
+
 # --- what stops a start --------------------------------------------------------------------------
 
 

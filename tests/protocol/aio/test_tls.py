@@ -160,7 +160,7 @@ async def test_a_server_that_speaks_no_tls_is_told_from_one_that_has_no_certific
         await echo(address, trusting(None))
     without_the_package(monkeypatch)
     address, _ = await serve(Tls("permissive"))
-    with pytest.raises(ConnectionError, match=r": \S+.*it cut the TLS handshake off") as raised:
+    with pytest.raises(ConnectionError, match=r"\d: \w.*: it cut the TLS handshake off") as raised:
         await echo(address, trusting(None))
     assert "cryptography: pip install 'aerobee[tls]'" in str(raised.value)
 
