@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
+from ..conf.described import Described, described
 from ..conf.java_keys import AUTH_KEYS, JAVA_KEYS
-from ..conf.load import ACCEPTED, UNKNOWN, USED, Keys, load, text_of
+from ..conf.load import Keys, load, text_of
 from ..conf.sources import ConfigError
 from ..protocol import java_properties
 from ..protocol.ha import CHUNK_BYTES_MAX
@@ -455,18 +456,15 @@ def to_text(config: BrokerConfig) -> str:
     return java_properties.dump(found)
 
 
-def describe(config: BrokerConfig) -> list[str]:
-    """One line a key: its state, the key, its value; the ones that were given and are unknown
-    last, so that they are seen."""
-    values = config.as_properties()
-    values |= {
+def describe(config: BrokerConfig, origins: Mapping[str, str]) -> list[Described]:
+    """Every key with its value, without passwords. `origins`: where those stand that were given."""
+    return described(KEYS, _every_value(config), _every_value(BrokerConfig()), origins)
+
+
+def _every_value(config: BrokerConfig) -> dict[str, str]:
+    return config.as_properties() | {
         key: shown(key, text_of(getattr(config, info.name))) for key, info in KEYS.fields.items()
     }
-    lines = {state: [] for state in (ACCEPTED, USED, UNKNOWN)}  # type: dict[str, list[str]]
-    for key in sorted({*values, *KEYS.accepted}):
-        state = KEYS.state(key)
-        lines[state].append(f"{state:<24}{key}={values.get(key, '')}")
-    return [line for state in lines.values() for line in state]
 
 
 def reachable_address(bind_address: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import cast
 
 from ..protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
-from ..protocol.errors import Malformed
+from ..protocol.errors import Malformed, reason_of
 from ..protocol.ha import REPORT, Chunks
 from ..store.errors import DamagedStore, StoreError
 from ..store.following import Key
@@ -134,9 +134,11 @@ class HaSlave:
                 _, connection = await loop.create_connection(
                     lambda: MasterConnection(self), host.strip("[]"), int(port)
                 )
+        except TimeoutError:
+            self.tell(f"can't connect to the master at {master} within {CONNECT_SECONDS:g} s")
+            return
         except (OSError, ValueError, OverflowError) as wrong:
-            reason = str(wrong) or f"no answer within {CONNECT_SECONDS:g} s"
-            self.tell(f"can't connect to the master at {master}: {reason}")
+            self.tell(f"can't connect to the master at {master}: {reason_of(wrong)}")
             return
         log.info("following the master at %s from %d on", master, self.store.log_end)
         try:

@@ -11,6 +11,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..conf.version import own_version
 from ..protocol.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
 from ..protocol.record import store_ms_of
 from .matching import is_by_tags, tags_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 NODE = ("cluster", "node_type", "node_id")
+BUILD_INFO = ("The version of aerobee, as a label; the value is 1", (*NODE, "version"))
 TOPIC = (*NODE, "topic", "is_system")
 ONE_TOPIC = (*NODE, "topic")
 TOPIC_AND_GROUP = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
@@ -38,6 +40,7 @@ CONSUMERS = (
 def families(broker: "Broker") -> Iterator[Family]:
     """Every metric of this broker with its values of now."""
     node = (broker.config.broker_cluster_name, "broker", broker.config.broker_name)
+    yield "aerobee_build_info", "gauge", *BUILD_INFO, [((*node, own_version()), 1)]
     yield from _broker(broker, node)
     yield from _messages(broker, node)
     yield from _transactions(broker, node)

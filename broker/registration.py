@@ -188,7 +188,14 @@ class Registration:
             self._masters.pop(server, None)  # it may be long out of date when it is back
             return
         self._away.discard(server)
-        if answer.code != codes.SUCCESS:
+        if answer.code == codes.REQUEST_CODE_NOT_SUPPORTED:
+            log.warning(
+                "no registration: namesrvAddr %s is %s; give the address of the name server, "
+                "which is usually on port 9876",
+                server,
+                "this broker itself" if server == self._address else "a broker",
+            )
+        elif answer.code != codes.SUCCESS:
             log.warning("name server %s declined: %s %s", server, answer.code, answer.remark)
         elif not self.registered[server]:
             log.info("registered with name server %s", server)

@@ -2,7 +2,7 @@
 
 from .administration.access import AccessAdmin
 from .administration.brokers import BrokerAdmin
-from .administration.groups import GroupAdmin
+from .administration.dead_letters import DeadLetterAdmin
 from .administration.messages import MessageAdmin
 from .administration.topics import READ_WRITE, TopicAdmin
 from .route import QUEUES_MAX
@@ -10,7 +10,7 @@ from .route import QUEUES_MAX
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 
 
-class Admin(BrokerAdmin, TopicAdmin, GroupAdmin, MessageAdmin, AccessAdmin):
+class Admin(BrokerAdmin, TopicAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
     """Asks and changes a cluster.
 
     async with Admin("127.0.0.1:9876") as admin:

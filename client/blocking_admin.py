@@ -67,6 +67,7 @@ class Admin(Blocking[_Admin]):
 
     message = awaited(_Admin.message)
     query = awaited(_Admin.query)
+    resend = awaited(_Admin.resend)
     resume_transaction = awaited(_Admin.resume_transaction)
 
     broker_runtime = awaited(_Admin.broker_runtime)

@@ -26,6 +26,14 @@ DEFAULT_ADDRESS = "127.0.0.1:9876"
 DEFAULT_PORT = 9876
 REQUEST_SECONDS = 3.0
 ADDRESSES_MAX = 64  # name servers of one client
+# Every name server serves these, and no broker does.
+_OF_EVERY_NAMESRV = frozenset(
+    (
+        codes.GET_ROUTEINFO_BY_TOPIC,
+        codes.GET_BROKER_CLUSTER_INFO,
+        codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    )
+)
 
 
 def read_source(name_server: str | Iterable[str] | None) -> str | tuple[str, ...]:
@@ -132,7 +140,8 @@ class NameServers:
     ) -> Command:
         """The first answer that a name server gives; `timeout_s` is for each of them.
 
-        UnreachableError when none answers, BrokerError when the answer's code is not `accepted`.
+        UnreachableError when none answers, BrokerError when the answer's code is not `accepted`,
+        ClientError when it comes from a broker.
         """
         if not self.addresses:
             await self.look_up()
@@ -150,6 +159,11 @@ class NameServers:
             if address in self.addresses:  # they may have changed meanwhile
                 self._at = self.addresses.index(address)
             if answer.code not in accepted:
+                if answer.code == codes.REQUEST_CODE_NOT_SUPPORTED and code in _OF_EVERY_NAMESRV:
+                    raise ClientError(
+                        f"{address} is a broker; give the address of the name server, which is "
+                        f"usually on port {DEFAULT_PORT}"
+                    )
                 what = codes.REQUEST_NAMES.get(code, str(code))
                 raise BrokerError(answer.code, answer.remark, address, what)
             return answer

@@ -1,11 +1,14 @@
 """What a send gives back: where the message went, and by which ids it is found again."""
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ..protocol import codes
 from ..protocol.bodies.body import MessageQueue
 from ..protocol.headers.send import SendMessageAnswer
+
+log = logging.getLogger(__name__)
 
 
 class SendStatus(StrEnum):
@@ -61,6 +64,16 @@ def receipt_of(
     """What the broker answered to a send to `queue`."""
     if found.queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug(
+            "sent %s to topic %s: queue %d of %s, offset %d, %s",
+            msg_id,
+            queue.topic,
+            queue.queue_id,
+            queue.broker_name,
+            found.queue_offset,
+            status.value,
+        )
     return SendReceipt(
         msg_id, found.msg_id, queue, found.queue_offset, status,
         found.recall_handle, found.transaction_id if in_transaction else None,

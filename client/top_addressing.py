@@ -7,6 +7,7 @@ are variables of the environment, or the whole URL is given in place of addresse
 
 import os
 
+from ..protocol.errors import reason_of
 from .errors import UnreachableError
 
 DOMAIN, SUBGROUP = "ROCKETMQ_NAMESRV_DOMAIN", "ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP"
@@ -42,7 +43,7 @@ async def fetch(url: str) -> str:
     except TimeoutError:
         raise _wrong(url, f"no answer within {SECONDS:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as wrong:
-        raise _wrong(url, str(wrong) or type(wrong).__name__) from wrong
+        raise _wrong(url, reason_of(wrong)) from wrong
     if len(page) > PAGE_BYTES_MAX:
         raise _wrong(url, f"its page is longer than {PAGE_BYTES_MAX} bytes")
     lines = page.decode(errors="replace").strip().splitlines()

@@ -101,6 +101,19 @@ def load(
 
     `options` are the `key=value` texts of --set, `environ` is the environment (none when left out).
     """
+    settings = given_settings(keys, file=file, options=options, environ=environ)
+    values, warnings = keys.values(settings)
+    return keys.kind(**values), warnings
+
+
+def given_settings(
+    keys: Keys[Kind],
+    *,
+    file: Path | None = None,
+    options: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> list[Setting]:
+    """The settings of all sources; of those with one key the last counts."""
     environ = environ or {}
     settings = []
     namesrv = environ.get(NAMESRV_ADDR, "").strip()
@@ -110,8 +123,7 @@ def load(
         settings += from_file(file)
     settings += from_environment(environ, [*keys.accepted, *keys.fields])
     settings += from_options(options)
-    values, warnings = keys.values(settings)
-    return keys.kind(**values), warnings
+    return settings
 
 
 def text_of(value: object) -> str:

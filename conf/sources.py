@@ -16,7 +16,12 @@ from ..protocol import java_properties
 FILE_BYTES_MAX = 1 << 20
 ENVIRONMENT_PREFIX = "AEROBEE_"
 # Of the commands that are clients: no settings of a daemon, which must not keep or show them.
-CLIENT_VARIABLES = frozenset({"AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"})
+CLIENT_VARIABLES = frozenset(
+    {
+        *("AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"),
+        *("AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"),
+    }
+)
 
 
 class ConfigError(ValueError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..conf.version import own_version
 from ..protocol.bodies.route import MASTER_ID
 from .server import NameServer
 
@@ -54,5 +55,7 @@ def families(server: NameServer) -> Iterator[Family]:
         ("aerobee_namesrv_brokers", "Broker addresses that are alive", len(routes.live)),
         ("aerobee_namesrv_topics", "Topics with a route", len(routes.topics)),
     ]
+    text = "The version of aerobee, as a label; the value is 1"
+    yield "aerobee_build_info", "gauge", text, ("version",), [((own_version(),), 1)]
     for name, text, value in numbers:
         yield name, "gauge", text, (), [((), value)]

@@ -22,3 +22,8 @@ class Refusal(Exception):
 
 class Malformed(Exception):
     """Bytes that are not RocketMQ's protocol: the connection they came on is closed."""
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an error, or the name of its class when it has no text."""
+    return str(error) or type(error).__name__

@@ -25,6 +25,8 @@ HEAD_BYTES = HEAD.size
 assert HEAD_BYTES == 8
 LENGTH_BYTES = 4
 HEADER_BYTES_MASK = 0xFFFFFF
+_HTTP_STARTS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PRI ", b"HTTP"))
+_TLS_START = b"\x16\x03"  # a handshake record of any version
 
 HEADS_KEPT = 4_096
 
@@ -187,5 +189,16 @@ def decode_all(data: bytes) -> Iterable[Command]:
 def _explain(length: int, mixed: int) -> str:
     header = mixed & HEADER_BYTES_MASK
     if length > FRAME_BYTES_MAX - LENGTH_BYTES:
-        return f"a frame of {length + LENGTH_BYTES} bytes is over the limit of {FRAME_BYTES_MAX}"
+        size = f"a frame of {length + LENGTH_BYTES} bytes is over the limit of {FRAME_BYTES_MAX}"
+        return f"{size}{_other_protocol(length)}"
     return f"a frame of {length} bytes can't hold a header of {header} bytes"
+
+
+def _other_protocol(length: int) -> str:
+    """What the first four bytes are in a protocol that often comes to the wrong port."""
+    start = length.to_bytes(4, "big", signed=True)
+    if start in _HTTP_STARTS:
+        return f"; it begins with {start!r}, which is HTTP: one of the two has the wrong port"
+    if start.startswith(_TLS_START):
+        return "; it begins as TLS does (22, 3), which is not spoken here: see tlsServerMode"
+    return ""

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
+from . import logs
 from .failed import Failed
 from .shown import PlainFormatter, plain
 
@@ -24,10 +25,13 @@ COMMANDS = {
     "broker": ("daemons", "start a broker"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
-    "topics": ("show", "list, create and delete topics"),
-    "groups": ("show", "list consumer groups, or delete one"),
-    "cluster": ("show", "list the brokers and what they do"),
-    "lag": ("show", "show how far consumer groups are behind"),
+    "topics": ("topics", "list, show, create and delete topics"),
+    "groups": ("groups", "list consumer groups, reset one to a time, or delete one"),
+    "cluster": ("brokers", "list the brokers and what they do"),
+    "lag": ("groups", "show how far consumer groups are behind"),
+    "message": ("messages", "show a message by its id"),
+    "dlq": ("dlq", "list, show and send again what consumer groups gave up"),
+    "users": ("users", "list, create and delete users, and what they may do"),
     "doctor": ("doctor", "look for what makes messages stay unread without a word"),
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
@@ -42,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if logging.lastResort is not None:  # who writes the warnings of a command without a log
         logging.lastResort.setFormatter(PlainFormatter())
     try:
+        if "log_default" in options:
+            logs.start(options)
         code: int = options.run(options)
         sys.stdout.flush()
         return code
@@ -92,9 +98,9 @@ def _overview() -> argparse.ArgumentParser:
         description="A message broker and name server that speak RocketMQ's protocol.",
         epilog="Begin with `aerobee up`; `aerobee COMMAND --help` explains a command.",
     )
-    from importlib.metadata import version  # slow, and a daemon is to start at once
+    from ..conf.version import own_version
 
-    parser.add_argument("--version", action="version", version=f"aerobee {version('aerobee')}")
+    parser.add_argument("--version", action="version", version=f"aerobee {own_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (_, does) in COMMANDS.items():
         commands.add_parser(name, help=does)
@@ -105,12 +111,13 @@ def _sentence(wrong: Exception) -> str | None:
     """What to tell the user; None for what should not have happened."""
     from ..client.errors import AerobeeError
     from ..conf.sources import ConfigError
+    from ..protocol.errors import reason_of
     from ..store.errors import StoreError
 
     if isinstance(wrong, Failed | ConfigError | StoreError | AerobeeError):
         return str(wrong)
     if isinstance(wrong, OSError):
-        reason = wrong.strerror or str(wrong)
+        reason = wrong.strerror or reason_of(wrong)
         return f"{wrong.filename}: {reason}" if wrong.filename else reason
     return None
 

@@ -5,19 +5,22 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ..conf.load import Keys, load
+from ..conf.described import DEFAULT, Described
+from ..conf.load import Keys, given_settings, load
 from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ..protocol.aio.connection import host_text
-from . import serving
+from . import logs, serving
 from .progress import bytes_bar
 from .serving import Stack
+from .shown import json_line, plain
+from .table import print_rows
 
 if TYPE_CHECKING:
     from ..broker.config import BrokerConfig
@@ -70,7 +73,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=namesrv)
     if command == "broker":
         add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
-        add("--print-config", action="store_true", help="show each setting: used or not")
+        add(
+            "--print-config",
+            nargs="?",
+            choices=("all", "changed", "json"),
+            const="all",
+            help="show all settings (* marks yours), yours with their origin, or all as JSON",
+        )
         parser.set_defaults(run=broker)
     add(
         *("--set", "-s"),
@@ -80,14 +89,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a setting by its RocketMQ name; may be repeated",
     )
-    add("--log-level", choices=serving.LEVELS, help="what goes to standard error")
+    logs.add_options(parser, "warning" if command == "up" else "info", logs.FULL)
 
 
 def up(options: argparse.Namespace) -> int:
     """A name server and a broker that registers with it, in one process."""
     from ..broker.config import KEYS, load_broker
 
-    serving.log_to_stderr(options.log_level or "warning")
     for_namesrv = [text for text in options.settings if _is_only_of_namesrv(text, KEYS.fields)]
     settings = [text for text in options.settings if text not in for_namesrv]
     settings += _option("listenPort", options.listen_port)
@@ -98,6 +106,9 @@ def up(options: argparse.Namespace) -> int:
     if config.store_path_root_dir == ROCKETMQ_STORE:
         settings.append(f"storePathRootDir={UP_STORE}")
     for_namesrv += [f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"]
+    for_namesrv += _option("tlsServerMode", config.tls_server_mode)
+    for_namesrv += _option("tlsServerCertPath", config.tls_server_cert_path)
+    for_namesrv += _option("tlsServerKeyPath", config.tls_server_key_path)
     names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
     _warn(names_warnings)
 
@@ -132,7 +143,6 @@ def up(options: argparse.Namespace) -> int:
 
 def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
-    serving.log_to_stderr(options.log_level or "info")
     settings = [*options.settings, *_option("listenPort", options.listen_port)]
     config, warnings = load(
         NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
@@ -157,15 +167,17 @@ def namesrv(options: argparse.Namespace) -> int:
 
 def broker(options: argparse.Namespace) -> int:
     """A broker by itself, or a look at its settings."""
-    from ..broker.config import describe, load_broker
+    from ..broker.config import KEYS, describe, load_broker
 
-    serving.log_to_stderr(options.log_level or "info")
     settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
     config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
     _warn(warnings)
     if options.print_config:
-        print("\n".join(describe(config)))
-        return 0
+        given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
+        origins = {setting.key: setting.source for setting in given}
+        if options.namesrv is not None:
+            origins["namesrvAddr"] = "-n"
+        return _print_config(describe(config, origins), options.print_config)
 
     async def parts(stack: Stack) -> str:
         from ..broker.server import Broker
@@ -185,6 +197,21 @@ def broker(options: argparse.Namespace) -> int:
         )
 
     return serving.run(parts)
+
+
+def _print_config(rows: Sequence[Described], how: str) -> int:
+    """Settings as lines; the given ones as a table; or an object a line."""
+    if how == "json":
+        for row in rows:
+            print(json_line(row._asdict()))
+        return 0
+    if how == "changed":
+        columns = ("KEY", "VALUE", "DEFAULT", "FROM", "STATE")
+        return print_rows(columns, [row for row in rows if row.origin != DEFAULT], as_json=False)
+    for row in rows:
+        state = row.state if row.origin == DEFAULT else f"{row.state} *"
+        print(plain(f"{state:<26}{row.key}={row.value}"))
+    return 0
 
 
 def _port(text: str) -> int:

@@ -5,32 +5,39 @@ answer is judged by `findings`. A broker that doesn't answer is a finding, not t
 """
 
 import argparse
-import asyncio
 import json
 from collections.abc import Mapping
 
 from ..client.admin import Admin
 from ..client.errors import AerobeeError
+from ..client.identity import now_ms
 from ..protocol import java_properties
+from ..protocol.bodies.cluster import ClusterInfo
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
-from .findings import Finding, no_master, of_broker, of_group, of_slaves, of_topic, slaves_needed
-from .show import each, with_admin
+from .connecting import add_options, each, run_admin
+from .findings import (
+    Finding,
+    no_answer,
+    no_master,
+    of_broker,
+    of_clock,
+    of_group,
+    of_slaves,
+    of_topic,
+    on_one_broker,
+    slaves_needed,
+)
 from .shown import plain
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
-    parser.add_argument(
-        "-n",
-        "--namesrv",
-        metavar="ADDR;ADDR",
-        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
-    )
     parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
-    parser.set_defaults(run=lambda options: asyncio.run(with_admin(doctor, options)))
+    add_options(parser)
+    parser.set_defaults(run=lambda options: run_admin(doctor, options))
 
 
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:
@@ -74,11 +81,20 @@ async def examine(admin: Admin) -> list[Finding]:
             topics |= set(members.subscription_table)
         for topic in topics:
             readers.setdefault(topic, []).append(group)
+    clusters = _masters_by_cluster(info)
     for name, route in zip(names, routes, strict=True):
+        found += on_one_broker(name, route.queue_datas, clusters)
         found += of_topic(name, route.queue_datas, stats[name], readers.get(name, ()))
     for group in users:
         found += of_group(group, groups[group], online[group], progress[group], stats)
     return found
+
+
+def _masters_by_cluster(info: ClusterInfo) -> dict[str, list[str]]:
+    return {
+        cluster: [name for name in names if MASTER_ID in info.broker_addr_table[name].broker_addrs]
+        for cluster, names in info.cluster_addr_table.items()
+    }
 
 
 async def _broker(
@@ -91,16 +107,13 @@ async def _broker(
     slaves = len(addresses) - 1
     found: list[Finding] = []
     try:
+        before_ms = now_ms()
         runtime = await admin.broker_runtime(address)
+        found += of_clock(name, runtime, before_ms, now_ms())
         settings = java_properties.parse(await admin.broker_config(address))
         if slaves or slaves_needed(settings):
             info = await admin.ha_status(address)
             found += of_slaves(name, settings, slaves, info)
     except AerobeeError as wrong:
-        lack = Finding(
-            f"broker {name}",
-            f"it does not answer at {address}: {wrong}",
-            "start it; topics and groups are looked at when all brokers answer",
-        )
-        return [lack], False
+        return [no_answer(name, address, wrong)], False
     return [*of_broker(name, runtime, settings), *found], True

@@ -3,10 +3,12 @@
 Each rule takes what a cluster has answered and yields findings; none asks anything itself.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..broker.runtime_info import DIFFERING_PREFIX
+from ..client.errors import BrokerError
 from ..protocol.bodies.clients import ConsumerConnection
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.ha import HARuntimeInfo
@@ -14,11 +16,15 @@ from ..protocol.bodies.route import QueueData
 from ..protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from .table import counted
 
 # Of the disk, where a broker's settings don't say: old messages go early above the first, sends
 # are refused above the second.
 CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
 NEAR_PERCENT = 5  # how far below a limit it is worth a word
+CLOCK_MS = 1_000  # a clock that differs by less is well; a pop may be half a second late
+# How long a broker has been running: "[ 0 days, 2 hours, 0 minutes, 5 seconds ]".
+_RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +77,65 @@ def of_broker(
             f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
             room,
         )
+
+
+def no_answer(name: str, address: str, wrong: Exception) -> Finding:
+    """A broker that could not be examined at the address that it tells everybody."""
+    where = f"broker {name}"
+    if isinstance(wrong, BrokerError):
+        do = "examine it as a user who may (AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY)"
+        return Finding(where, f"it does not say how it is: {wrong}", do)
+    return Finding(
+        where,
+        f"it does not answer at {address}, the address that it tells clients: {wrong}",
+        "start it; or, if it runs, set brokerIP1 to an address that works from here; topics and "
+        "groups are looked at when all brokers answer",
+    )
+
+
+def of_clock(
+    name: str, runtime: Mapping[str, str], before_ms: int, after_ms: int
+) -> Iterator[Finding]:
+    """A clock that differs from ours, which said `before_ms` and `after_ms` around the answer."""
+    text = _RUNTIME.search(runtime.get("runtime", ""))
+    boot_ms = int(_number(runtime, "bootTimestamp", 0))
+    if text is None or not boot_ms:
+        return
+    days, hours, minutes, seconds = map(int, text.groups())
+    runs_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    least_ms = boot_ms + runs_s * 1_000
+    most_ms = least_ms + 999  # parts of a second are not told
+    ahead_ms, behind_ms = least_ms - after_ms, before_ms - most_ms
+    if max(ahead_ms, behind_ms) < CLOCK_MS:
+        return
+    differs = (
+        f"{ahead_ms / 1000:,.0f} s ahead of"
+        if ahead_ms > 0
+        else (f"{behind_ms / 1000:,.0f} s behind")
+    )
+    yield Finding(
+        f"broker {name}",
+        f"its clock is {differs} the one of this machine",
+        "set both by NTP: a client whose clock is behind its broker's pops no messages, and times "
+        "of delivery are those of the broker",
+    )
+
+
+def on_one_broker(
+    name: str, queues: Iterable[QueueData], clusters: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
+    """A topic that one of several brokers has, as those that the first send makes."""
+    brokers = {data.broker_name or "" for data in queues}
+    for cluster, members in clusters.items():
+        there = brokers.intersection(members)
+        others = set(members) - brokers
+        if len(there) == 1 and others:
+            yield Finding(
+                f"topic {name}",
+                f"it is on broker {min(there)} alone, of the {len(others) + 1} in {cluster} (a "
+                "first send makes it on one): while that is down nobody sends to it",
+                f"unless that is wanted, make it on all: aerobee topics create {name} --queues 4",
+            )
 
 
 def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
@@ -141,7 +206,7 @@ def of_topic(
     if hidden:
         yield Finding(
             where,
-            f"{hidden:,} messages are in queues that are no longer read",
+            f"{counted(hidden, 'message is', 'messages are')} in queues that are no longer read",
             "raise its read queues to its write queues until they are consumed",
         )
     stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
@@ -149,13 +214,14 @@ def of_topic(
         if stored:
             yield Finding(
                 f"group {name.removeprefix(DLQ_PREFIX)}",
-                f"{stored:,} messages failed until it gave them up",
-                f"see what is wrong with them in {name}, and send them again",
+                f"{counted(stored, 'message')} failed until it gave up",
+                f"see what is wrong with `aerobee dlq show {name.removeprefix(DLQ_PREFIX)}`, and "
+                "send them again with `aerobee dlq resend`",
             )
     elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
         yield Finding(
             where,
-            f"it has {stored:,} message{'' if stored == 1 else 's'}, and no group has ever read it",
+            f"it has {counted(stored, 'message')}, and no group has ever read it",
             "start a consumer before they are deleted, unless they are for broadcasting",
         )
 
@@ -181,14 +247,14 @@ def of_group(
     for topic, missed in sorted(gone.items()):
         yield Finding(
             where,
-            f"{missed:,} messages of topic {topic} were deleted before it consumed them",
+            f"{_were(missed, topic)} deleted before it consumed them",
             "add consumers, or raise fileReservedTime",
         )
     total = sum(behind.values())
     if not config.consume_enable:
         yield Finding(
             where,
-            f"it may not consume (consumeEnable is false), {total:,} messages wait",
+            f"it may not consume (consumeEnable is false), {_wait(total)}",
             "switch it on when that is over",
         )
     if not total:
@@ -196,7 +262,7 @@ def of_group(
     if online is None or not online.connection_set:
         yield Finding(
             where,
-            f"it has no member online, and {total:,} messages wait for it",
+            f"it has no member online, and {_wait(total)} for it",
             "start its consumers before they are deleted, or delete the group",
         )
         return
@@ -204,9 +270,17 @@ def of_group(
         if left and topic not in online.subscription_table:
             yield Finding(
                 where,
-                f"{left:,} messages of topic {topic} wait, which no member subscribes to any more",
+                f"{_wait(left)} in topic {topic}, which no member subscribes to any more",
                 "subscribe to it until they are consumed, or reset the group's offset there",
             )
+
+
+def _were(number: int, topic: str) -> str:
+    return counted(number, f"message of topic {topic} was", f"messages of topic {topic} were")
+
+
+def _wait(number: int) -> str:
+    return counted(number, "message waits", "messages wait")
 
 
 def _number(texts: Mapping[str, str], name: str, default: float) -> float:

@@ -1,7 +1,7 @@
 """`aerobee pub`: each line of a file or of standard input becomes a message.
 
 Lines that are there together travel together, in small batches, so that a long file is quick, its
-messages spread over the topic's queues, and a line that is typed is sent at once.
+messages spread over the topic's queues and brokers, and a line that is typed is sent at once.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,13 +20,13 @@ from tqdm import tqdm
 
 from ..client.blocking import Message, Producer
 from ..client.errors import AerobeeError, BatchError
-from ..client.security import Security
+from .connecting import add_options, security
 from .failed import Failed
 
 READ_BYTES_MAX = 256 << 10  # taken from the input at once
 LINE_BYTES_MAX = 8 << 20  # a message has at most 4 MiB, in base64 a third more
-BATCH_LINES_MAX = 64  # a batch goes to one queue: larger ones would spread a short file badly
 RETRY_SECONDS = 1.0  # with --keep-trying, between two tries that each wait for a while
+BATCH_LINES_MIN, BATCH_LINES_MAX = 8, 64  # where there are that many
 PROGRESS_DELAY_SECONDS = 1.0  # short input shows no bar
 
 Line = tuple[int, bytes]  # its number from 1, its bytes without the line end
@@ -41,12 +41,6 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("file", nargs="?", default="-", metavar="FILE", help="- for standard input (the default)")
-    add(
-        "-n",
-        "--namesrv",
-        metavar="ADDR;ADDR",
-        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
-    )
     add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
     add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
     add(
@@ -63,6 +57,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on once brokers are back; messages whose answer was lost may be there twice",
     )
+    add_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -73,14 +68,12 @@ def run(options: argparse.Namespace) -> int:
     sent = 0
     with (
         _open(options.file) as source,
-        Producer(
-            options.namesrv, group="aerobee-pub", security=Security.from_environment()
-        ) as producer,
+        Producer(options.namesrv, group="aerobee-pub", security=security(options)) as producer,
         _progress(source) as bar,
     ):
         if source.isatty():
-            print("a line is a message; Ctrl-D ends", file=sys.stderr)
-        for lines in _batches(source, bar):
+            print("one message a line, Ctrl-D ends", file=sys.stderr)
+        for lines in _batches(source, bar, lambda: _queues(producer, options.topic)):
             messages = [make(line, options, properties) for line in lines]
             try:
                 _send(producer, messages, keep_trying=options.keep_trying)
@@ -191,14 +184,22 @@ def _progress(source: BinaryIO) -> "tqdm[Any]":
     )
 
 
-def _batches(source: Any, bar: "tqdm[Any]") -> Iterator[list[Line]]:
-    """The lines with something in them, those that could be read together in one list."""
+def _queues(producer: Producer, topic: str) -> int:
+    """How many queues the topic has; 1 when nobody says, as the send then tells why."""
+    try:
+        return len(producer.queues(topic))
+    except AerobeeError:
+        return 1
+
+
+def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterator[list[Line]]:
+    """The lines with something in them, those that were read together in batches."""
     number, rest = 0, b""
     while data := source.read1(READ_BYTES_MAX):
         *whole, rest = (rest + data).split(b"\n")
         lines = [(number + at, line.rstrip(b"\r")) for at, line in enumerate(whole, 1)]
         number += len(whole)
-        yield from _cut([line for line in lines if line[1]])
+        yield from _cut([line for line in lines if line[1]], queues)
         if len(rest) > LINE_BYTES_MAX:
             raise Failed(
                 f"line {number + 1} has over {LINE_BYTES_MAX} bytes, which no broker takes; is "
@@ -209,6 +210,11 @@ def _batches(source: Any, bar: "tqdm[Any]") -> Iterator[list[Line]]:
         yield [(number + 1, rest.rstrip(b"\r"))]
 
 
-def _cut(lines: list[Line]) -> Iterator[list[Line]]:
-    for at in range(0, len(lines), BATCH_LINES_MAX):
-        yield lines[at : at + BATCH_LINES_MAX]
+def _cut(lines: list[Line], queues: Callable[[], int]) -> Iterator[list[Line]]:
+    """Batches as large as they may be when each queue gets one: a batch goes to the next queue."""
+    size = len(lines)
+    if size > BATCH_LINES_MIN:
+        each = -(-size // max(1, queues()))
+        size = min(BATCH_LINES_MAX, max(BATCH_LINES_MIN, each))
+    for at in range(0, len(lines), size or 1):
+        yield lines[at : at + size]

@@ -1,8 +1,7 @@
 """What every daemon does around its parts: loop, signals, log, limits, one ready line, a clean end.
 
 Parts start in order and stop in reverse, whatever happens in between. Standard output gets exactly
-one line, when everything serves; the log goes to standard error. SIGTERM and Ctrl-C are the normal
-way to end.
+one line, when everything serves. SIGTERM and Ctrl-C are the normal way to end.
 """
 
 import asyncio
@@ -13,11 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
-from . import shown
 from .failed import Failed
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-LEVELS = ("debug", "info", "warning", "error")
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +51,6 @@ def run(parts: Parts) -> int:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(parts))
     return 0
-
-
-def log_to_stderr(level: str) -> None:
-    """Send the log from this level on to standard error."""
-    shown.log_to_stderr(level, LOG_FORMAT)
 
 
 async def _serve(parts: Parts) -> None:

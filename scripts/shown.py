@@ -48,13 +48,6 @@ class PlainFormatter(logging.Formatter):
         return plain_lines(super().formatException(ei))
 
 
-def log_to_stderr(level: str, form: str) -> None:
-    """Send the log from this level on to standard error."""
-    to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(PlainFormatter(form))
-    logging.basicConfig(level=level.upper(), handlers=[to_stderr])
-
-
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -6,26 +6,25 @@ people may watch at once. With `--group` it consumes as a member of that group.
 
 import argparse
 import asyncio
-import base64
 import logging
 import sys
 from collections.abc import AsyncGenerator, Coroutine
-from datetime import UTC, datetime
 from typing import Any
 
-from ..client import Consumer, MessageQueue, Security
+from ..client import Consumer, MessageQueue
 from ..client.errors import AerobeeError, NoRouteError
 from ..client.reader import Reader
 from ..client.start_from import FIRST, LAST, StartFrom
 from ..protocol import codes
 from ..protocol import properties as props
-from ..protocol.compression import CompressionMissing, decompress
-from ..protocol.errors import Malformed, Refusal
+from ..protocol.errors import Refusal
 from ..protocol.names import check_topic
 from ..protocol.record import Record, decode_all
 from .begin_at import add_from, start_of
+from .connecting import add_options, security
 from .failed import Failed
-from .shown import json_line, log_to_stderr, plain_body
+from .message_object import body_of, object_of
+from .shown import json_line, plain_body
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +44,16 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add_from(parser, latest=True)
-    add("-n", dest="count", type=_count, metavar="N", help="end after N messages")
+    add("--count", type=_count, metavar="N", help="end after N messages (or: -n N)")
     add("--json", action="store_true", help="one object a line, as `pub --json` takes it")
     add("--tags", default="*", metavar="EXPRESSION", help="only these: a, or a || b")
     add("--group", metavar="NAME", help="consume as a member of this group, and acknowledge")
-    add("--namesrv", metavar="ADDR;ADDR", help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)")
+    add_options(parser, _NamesrvOrCount)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print until there were enough messages, or until Ctrl-C, which is the normal way to end."""
-    log_to_stderr("warning", "%(message)s")
     try:
         asyncio.run(_print_messages(options))
     except KeyboardInterrupt:
@@ -76,7 +74,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
     if left == 0:
         return
     async for record in source:
-        line = _object(record) if options.json else _body(record)
+        line = json_line(object_of(record)).encode() if options.json else body_of(record)
         if on_terminal and not options.json:
             line = plain_body(line)
         sys.stdout.buffer.write(line + b"\n")
@@ -95,7 +93,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
         group=options.group,
         topics={options.topic: options.tags},
         start={FIRST: "earliest", LAST: "latest"}.get(start.where, start.ms),
-        security=Security.from_environment(),
+        security=security(options),
     ) as consumer:
         async for message in consumer:
             try:
@@ -107,7 +105,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
 async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
     """Every message, from queues that are read side by side."""
     wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
-    async with Reader(options.namesrv, security=Security.from_environment()) as reader:
+    async with Reader(options.namesrv, security=security(options)) as reader:
         watch = _Watch(reader, options.topic, start)
         watch.begin()
         try:
@@ -212,39 +210,23 @@ class _Watch:
         return await self._reader.offset_at(queue, start.ms)
 
 
-def _body(record: Record) -> bytes:
-    try:
-        return decompress(record.body, record.sys_flag)
-    except (Malformed, CompressionMissing) as wrong:
-        raise Failed(
-            f"message {record.offset_id} (queue {record.queue_id}, offset {record.queue_offset}) "
-            f"can't be unpacked: {wrong}"
-        ) from wrong
+class _NamesrvOrCount(argparse.Action):
+    """-n as in all commands; a plain number is a count, which no address is."""
 
-
-def _object(record: Record) -> bytes:
-    pairs = record.properties
-    found: dict[str, Any] = {
-        "topic": record.topic,
-        "queue": record.queue_id,
-        "offset": record.queue_offset,
-        "id": pairs.get(props.UNIQ_KEY) or record.offset_id,
-        "stored": datetime.fromtimestamp(record.store_ms / 1000, UTC).isoformat(),
-        "tags": pairs.get(props.TAGS),
-        "keys": pairs.get(props.KEYS, "").split(),
-        "properties": props.own(pairs),
-    }
-    body = _body(record)
-    try:
-        found["body"] = body.decode()
-    except UnicodeDecodeError:
-        found["bodyBase64"] = base64.b64encode(body).decode()
-    return json_line(found).encode()
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string == "-n" and values.isdecimal():
+            namespace.count = int(values)
+        else:
+            namespace.namesrv = values
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of messages (name servers are given with --namesrv)"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of messages")
     return int(text)

@@ -1,8 +1,8 @@
-"""Tables for people, as lines of text."""
+"""Tables: lines of text for people, or JSON objects for programs."""
 
 from collections.abc import Iterator, Sequence
 
-from .shown import plain
+from .shown import json_line, plain
 
 Cell = str | int | float
 Row = Sequence[Cell]
@@ -24,3 +24,23 @@ def table_lines(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
 
 def _text(cell: Cell) -> str:
     return plain(cell) if isinstance(cell, str) else f"{cell:,}"
+
+
+def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
+    """A table, or an object a line; the exit code 0."""
+    lines = map(json_line, objects(columns, rows)) if as_json else table_lines(columns, rows)
+    for line in lines:
+        print(line)
+    return 0
+
+
+def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:
+    """The rows by the columns' names in lower case."""
+    names = [name.lower().replace(" ", "_").replace("/", "_per_") for name in columns]
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """ "1 message", "2,000 messages"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

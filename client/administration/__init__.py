@@ -1,1 +1,1 @@
-"""Administration by noun: brokers, topics, groups, messages; `client/admin.py` is their face."""
+"""Administration by noun, from brokers to dead letters; `client/admin.py` is their face."""

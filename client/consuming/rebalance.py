@@ -25,6 +25,8 @@ from ..route import Route
 
 log = logging.getLogger(__name__)
 
+QUEUES_LOGGED = 10  # of a share, at debug
+
 Answered = TypeVar("Answered")
 
 
@@ -98,6 +100,15 @@ class Rebalance:
                 strangers[0],
             )
             return None
+        log.debug(
+            "group %s has %d of the %d queues of topic %s, shared by %d members: %s",
+            self._group,
+            len(mine),
+            len(every),
+            topic,
+            len(ids),
+            ", ".join(f"{each.broker_name}:{each.queue_id}" for each in mine[:QUEUES_LOGGED]),
+        )
         return Share(every, mine)
 
     async def _members(self, route: Route) -> list[str]:

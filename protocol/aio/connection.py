@@ -22,11 +22,12 @@ import msgspec
 
 from .. import codes
 from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
-from ..errors import Refusal
+from ..errors import Refusal, reason_of
 from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
 from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import COUNTED_BYTES_MIN, HELD_BYTES_MIN
+from .failures import UNANSWERED
 from .turn import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ class Connection(asyncio.Protocol):
         self.backlog.held -= self._held
         self._counted = self._held = 0
         self._fd = -1
-        self._lost = f"connection to {self.address} closed" + (f": {exc}" if exc else "")
+        self._lost = self._why_lost(exc)
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():
             waiter.failed(ConnectionResetError(self._lost))
@@ -318,6 +319,18 @@ class Connection(asyncio.Protocol):
         self._release()
         if self._on_lost is not None:
             self._on_lost(self)
+
+    def _why_lost(self, exc: Exception | None) -> str:
+        why = f"connection to {self.address} closed"
+        if self._decoder.fault is not None:
+            return f"{why}: {self._decoder.fault}"
+        if exc is not None:
+            why += f": {reason_of(exc)}"
+        if self._writes_first or self._closing or self.peer_version or not self._waiting:
+            return why
+        transport = self._transport
+        is_plain = transport is not None and transport.get_extra_info("sslcontext") is None
+        return f"{why} {UNANSWERED}" if is_plain else why
 
     def pause_writing(self) -> None:
         # A peer that doesn't read is not read from either, so its answers can't pile up here. Only

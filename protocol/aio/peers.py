@@ -17,6 +17,7 @@ from ..command import Command
 from ..header_json import ANSWERS
 from ..wire import Header
 from .connection import Connection, Row, Sign
+from .failures import of_connecting
 from .turn import Turn
 
 log = logging.getLogger(__name__)
@@ -179,7 +180,9 @@ class Peers:
             why = f"can't connect to {address} within {self._connect_seconds:g} s"
             raise self._rest(address, why) from None
         except OSError as wrong:
-            raise self._rest(address, f"can't connect to {address}: {wrong}") from None
+            why = of_connecting(wrong, with_tls=self._tls is not None)
+            raise self._rest(address, f"can't connect to {address}: {why}") from None
+        log.debug("connected to %s%s", address, " with TLS" if self._tls is not None else "")
         self._failed.pop(address, None)
         self._open[address] = connection
         return connection
@@ -197,5 +200,6 @@ class Peers:
     def _lost(self, address: str, connection: Connection) -> None:
         if self._open.get(address) is connection:
             del self._open[address]
+            log.debug("the connection to %s is closed", address)
         if self._on_lost is not None:
             self._on_lost(connection)

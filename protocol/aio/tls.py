@@ -33,6 +33,8 @@ class Tls:
         self.mode = mode
         self._context: ssl.SSLContext | None = None
         self._making: asyncio.Task[ssl.SSLContext] | None = None
+        if mode == "enforcing" and not (cert_path or key_path):
+            _check_maker()  # else nobody could connect, and only the log would say why
         if mode == "disabled" or not (cert_path or key_path):
             return
         try:
@@ -218,14 +220,22 @@ def _self_signed() -> ssl.SSLContext:
 
     OSError without the package that makes it.
     """
-    try:
-        from .. import self_signed
-    except ImportError:
-        raise OSError(
-            "the package cryptography is missing; install aerobee[tls], or set tlsServerCertPath "
-            "and tlsServerKeyPath"
-        ) from None
+    _check_maker()
+    from .. import self_signed
+
     with tempfile.TemporaryDirectory() as folder:  # readable by this user alone
         path = Path(folder) / "own.pem"
         path.write_bytes(self_signed.make(time.time()))
         return _context(path, None)
+
+
+def _check_maker() -> None:
+    """OSError without the package that makes certificates."""
+    try:
+        from .. import self_signed  # noqa: F401
+    except ImportError:
+        raise OSError(
+            "TLS needs a certificate, and the package cryptography, which makes one, is not "
+            "installed: run pip install 'aerobee[tls]', or set tlsServerCertPath and "
+            "tlsServerKeyPath"
+        ) from None

@@ -1,6 +1,7 @@
 """A broker's metrics: RocketMQ's names and labels, and the numbers behind them."""
 
 import asyncio
+from importlib.metadata import version
 
 from aerobee.broker.metrics import families
 from aerobee.broker.server import Broker
@@ -46,6 +47,10 @@ async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, calle
         ("T", "CID_RMQ_SYS_x", "false", "true"): 1,
     }
     assert values(broker, "rocketmq_throughput_out")["T", "cg", "false", "false"] > 270
+
+
+async def test_the_version_of_the_program_is_a_label(broker: Broker) -> None:
+    assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
 
 async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:

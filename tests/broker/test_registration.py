@@ -159,6 +159,21 @@ async def test_a_name_server_that_can_not_be_reached_is_told_once(
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
+async def test_a_broker_that_is_given_itself_or_another_broker_for_a_name_server_says_so(
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    other = await start(config())
+    mine = await start(config(namesrv_addr=other.address, store_path_root_dir=str(tmp_path / "2")))
+    said = f"no registration: namesrvAddr {other.address} is a broker; give the address of the name"
+    assert any(text.startswith(said) for text in caplog.messages)
+    mine.registration._servers = [mine.address]
+    await mine.registration._register_all()
+    assert f"namesrvAddr {mine.address} is this broker itself; give" in caplog.messages[-1]
+
+
 async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
     strict: NameServer, start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]

@@ -1,15 +1,25 @@
 """Name servers: how they are written down, and that the next one is asked when one is gone."""
 
+from collections.abc import Iterator
+
 import pytest
+from aerobee.client import Admin, Message, Producer
 from aerobee.client.errors import BrokerError, ClientError, UnreachableError
 from aerobee.client.name_servers import ADDRESSES_MAX, NameServers, read_addresses
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import OK
+from aerobee.testing.cluster import LocalCluster
 
 from .fakes import FakeServer
 
 NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as one:
+        yield one
 
 
 @pytest.mark.parametrize(
@@ -58,6 +68,19 @@ async def test_the_next_one_is_asked_when_one_is_gone_and_it_is_kept() -> None:
     await server.stop()
 
 
+async def test_a_broker_that_is_taken_for_a_name_server_is_told(cluster: LocalCluster) -> None:
+    address = cluster.brokers[0].address
+    with pytest.raises(ClientError) as raised:
+        async with Producer(address) as producer:
+            await producer.send(Message("orders", b"x"))
+    said = f"{address} is a broker; give the address of the name server, which is usually on port"
+    assert str(raised.value) == f"{said} 9876"
+    for ask in (Admin.topics, Admin.cluster_info):
+        with pytest.raises(ClientError, match="is a broker; give the address of the name server"):
+            async with Admin(address) as admin:
+                await ask(admin)
+
+
 async def test_when_none_answers_each_one_and_what_to_check_is_named() -> None:
     peers = Peers()
     servers = NameServers((NOBODY, "127.0.0.1:2"), peers)
@@ -73,7 +96,7 @@ async def test_a_refusal_is_an_answer_and_not_a_reason_to_ask_the_next() -> None
     await server.start()
     servers = NameServers((server.address,), peers)
     with pytest.raises(BrokerError, match="not in this test") as raised:
-        await servers.ask(codes.GET_BROKER_CLUSTER_INFO)
+        await servers.ask(codes.GET_NAMESRV_CONFIG)
     assert raised.value.code == codes.REQUEST_CODE_NOT_SUPPORTED
     assert server.address in str(raised.value)
     await peers.close()

@@ -1,6 +1,9 @@
 """Sharing queues out: when it is looked at again, what is done in which order, who is told."""
 
 import itertools
+import logging
+import random
+import re
 from typing import Any
 
 import pytest
@@ -372,3 +375,13 @@ def test_pull_settings_that_can_not_be_are_refused() -> None:
     with pytest.raises(ClientError, match="give a longer timeout_s"):
         PullSettings(timeout_s=1)
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
+
+
+async def test_at_debug_it_is_told_who_has_how_many_queues(
+    fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "aerobee.client.consuming")
+    async with member(fake) as consumer:
+        await until(lambda: len(consumer.queues) == 1)
+    told = [text for text in caplog.messages if text.startswith("group g has ")]
+    assert any(re.search(r"has 1 of the \d queues of topic orders, shared by", x) for x in told)

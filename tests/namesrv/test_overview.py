@@ -26,6 +26,7 @@ async def test_its_metrics_count_clusters_brokers_and_topics(namesrv: NameServer
     register(namesrv)
     found = {name: [value for _, value in values] for name, _, _, _, values in families(namesrv)}
     assert found == {
+        "aerobee_build_info": [1],
         "aerobee_namesrv_clusters": [1],
         "aerobee_namesrv_brokers": [1],
         "aerobee_namesrv_topics": [2],

@@ -5,6 +5,7 @@ Every wait has a deadline and fails with what there was instead.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,8 +13,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 from aerobee.scripts.child import Child
+from aerobee.scripts.cli import main
 
 SECONDS = 60
 AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]
@@ -107,3 +111,18 @@ def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> 
         code = child.stop()
         assert code == 0, child.tail()
         assert "Traceback" not in stderr.read_text()
+
+
+def here(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Runs a command in this process: exit code, standard output, standard error."""
+    capsys.readouterr()
+    code = main(words)
+    out, error = capsys.readouterr()
+    return code, out, error
+
+
+def objects(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """What a command that works prints with --json."""
+    code, out, error = here(capsys, *words, "--json")
+    assert (code, error) == (0, ""), (code, out, error)
+    return [json.loads(line) for line in out.splitlines()]

@@ -1,5 +1,6 @@
 """Starting and stopping daemons as a user does, and everything that stops a start."""
 
+import json
 import re
 import resource
 import signal
@@ -154,9 +155,19 @@ def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path:
     words = ["broker", "-c", str(file), "--set", "regionId=from-set", "--print-config"]
     done = aerobee(*words, env=env)
     assert done.returncode == 0
-    shown = dict(re.findall(r"^used +(\w+)=(.*)$", done.stdout, re.MULTILINE))
-    names = ("brokerName", "brokerClusterName", "regionId")
-    assert [shown[name] for name in names] == ["from-file", "from-env", "from-set"]
+    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", done.stdout, re.MULTILINE))
+    names = ["brokerName", "brokerClusterName", "regionId"]
+    assert shown == dict(zip(names, ["from-file", "from-env", "from-set"], strict=True))
+    changed = aerobee(*words, "changed", env=env).stdout.splitlines()
+    assert [line.split()[0] for line in changed] == ["KEY", *sorted(names)]
+    assert re.search(rf"brokerName +from-file .* {re.escape(str(file))} line 1 +used$", changed[2])
+    assert re.search("environment variable AEROBEE_BROKER_CLUSTER_NAME +used$", changed[1])
+    assert re.search(r"regionId +from-set +DefaultRegion +--set +used$", changed[3])
+    every = [json.loads(line) for line in aerobee(*words, "json", env=env).stdout.splitlines()]
+    [region] = [one for one in every if one["key"] == "regionId"]
+    assert (region["value"], region["default"]) == ("from-set", "DefaultRegion")
+    assert (region["origin"], region["state"]) == ("--set", "used")
+    assert {one["origin"] for one in every if one["key"] not in names} == {"default"}
 
 
 def test_a_name_server_takes_no_offence_at_a_brokers_variables(tmp_path: Path) -> None:
@@ -176,10 +187,17 @@ def test_print_config_marks_each_key(tmp_path: Path) -> None:
     words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
     done = aerobee("broker", *words)
     assert re.search(r"^used +listenPort=10911$", done.stdout, re.MULTILINE)
-    accepted = r"^accepted without effect +sendMessageThreadPoolNums=4$"
+    accepted = r"^accepted without effect \* +sendMessageThreadPoolNums=4$"
     assert re.search(accepted, done.stdout, re.MULTILINE)
-    assert re.search(r"^unknown +listenPrt=1$", done.stdout, re.MULTILINE)
+    assert re.search(r"^unknown \* +listenPrt=1$", done.stdout, re.MULTILINE)
+    states = [line.split()[0] for line in done.stdout.splitlines()]
+    assert states == sorted(states, key=["used", "accepted", "unknown"].index)
     assert "did you mean listenPort?" in done.stderr
+
+
+def test_print_config_tells_what_came_from_an_option_of_its_own() -> None:
+    said = aerobee("broker", "-n", "names:9876", "--print-config", "changed").stdout
+    assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
 
 
 # --- what stops a start --------------------------------------------------------------------------

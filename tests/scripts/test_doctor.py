@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
 from aerobee.client.admin import Admin
+from aerobee.client.blocking import Message, Producer
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
@@ -16,6 +18,9 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.scripts.doctor import doctor, examine
+from aerobee.testing.cluster import LocalCluster
+
+from .command import here
 
 TEXT = argparse.Namespace(json=False)
 
@@ -81,7 +86,7 @@ async def test_what_is_wrong_in_a_cluster_is_found(
     assert await doctor(admin, TEXT) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["group away", "group split", "topic Unread"]
-    assert "no member online, and 1 messages wait" in lines[0]
+    assert "no member online, and 1 message waits" in lines[0]
     assert "topic T: c1: tags a / c2: tags b; give all members the same" in lines[1]
     assert await doctor(admin, argparse.Namespace(json=True)) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -96,3 +101,32 @@ async def test_a_broker_that_is_away_is_a_finding(broker: Broker, admin: Admin) 
     (found,) = await examine(admin)
     assert found.where == "broker broker-a"
     assert f"does not answer at {address}" in found.what
+
+
+def test_a_broker_whose_clock_is_ahead_is_a_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LocalCluster() as cluster:
+        assert "its clock" not in here(capsys, "doctor", "-n", cluster.name_server)[1]
+        cluster.advance(hours=2)
+        code, out, _ = here(capsys, "doctor", "-n", cluster.name_server)
+    assert code == 1
+    assert re.search(r"broker broker-a: its clock is 7,(200|199) s ahead of the one of this", out)
+
+
+def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LocalCluster(brokers=2) as cluster:
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("made-by-a-send", b"x"))
+        code, out, _ = here(capsys, "doctor", "-n", cluster.name_server)
+        assert code == 1
+        assert "topic made-by-a-send: it is on broker broker-" in out
+        assert "alone, of the 2 in DefaultCluster" in out
+        code, _, _ = here(
+            *(capsys, "topics", "create", "made-by-a-send", "--queues", "4"),
+            *("-n", cluster.name_server),
+        )
+        assert code == 0
+        assert "alone, of the 2" not in here(capsys, "doctor", "-n", cluster.name_server)[1]

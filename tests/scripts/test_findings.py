@@ -1,6 +1,7 @@
 """The doctor's rules: what each finds, and that it is silent about what is well."""
 
 import pytest
+from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
@@ -15,11 +16,14 @@ from aerobee.protocol.bodies.stats import (
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.scripts.findings import (
     Finding,
+    no_answer,
     no_master,
     of_broker,
+    of_clock,
     of_group,
     of_slaves,
     of_topic,
+    on_one_broker,
     slaves_needed,
 )
 
@@ -114,7 +118,7 @@ def test_a_topic_that_nobody_has_ever_read() -> None:
 def test_messages_that_a_group_gave_up() -> None:
     data = [QueueData("b", 1, 1, 6)]
     found = one(list(of_topic("%DLQ%g", data, queues("%DLQ%g", (3, 5)), [])))
-    assert found == "group g: 2 messages failed until it gave them up"
+    assert found == "group g: 2 messages failed until it gave up"
     assert list(of_topic("%DLQ%g", data, queues("%DLQ%g", (5, 5)), [])) == []
 
 
@@ -150,7 +154,7 @@ def test_a_backlog_without_a_member() -> None:
 
 def test_a_backlog_of_a_topic_that_nobody_subscribes_to_any_more() -> None:
     found = one(list(of_group("g", ON, members("U"), progress((1, 4)), {})))
-    assert "3 messages of topic T wait, which no member subscribes to any more" in found
+    assert "3 messages wait in topic T, which no member subscribes to any more" in found
 
 
 def test_messages_that_were_deleted_before_they_were_consumed() -> None:
@@ -196,3 +200,54 @@ def test_slaves_that_do_not_follow_or_are_behind_are_told() -> None:
 def test_a_lost_master_and_who_can_take_its_place() -> None:
     assert no_master("b", {}).do == "start it"
     assert "stop slave 1 at s:1 and start it with" in no_master("b", {2: "t:1", 1: "s:1"}).do
+
+
+# --- clocks, addresses, clusters ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "says"),
+    [
+        (1_000, 1_010, "its clock is 7,273 s ahead of the one of this machine"),
+        (7_999_000, 7_999_010, "its clock is 724 s behind the one of this machine"),
+        # It says whole seconds: this is 0.9 s and 1.9 s away at most, and less than that at least.
+        (7_274_000, 7_274_500, ""),
+        (7_275_900, 7_276_000, ""),
+        (7_273_100, 7_273_200, ""),
+    ],
+)
+def test_a_clock_that_differs_is_told_and_one_that_may_be_right_is_not(
+    before_ms: int, after_ms: int, says: str
+) -> None:
+    runtime = {
+        "bootTimestamp": "70000",
+        "runtime": "[ 0 days, 2 hours, 0 minutes, 4 seconds ]",
+    }
+    found = list(of_clock("b", runtime, before_ms, after_ms))
+    assert [each.what for each in found] == ([says] if says else [])
+    assert list(of_clock("b", {"runtime": "?"}, before_ms, after_ms)) == []
+
+
+def test_a_broker_that_does_not_answer_may_tell_a_wrong_address() -> None:
+    found = no_answer("b", "10.255.255.1:1", UnreachableError("can't connect to 10.255.255.1:1"))
+    assert "the address that it tells clients" in found.what
+    assert "if it runs, set brokerIP1 to an address that works from here" in found.do
+    found = no_answer("b", "x:1", BrokerError(16, "no permission", "x:1"))
+    assert "examine it as a user who may (AEROBEE_ACCESS_KEY" in found.do
+
+
+def test_a_topic_on_one_of_several_brokers_is_told() -> None:
+    clusters = {"one": ["a", "b"], "two": ["c"]}
+    found = one(list(on_one_broker("T", [QueueData("a", 4, 4, 6)], clusters)))
+    assert found.startswith("topic T: it is on broker a alone, of the 2 in one (a first send makes")
+    both = [QueueData("a", 4, 4, 6), QueueData("b", 4, 4, 6)]
+    assert list(on_one_broker("T", both, clusters)) == []
+    assert list(on_one_broker("T", [QueueData("c", 4, 4, 6)], clusters)) == []
+
+
+def test_one_message_is_said_as_one() -> None:
+    found = one(list(of_group("g", ON, None, progress((3, 4)), {})))
+    assert found == "group g: it has no member online, and 1 message waits for it"
+    topics = {"T": queues("T", (5, 20))}
+    found = one(list(of_group("g", ON, members("T"), progress((4, 20)), topics)))
+    assert found == "group g: 1 message of topic T was deleted before it consumed them"

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aerobee import protocol
 from aerobee.protocol import self_signed
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
@@ -70,6 +72,12 @@ def trusting(pem: Path | None) -> ssl.SSLContext:
     return context
 
 
+def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where `cryptography` is not installed."""
+    monkeypatch.delattr(protocol, "self_signed")
+    monkeypatch.setitem(sys.modules, "aerobee.protocol.self_signed", None)
+
+
 async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello") -> bytes | None:
     peers = Peers(tls=tls)
     try:
@@ -107,7 +115,7 @@ async def test_enforcing_closes_who_speaks_plainly(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path
 ) -> None:
     address, desk = await serve(Tls("enforcing", str(pem)))
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ConnectionError, match="before it answered anything; does it want TLS"):
         await echo(address, None)
     assert desk.lost.is_set()
     assert await echo(address, trusting(pem)) == b"hello"
@@ -125,6 +133,62 @@ async def test_a_hello_that_is_none_closes_the_connection(
         await desk.lost.wait()
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_connection_that_had_answers_is_not_said_to_want_tls(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
+) -> None:
+    address, _ = await serve(Tls("disabled"))
+    peers = Peers()
+    await peers.request(address, TELL, timeout_s=20)
+    connection = await peers.connect(address)
+    connection.request(ECHO, None, b"", 20)
+    asked = connection.request(TELL, None, b"", 20)
+    with contextlib.suppress(ConnectionError):
+        await asked
+    with pytest.raises(ConnectionError) as raised:
+        await connection.request(ECHO, None, b"", 20)
+    assert "TLS" not in str(raised.value)
+    await peers.close()
+
+
+async def test_a_server_that_speaks_no_tls_is_told_from_one_that_has_no_certificate(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, _ = await serve(Tls("disabled"))
+    with pytest.raises(ConnectionError, match="it may have tlsServerMode=disabled"):
+        await echo(address, trusting(None))
+    without_the_package(monkeypatch)
+    address, _ = await serve(Tls("permissive"))
+    with pytest.raises(ConnectionError, match=r"\d: \w.*: it cut the TLS handshake off") as raised:
+        await echo(address, trusting(None))
+    assert "cryptography: pip install 'aerobee[tls]'" in str(raised.value)
+
+
+async def test_an_answer_that_is_no_tls_is_told() -> None:
+    async def speak_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(speak_plainly, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(ConnectionError, match="does not speak TLS there; switch TLS off"):
+        await echo(address, trusting(None))
+    with pytest.raises(ConnectionError, match=r"closed: a frame of .* which is HTTP"):
+        await echo(address, None)
+    server.close()
+    await server.wait_closed()
+
+
+def test_a_server_that_must_speak_tls_and_can_make_no_certificate_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, pem: Path
+) -> None:
+    without_the_package(monkeypatch)
+    with pytest.raises(OSError, match=r"cryptography.*is not installed: run pip install 'aerobee"):
+        Tls("enforcing")
+    Tls("enforcing", str(pem))
+    Tls("permissive")
 
 
 async def test_who_says_too_much_before_the_certificate_is_there_is_cut_off(

@@ -1,0 +1,16 @@
+"""The version of this program; RocketMQ's, which clients go by, is `protocol.command.VERSION`."""
+
+from functools import cache
+
+RUNTIME_KEY = "aerobeeVersion"  # in a broker's runtime info (28), beside RocketMQ's keys
+
+
+@cache
+def own_version() -> str:
+    """As the installed package says; "unknown" for a bare folder of sources."""
+    from importlib.metadata import PackageNotFoundError, version  # slow, and a daemon is to start
+
+    try:
+        return version("aerobee")
+    except PackageNotFoundError:
+        return "unknown"

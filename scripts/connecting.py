@@ -1,0 +1,72 @@
+"""How a command reaches a cluster: options for name servers, TLS and the log, and its client."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ..client.admin import Admin
+from ..client.security import Security
+from . import logs
+
+REQUESTS_AT_ONCE = 16
+
+One = TypeVar("One")
+Answer = TypeVar("Answer")
+
+
+def add_options(
+    parser: argparse.ArgumentParser, namesrv_action: type[argparse.Action] | None = None
+) -> None:
+    """The options that every command with a client takes."""
+    group = parser.add_argument_group("connection")
+    more = {} if namesrv_action is None else {"action": namesrv_action}
+    group.add_argument(
+        *("-n", "--namesrv"),
+        metavar="ADDR;ADDR",
+        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
+        **more,  # type: ignore[arg-type]
+    )
+    add = group.add_argument
+    add(
+        "--tls",
+        action="store_true",
+        help="speak TLS and check the server's certificate ($AEROBEE_TLS=true)",
+    )
+    add("--tls-ca", default="", metavar="FILE", help="trust these authorities, in PEM; with TLS")
+    add(
+        "--tls-insecure",
+        action="store_true",
+        help="speak TLS and check no certificate: anybody may pretend to be the server",
+    )
+    logs.add_options(parser, "warning", logs.MESSAGE_ALONE)
+
+
+def security(options: argparse.Namespace) -> Security:
+    """Keys from the environment, TLS from the options or the environment."""
+    return Security.from_environment(
+        tls=options.tls, tls_ca=options.tls_ca, tls_insecure=options.tls_insecure
+    )
+
+
+def run_admin(
+    work: Callable[[Admin, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
+) -> int:
+    """Do the work with a client for the name servers of the options; the exit code."""
+
+    async def with_admin() -> int:
+        async with Admin(options.namesrv, security=security(options)) as admin:
+            return await work(admin, options)
+
+    return asyncio.run(with_admin())
+
+
+async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Answer]]) -> list[Answer]:
+    """The answers in the order of the things, a limited number of requests at a time."""
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def one(thing: One) -> Answer:
+        async with room:
+            return await ask(thing)
+
+    return await asyncio.gather(*(one(thing) for thing in things))

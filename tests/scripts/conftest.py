@@ -1,0 +1,22 @@
+"""Brokers in this process for commands that run in it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from aerobee.testing.cluster import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One broker for all tests of a file, each with topics of its own."""
+    with LocalCluster() as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would set up a client or a daemon is not there."""
+    for name in ("NAMESRV_ADDR", "AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"):
+        monkeypatch.delenv(name, raising=False)
