@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import random
 import re
 from typing import Any
 
