@@ -80,6 +80,7 @@ SLAVE_RATIO_LESS = 10
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
 OWN_KEYS = frozenset(
     {
+        "allowDuplicateMaster",
         "clientMemoryBytesMax",
         "compiledSends",
         "httpBindAddress",
@@ -122,6 +123,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
+    allow_duplicate_master: bool = False
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
 
@@ -295,7 +297,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        for text in filter(None, self.namesrv_addr.replace(",", ";").split(";")):
+        for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
                 raise ConfigError(
@@ -337,6 +339,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "authorizationEnabled is true and authenticationEnabled is not, so anybody could "
                 "name himself any user; switch on both, or neither"
             )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in namesrvAddr, which may have commas between them, too."""
+        return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
 
     @property
     def acks_needed(self) -> int:

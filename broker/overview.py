@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .metrics import lags
+from .runtime_info import VERSION_NAME
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -32,6 +33,19 @@ def fault(broker: "Broker") -> str | None:
     return broker.store.refusal
 
 
+def note(broker: "Broker") -> str | None:
+    """What an operator should know of a broker that is well and ready; None for nothing."""
+    others = broker.other_masters.addresses
+    name = broker.config.broker_name
+    if others:
+        where = " and ".join(others)
+        return f"another master of {name} runs at {where}; stop one of them"
+    slave = broker.ha_slave
+    if slave is not None and not slave.connected:
+        return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
+    return None
+
+
 def not_ready(broker: "Broker") -> str | None:
     """Why clients can't use this broker yet, in one sentence; None when they can."""
     registered = broker.registration.registered
@@ -41,22 +55,31 @@ def not_ready(broker: "Broker") -> str | None:
 
 
 def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
-    config = broker.config
+    config, stats = broker.config, broker.stats
     servers = broker.registration.registered
     names = [name if taken else f"{name} (not reached)" for name, taken in servers.items()]
+    puts, gets = stats.broker_puts(), stats.broker_gets()
+    # The first of the three rates is that over the last ten seconds.
+    rates = [round(stats.total_tps(counter)[0], 1) for counter in (puts, gets)]
+    others = broker.other_masters.addresses
     return [
+        ("Messages in a second", rates[0]),
+        ("Messages out a second", rates[1]),
+        ("Messages behind, all groups", sum(lag for _, _, lag in lags(broker))),
+        ("Connections", len(broker.server.connections)),
+        ("Messages in since start", puts.messages),
+        ("Messages out since start", gets.messages),
+        *([("Split brain", note(broker) or "")] if others else []),
+        ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
+        ("Role", _role(broker)),
+        ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
+        ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Cluster", config.broker_cluster_name),
         ("Address for clients", broker.address),
         ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
         ("Name servers", ", ".join(names) or "none"),
-        ("Role", _role(broker)),
         ("Store", str(broker.root.absolute())),
-        ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
-        ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
-        ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
-        ("Connections", len(broker.server.connections)),
-        ("Messages in since start", broker.stats.broker_puts().messages),
-        ("Messages out since start", broker.stats.broker_gets().messages),
+        ("Version for clients", VERSION_NAME),
     ]
 
 

@@ -44,6 +44,7 @@ from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .log_ahead import LogAhead
 from .offsets import Offsets
+from .other_masters import OtherMasters
 from .outgoing import outgoing_peers
 from .periodic import Periodic
 from .pop_parts import PopParts
@@ -196,6 +197,7 @@ class Broker:
         self.fast_port = await self._listen(fast_port, fast_rows)
         slaves = await self._listen_for_slaves()
         host = await store_host(config.broker_ip1, self.port)
+        self.other_masters = OtherMasters(config, self.address)
         make_folder(self.root)  # a file in its place is told before anything looks inside
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
         self.hot_keys.load()
@@ -292,6 +294,7 @@ class Broker:
             table = self.access.guard(table)
         rows.update(table)
         fast_rows.update(fast_table(table))
+        await self.other_masters.check_start()
         self._work_periodically()
         await self.server.accept()
         await self.ha.accept()
@@ -301,7 +304,9 @@ class Broker:
             self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
-        self.registration = Registration(config, self.topics, self.address, ha_address, on_master)
+        self.registration = Registration(
+            config, self.topics, self.address, ha_address, self.other_masters, on_master
+        )
         closers.append(self.registration.stop)
         await self.registration.start()
 

@@ -15,7 +15,16 @@ from ..protocol import java_properties
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
-from .findings import Finding, no_master, of_broker, of_group, of_slaves, of_topic, slaves_needed
+from .findings import (
+    Finding,
+    no_master,
+    of_broker,
+    of_group,
+    of_slaves,
+    of_topic,
+    other_masters,
+    slaves_needed,
+)
 from .show import each, with_admin
 from .shown import plain
 
@@ -103,4 +112,5 @@ async def _broker(
             "start it; topics and groups are looked at when all brokers answer",
         )
         return [lack], False
+    found += other_masters(name, address, runtime)
     return [*of_broker(name, runtime, settings), *found], True

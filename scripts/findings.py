@@ -6,7 +6,7 @@ Each rule takes what a cluster has answered and yields findings; none asks anyth
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..broker.runtime_info import DIFFERING_PREFIX
+from ..broker.runtime_info import DIFFERING_PREFIX, OTHER_MASTERS
 from ..protocol.bodies.clients import ConsumerConnection
 from ..protocol.bodies.group import SubscriptionGroupConfig
 from ..protocol.bodies.ha import HARuntimeInfo
@@ -70,6 +70,18 @@ def of_broker(
             where,
             f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
             room,
+        )
+
+
+def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterator[Finding]:
+    """Other living masters of a broker name, as the master at `address` tells."""
+    for other in filter(None, runtime.get(OTHER_MASTERS, "").split(";")):
+        first, second = sorted((address, other))
+        yield Finding(
+            f"broker {name}",
+            f"two masters of {name} run, {first} and {second}: each takes messages that the other "
+            "lacks",
+            "stop one of them, and give it an empty store folder before it becomes a slave",
         )
 
 

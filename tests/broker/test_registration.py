@@ -73,11 +73,11 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     caller = Caller(broker)
     for name in ("T", "U"):
         await make_topic(caller, name)
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert [broker.topics.get(name).order for name in ("T", "U")] == [True, False]
     assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
     version = broker.topics.version
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert broker.topics.version == version  # told once
     broker.registration._put_in_order("there", b"no table")  # is only logged
     await caller.peers.close()
@@ -153,7 +153,7 @@ async def test_a_name_server_that_can_not_be_reached_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker = await start(config(namesrv_addr="127.0.0.1:1"))
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     told = [text for text in caplog.messages if text.startswith("no registration with name server")]
     assert len(told) == 1
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
