@@ -67,7 +67,6 @@ RELIED_ON = {
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
-HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 HA_PORT_DISTANCE = 1
 
@@ -110,6 +109,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     listen_port: Port = 10_911
     broker_ip1: str = field(name="brokerIP1", default="")
     broker_ip2: str = field(name="brokerIP2", default="")  # for slaves; brokerIP1 where empty
+    # None: ten above listen_port, or the next free one
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
@@ -307,9 +307,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)
-        if self.http_port is None:
-            near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
-            force_setattr(self, "http_port", near if near <= 65_535 else 0)
         if self.ha_listen_port == 0:
             near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
             force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)

@@ -16,16 +16,17 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 
 
-def overview(broker: "Broker") -> Overview:
-    """The broker as it is now."""
+def overview(broker: "Broker", *, with_system: bool = False) -> Overview:
+    """The broker as it is now; `with_system` shows the topics of the system as well."""
     title = f"aerobee broker {broker.config.broker_name}"
-    tables = [_topics(broker), _groups(broker)]
+    behind = {(group, topic): lag for topic, group, lag in lags(broker)}
+    tables = [_topics(broker, with_system=with_system), _groups(broker, behind)]
     if broker.ha.slaves:
         tables.append(_slaves(broker))
     differing = sorted(broker.clients.differing().items())
     if differing:
         tables.append(("Groups whose members subscribe differently", ("Group", "Who"), differing))
-    return title, _facts(broker), tables
+    return title, _facts(broker, sum(behind.values())), tables
 
 
 def fault(broker: "Broker") -> str | None:
@@ -54,7 +55,7 @@ def not_ready(broker: "Broker") -> str | None:
     return None
 
 
-def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
+def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
     config, stats = broker.config, broker.stats
     servers = broker.registration.registered
     names = [name if taken else f"{name} (not reached)" for name, taken in servers.items()]
@@ -65,7 +66,7 @@ def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
     return [
         ("Messages in a second", rates[0]),
         ("Messages out a second", rates[1]),
-        ("Messages behind, all groups", sum(lag for _, _, lag in lags(broker))),
+        ("Messages behind, all groups", behind),
         ("Connections", len(broker.server.connections)),
         ("Messages in since start", puts.messages),
         ("Messages out since start", gets.messages),
@@ -109,21 +110,21 @@ def _slaves(broker: "Broker") -> Table:
     return "Slaves", columns, rows
 
 
-def _topics(broker: "Broker") -> Table:
+def _topics(broker: "Broker", *, with_system: bool) -> Table:
     columns = ("Topic", "Queues", "Stored", "In since start", "In a second", "Out a second")
     out: dict[str, float] = {}
     for (topic, group), _ in broker.stats.all_gets():
         out[topic] = out.get(topic, 0.0) + broker.stats.get_tps(topic, group)
     rows: list[tuple[Cell, ...]] = []
     for name, config in sorted(broker.topics.all().items()):
-        if is_system_topic(name) or name in _own_topics(broker):
+        if not with_system and (is_system_topic(name) or name in _own_topics(broker)):
             continue
         store = broker.store
         stored = sum(  # a queue without a message yet begins at -1
             store.max_offset(name, queue) - max(0, store.min_offset(name, queue))
             for queue in range(max(config.read_queue_nums, config.write_queue_nums))
         )
-        if not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if not with_system and not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             continue  # every group has a retry topic; an empty one tells nothing
         queues = str(config.write_queue_nums)
         if config.read_queue_nums != config.write_queue_nums:
@@ -134,10 +135,11 @@ def _topics(broker: "Broker") -> Table:
     return "Topics", columns, rows
 
 
-def _groups(broker: "Broker") -> Table:
+def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Table:
+    """`behind` is by group and topic."""
     columns = ("Group", "Topic", "Members", "Behind by", "Out a second")
     live = broker.clients.consumer_groups()
-    pairs = {(group, topic): lag for topic, group, lag in lags(broker)}
+    pairs = dict(behind)
     for group in live.values():
         for topic in group.subscriptions:
             pairs.setdefault((group.name, topic), 0)

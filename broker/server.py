@@ -6,6 +6,7 @@ after the turn's messages are in the log (`_end_of_turn`).
 """
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -397,7 +398,13 @@ class Broker:
         self.store.change_limits(self.config.store_settings())
 
     async def _listen(self, port: int, rows: dict[int, Row]) -> int:
-        return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+        try:
+            return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+        except OSError as wrong:
+            if wrong.errno != errno.EADDRINUSE:
+                raise
+            more = "a broker's status page is ten ports above its listenPort unless httpPort is set"
+            raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
 
     async def _listen_for_slaves(self) -> asyncio.Server:
         config = self.config

@@ -51,7 +51,9 @@ class NameServer:
         """ValueError when the key-value config that the settings name can't be read."""
         config = config or NamesrvConfig()
         self.routes = RouteTable()
-        self.settings = Settings(Path(config.kv_config_path) if config.kv_config_path else None)
+        self.settings = Settings(
+            Path(config.kv_config_path).expanduser() if config.kv_config_path else None
+        )
         self.port = 0
         self._clock = clock
         self._handlers = Handlers(self.routes, self.settings, config, clock, self._notify)

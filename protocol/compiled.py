@@ -7,15 +7,21 @@ outside of an array raises IndexError, as in Python.
 
 A module with such functions is imported late, by `broker.handlers.plain_lane` and only where numba
 is there: that takes a third of a second, and ten where numba has not compiled it before on this
-machine. What was compiled is kept in `__pycache__`, or in the user's cache folder, until the file
-of the function changes: who changes one that functions in other files call deletes these `*.nb?`.
+machine. What was compiled is kept in the user's cache folder (~/.cache/aerobee, or the folder that
+NUMBA_CACHE_DIR names), so that uninstalling the package leaves no folder of it behind. Where nobody
+may write there numba takes `__pycache__`. It stays until the file of the function changes: after a
+change of a function that other files call, delete that folder.
 """
 
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,14 +31,30 @@ _OPTIONS: dict[str, Any] = {"cache": True, "forceinline": True, "_nrt": False}
 
 def compiled(function: Function) -> Function:
     """This function as machine code, made at its first call or found in numba's cache."""
-    found: Function = numba.njit(boundscheck=True, **_OPTIONS)(function)
-    return found
+    return _compiled(function, boundscheck=True)
 
 
 def compiled_unchecked(function: Function) -> Function:
     """The same for one that makes sure by itself that no index is outside of an array."""
-    found: Function = numba.njit(boundscheck=False, **_OPTIONS)(function)
+    return _compiled(function, boundscheck=False)
+
+
+def _compiled(function: Function, *, boundscheck: bool) -> Function:
+    # numba asks for the folder here, once for each function; it has no option of its own for it.
+    before = config.CACHE_DIR
+    config.CACHE_DIR = before or _cache_folder()
+    try:
+        found: Function = numba.njit(boundscheck=boundscheck, **_OPTIONS)(function)
+    finally:
+        config.CACHE_DIR = before
     return found
+
+
+def _cache_folder() -> str:
+    """Where programs of this user keep what can be made again; "" where there is no such place."""
+    base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(base), "aerobee")
+    return str(folder) if folder.is_absolute() else ""
 
 
 @compiled

@@ -1,5 +1,6 @@
 """Starting and stopping daemons as a user does, and everything that stops a start."""
 
+import asyncio
 import re
 import resource
 import signal
@@ -9,6 +10,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.scripts.child import Child
 from prometheus_client.parser import text_string_to_metric_families
 
 from .command import (
@@ -16,6 +20,7 @@ from .command import (
     FREE_PORTS,
     SECONDS,
     SMALL,
+    Daemon,
     aerobee,
     environment,
     output,
@@ -98,8 +103,8 @@ def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> Non
         labels = found["rocketmq_messages_in_total", "watched", None].labels
         assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
         page = get(daemon.page)
-        assert "<td>watched</td>" in page
-        assert "<td>watchers</td>" in page
+        assert "<span>watched</span>" in page
+        assert "<span>watchers</span>" in page
 
 
 # --- name server and broker apart ----------------------------------------------------------------
@@ -121,7 +126,11 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
             assert daemon.ready.startswith("broker b-1 is ready")
             assert "status page" not in daemon.ready
             assert daemon.broker in output("cluster", "-n", names.namesrv)
-            assert "<td>b-1</td><td>c-1</td><td>master</td>" in get(names.page)
+            row = "".join(
+                f'<td data-column="{column}"><span>{text}</span></td>'
+                for column, text in (("Broker", "b-1"), ("Cluster", "c-1"), ("Role", "master"))
+            )
+            assert row in get(names.page)
         assert "b-1" not in output("cluster", "-n", names.namesrv)
 
 
@@ -158,6 +167,41 @@ def test_print_config_marks_each_key(tmp_path: Path) -> None:
     assert re.search(accepted, done.stdout, re.MULTILINE)
     assert re.search(r"^unknown +listenPrt=1$", done.stdout, re.MULTILINE)
     assert "did you mean listenPort?" in done.stderr
+
+
+# --- the key-value config of a name server -------------------------------------------------------
+
+
+def put_kv(namesrv: str) -> None:
+    fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
+
+    async def put() -> None:
+        peers = Peers(upgrade=False)
+        answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields)
+        assert answer.code == codes.SUCCESS
+        await peers.close()
+
+    asyncio.run(put())
+
+
+def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path: Path) -> None:
+    words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1"]
+    file = tmp_path / "namesrv" / "kvConfig.json"
+    with Child([*AEROBEE, *words], tmp_path / "stderr", env={"HOME": str(tmp_path)}) as child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        put_kv(Daemon(child, ready).namesrv)
+    assert '"T":"broker-a:4"' in file.read_text()
+    file.write_text("no JSON")
+    said = refused(*words, "--log-level", "error", env={"HOME": str(tmp_path)})
+    assert f"{file} can't be read" in said
+
+
+def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
+    with running(tmp_path, *words, env={"HOME": str(tmp_path)}) as daemon:
+        put_kv(daemon.namesrv)
+    assert (tmp_path / "store" / "namesrv" / "kvConfig.json").exists()
+    assert not (tmp_path / "namesrv").exists()
 
 
 # --- what stops a start --------------------------------------------------------------------------
@@ -207,6 +251,19 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             assert what in refused("up", *FREE_PORTS, option, port, *store)
         said = refused("up", *FREE_PORTS, "--set", f"httpPort={port}", *store)
         assert f"can't serve HTTP on 127.0.0.1:{port}" in said
+
+
+def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["broker", "--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL]
+        words += ["--set", f"listenPort={port - 10}"]
+        with running(tmp_path, *words) as daemon:
+            assert get(daemon.page + "readyz") == "ok\n"
+            assert not daemon.page.endswith(f":{port}/")
+        assert f"can't serve HTTP on 127.0.0.1:{port}" in refused(
+            *words, "--set", f"httpPort={port}", "--log-level", "error"
+        )
 
 
 def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
