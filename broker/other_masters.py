@@ -117,9 +117,7 @@ class OtherMasters:
     async def _is_master(self, peers: Peers, address: str) -> bool:
         """Whether a master of this broker's cluster and name answers at the address."""
         try:
-            answer = await peers.request(
-                address, codes.GET_BROKER_CONFIG, timeout_s=ANSWER_SECONDS
-            )
+            answer = await peers.request(address, codes.GET_BROKER_CONFIG, timeout_s=ANSWER_SECONDS)
         except ConnectionError:
             return False
         except TimeoutError:  # it takes connections, and may go on at any moment

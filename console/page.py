@@ -56,7 +56,10 @@ th, td { padding: .45rem .9rem; text-align: left; border-top: 1px solid var(--li
 thead th { border-top: 0; color: var(--soft); font-size: .8rem; font-weight: 500; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 @media (max-width: 40rem) {
-  main { padding: 1rem .75rem 2rem; }
+  main { padding: 1rem .75rem 2rem; display: flex; flex-direction: column; }
+  .facts { order: 1; }
+  .facts dt { flex-basis: 7rem; }
+  footer { order: 2; }
   .figures { grid-template-columns: repeat(3, 1fr); }
   .figures div { padding: .3rem .6rem; }
   .figures dd { font-size: 1.1rem; }

@@ -7,21 +7,16 @@ outside of an array raises IndexError, as in Python.
 
 A module with such functions is imported late, by `broker.handlers.plain_lane` and only where numba
 is there: that takes a third of a second, and ten where numba has not compiled it before on this
-machine. What was compiled is kept in the user's cache folder (~/.cache/aerobee, or the folder that
-NUMBA_CACHE_DIR names), so that uninstalling the package leaves no folder of it behind. Where nobody
-may write there numba takes `__pycache__`. It stays until the file of the function changes: after a
-change of a function that other files call, delete that folder.
+machine. What was compiled is kept until the file of the function changes: by daemons in the user's
+cache folder (`scripts/compiled_sends.py`), else in `__pycache__`. After a change of a function that
+functions in other files call, delete these `*.nb?`.
 """
 
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,30 +26,14 @@ _OPTIONS: dict[str, Any] = {"cache": True, "forceinline": True, "_nrt": False}
 
 def compiled(function: Function) -> Function:
     """This function as machine code, made at its first call or found in numba's cache."""
-    return _compiled(function, boundscheck=True)
+    found: Function = numba.njit(boundscheck=True, **_OPTIONS)(function)
+    return found
 
 
 def compiled_unchecked(function: Function) -> Function:
     """The same for one that makes sure by itself that no index is outside of an array."""
-    return _compiled(function, boundscheck=False)
-
-
-def _compiled(function: Function, *, boundscheck: bool) -> Function:
-    # numba asks for the folder here, once for each function; it has no option of its own for it.
-    before = config.CACHE_DIR
-    config.CACHE_DIR = before or _cache_folder()
-    try:
-        found: Function = numba.njit(boundscheck=boundscheck, **_OPTIONS)(function)
-    finally:
-        config.CACHE_DIR = before
+    found: Function = numba.njit(boundscheck=False, **_OPTIONS)(function)
     return found
-
-
-def _cache_folder() -> str:
-    """Where programs of this user keep what can be made again; "" where there is no such place."""
-    base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(base), "aerobee")
-    return str(folder) if folder.is_absolute() else ""
 
 
 @compiled

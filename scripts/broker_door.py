@@ -16,6 +16,4 @@ def broker_door(broker: Broker) -> Door:
         note=lambda: note(broker),
     )
     config = broker.config
-    return Door(
-        config.http_bind_address, config.http_port, answers, listen_port=config.listen_port
-    )
+    return Door(config.http_bind_address, config.http_port, answers, listen_port=config.listen_port)

@@ -112,7 +112,8 @@ class Parts:
         name = config.broker_name
         info = RuntimeInfo(
             config, self.store, self.stats, self.delays,
-            clients=self.clients, other_masters=OtherMasters(config, ADDRESS), started_ms=START_MS, now_ms=clock,
+            clients=self.clients, other_masters=OtherMasters(config, ADDRESS),
+            started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
         families = (
             AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),

@@ -57,9 +57,7 @@ class Masters:
 
 
 @pytest.fixture
-async def masters(
-    config: Config, namesrv: NameServer, tmp_path: Path
-) -> AsyncIterator[Masters]:
+async def masters(config: Config, namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Masters]:
     made = Masters(config, namesrv, tmp_path)
     yield made
     await made.stop_all()

@@ -1,4 +1,4 @@
-"""What a broker does by itself from time to time, seen from outside: files saved, clients dropped."""
+"""What a broker does by itself from time to time: files are saved, silent clients dropped."""
 
 import json
 import shutil

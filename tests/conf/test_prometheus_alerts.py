@@ -16,7 +16,9 @@ PROMTOOL = shutil.which("promtool")
 
 
 def test_each_alert_is_on_a_metric_that_the_reference_has() -> None:
-    known = set(re.findall(r"^\| `(aerobee_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.M))
+    known = set(
+        re.findall(r"^\| `(aerobee_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.M)
+    )
     rules = [
         rule for group in yaml.safe_load(SHIPPED.read_text())["groups"] for rule in group["rules"]
     ]

@@ -21,9 +21,7 @@ def documented() -> set[tuple[str, str, tuple[str, ...]]]:
     """Name, type and labels of each row of the reference."""
     rows = ROW.findall(REFERENCE.read_text())
     assert len(rows) == len({name for name, *_ in rows}), "a metric is there twice"
-    return {
-        (name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows
-    }
+    return {(name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
 
 
 def own(

@@ -43,7 +43,7 @@ async def test_two_masters_of_a_name_are_shown_as_long_as_both_are_there(
     register(namesrv)
     assert note(namesrv) is None
     register(namesrv, addr="10.0.0.2:10911", connection="another connection")
-    title, columns, rows = overview(namesrv)[2][0]
+    title, _, rows = overview(namesrv)[2][0]
     assert title == "Broker names with more than one master"
     assert rows == [("b-1", "c-1", "10.0.0.1:10911, 10.0.0.2:10911")]
     assert note(namesrv) == "more than one master is registered of b-1"

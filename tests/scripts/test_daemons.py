@@ -253,6 +253,14 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         assert f"can't serve HTTP on 127.0.0.1:{port}" in said
 
 
+def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> None:
+    words = ["--set", "brokerName=a", "--set", "listenPort=0", "--set", "httpPort=-1", *SMALL]
+    with running(tmp_path, *up(tmp_path / "one"), "--set", "brokerName=a") as daemon:
+        broker = ["broker", "-n", daemon.namesrv, *words, "--log-level", "error"]
+        said = refused(*broker, "--set", f"storePathRootDir={tmp_path / 'two'}")
+        assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in said
+
+
 def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
