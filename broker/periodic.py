@@ -50,10 +50,14 @@ class Periodic:
         """Run this beside the others until `stop`."""
         self._tasks.append(asyncio.create_task(task, name=name))
 
-    def every(self, seconds: float, work: Work) -> None:
-        """Do the work again and again; a failure is logged and doesn't end it."""
+    def every(self, seconds: float | Callable[[], float], work: Work) -> None:
+        """Do the work again and again; a failure is logged and doesn't end it.
+
+        A function is called for the length of each wait.
+        """
         self._work.append(work)
-        self._tasks.append(asyncio.create_task(_repeat(seconds, work)))
+        period = seconds if callable(seconds) else lambda: seconds
+        self._tasks.append(asyncio.create_task(_repeat(period, work)))
 
     def every_hot(
         self, hot_keys: HotKeys, key: str, period_ms: Callable[[], int], work: Work
@@ -119,9 +123,10 @@ async def _steps(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await asyncio.sleep(FAILED_SECONDS)
 
 
-async def _repeat(seconds: float, work: Callable[[], object]) -> None:
+async def _repeat(period: Callable[[], float], work: Callable[[], object]) -> None:
     fault = ""
     while True:
+        seconds = period()
         await asyncio.sleep(seconds)
         fault = await _try(work, seconds, fault)
 

@@ -58,7 +58,7 @@ class PopParts:
         self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
         revive_log = PopLog(config, store, due, now_ms)
         self.buffer = PopBuffer(config, store, offsets, revive_log)
-        self.revive = PopRevive(config, store, topics, groups, offsets, timers, stats, wake)
+        self.revive = PopRevive(config, store, topics, groups, offsets, timers, stats, wake, now_ms)
         self.modes = RequestModes(folder / "messageRequestMode.json")
         self._queues = TopicQueues(config, topics, now_ms)
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)

@@ -34,6 +34,7 @@ from .topics import Topics
 log = logging.getLogger(__name__)
 
 LATE_ACK_MS = 2_000  # how long after its time a check point still takes acknowledgements
+DUE_AGAIN_MS = 100  # how soon a check point is tried again that waits for the timer
 ENTRIES_PER_LOOK = 32
 # Of one queue in one go, so that requests get their turn in between.
 ENTRIES_PER_ROUND = 256
@@ -50,6 +51,7 @@ class _Queue:
     read_ms: int = 0  # all that was due until then has been read
     points: dict[Key, tuple[int, CheckPoint]] = field(default_factory=dict)
     done: deque[tuple[int, int]] = field(default_factory=deque)
+    has_failed: bool = False  # the last round
 
 
 class PopRevive:
@@ -65,6 +67,7 @@ class PopRevive:
         timers: Timers | None,
         stats: Stats,
         wake: Callable[[tuple[str, int]], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._store = store
@@ -74,6 +77,7 @@ class PopRevive:
         self._timers = timers
         self._stats = stats
         self._wake = wake
+        self._now_ms = now_ms
         self._topic = revive_topic(config.broker_cluster_name)
         self._queues = [_Queue(number) for number in range(config.revive_queue_num)]
 
@@ -86,10 +90,28 @@ class PopRevive:
             try:
                 more = self._read(queue) or more
                 more = self._revive(queue) or more
+                queue.has_failed = False
             except (StoreError, Refusal, OverflowError) as wrong:
+                queue.has_failed = True
                 log.warning("messages of pop wait in revive queue %d: %s", queue.queue_id, wrong)
             self._commit(queue)
         return more
+
+    def wait_ms(self) -> int:
+        """Time until the next `run`: `reviveInterval`, or less when a check point is due earlier.
+
+        The revive topic is in the order of time, to a slot of the timer, so the first check point
+        of each queue stands for the others.
+        """
+        waits = [self._config.revive_interval]
+        for queue in self._queues:
+            if queue.has_failed:
+                continue
+            for _, point in queue.points.values():
+                left_ms = point.revive_ms + LATE_ACK_MS + 1 - self._now_ms()
+                waits.append(max(left_ms, DUE_AGAIN_MS))
+                break
+        return min(waits)
 
     def advance(self) -> None:
         """Let the offsets pass what is done and on disk."""
@@ -164,7 +186,7 @@ class PopRevive:
 
     def _revive(self, queue: _Queue) -> bool:
         """Deal with the check points whose time is up, in their order; True when some are left."""
-        late_ms = queue.read_ms - LATE_ACK_MS
+        late_ms = min(queue.read_ms, self._now_ms() - LATE_ACK_MS)
         due = [key for key, (_, point) in queue.points.items() if point.revive_ms < late_ms]
         messages = 0
         for key in due:

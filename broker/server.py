@@ -340,7 +340,7 @@ class Broker:
         self._periodic.in_steps(
             self.server.turn, lambda most: self.delays.deliver(self.now_ms(), most)
         )
-        self._periodic.every(config.revive_interval / 1000, self._revive)
+        self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         self._periodic.every_hot(
             self.hot_keys,
             "transactionOpBatchInterval",

@@ -20,7 +20,7 @@ from .producer import Producer
 from .producer_calls import TransactionState
 from .pull_consumer import PullConsumer
 from .receipts import BatchReceipt, SendReceipt, SendStatus
-from .received import ReceivedMessage
+from .received import MessageView, ReceivedMessage
 from .route import MessageQueue
 from .security import Security
 from .simple import PoppedMessage, SimpleConsumer
@@ -37,6 +37,7 @@ __all__ = [
     "LitePullSettings",
     "Message",
     "MessageQueue",
+    "MessageView",
     "Outcome",
     "PopSettings",
     "PoppedMessage",

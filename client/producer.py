@@ -280,11 +280,22 @@ class Producer:
         outgoing = self._packer.pack(Message(topic, body), more, code=code)
         return await self._delivery.send(outgoing, None, timeout)
 
-    async def recall(self, topic: str, handle: str, timeout: float = SEND_SECONDS) -> str:  # noqa: ASYNC109
+    async def recall(
+        self,
+        topic: str,
+        handle: str | None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109
+    ) -> str:
         """Take a message back that waits for its delivery time; returns its id.
 
-        `handle` is the `recall_handle` of its receipt. BrokerError when it isn't there any more.
+        `handle` is the `recall_handle` of its receipt; ClientError when that is None. BrokerError
+        when the message isn't there any more.
         """
+        if handle is None:
+            raise ClientError(
+                f"the recall_handle of the message to topic {topic} is None: brokers give one "
+                "only for a message with delay or deliver_at; send it with one of these"
+            )
         try:
             broker_name = recall_handle.decode(handle).broker_name
         except Refusal as refusal:

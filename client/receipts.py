@@ -9,7 +9,12 @@ from ..protocol.headers.send import SendMessageAnswer
 
 
 class SendStatus(StrEnum):
-    """What the broker did. All of them mean that it has the message."""
+    """How safe a sent message is. With every status the broker has it.
+
+    OK: as safe as the broker's settings say. FLUSH_DISK_TIMEOUT: not on the disk in time, with
+    SYNC_FLUSH. FLUSH_SLAVE_TIMEOUT: no slave had it in time, with SYNC_MASTER.
+    SLAVE_NOT_AVAILABLE: too few slaves are connected, with SYNC_MASTER.
+    """
 
     OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -27,7 +32,7 @@ STATUS_OF_CODE = {
 
 @dataclass(slots=True, unsafe_hash=True)  # a frozen one takes five times as long to make
 class SendReceipt:
-    """Where a message went.
+    """Where a message went; `status` says how safe it is there.
 
     `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
     lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with

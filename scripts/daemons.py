@@ -30,6 +30,8 @@ ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
 ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
 UP_STORE = "aerobee-data"
 UP_KV_CONFIG = "namesrv/kvConfig.json"  # in the store folder
+# What `up` turns on unless a setting says otherwise. A broker by itself has them off.
+UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
 RECOVERING = "recovering the store"
 
 log = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ def up(options: argparse.Namespace) -> int:
     settings = [text for text in options.settings if text not in for_namesrv]
     settings += _option("listenPort", options.listen_port)
     settings += _option("storePathRootDir", options.store)
+    set_outside = {each.key for each in from_environment(os.environ, KEYS.fields)}
+    settings = [f"{key}=true" for key in UP_TURNS_ON if key not in set_outside] + settings
     config, _ = load_broker(options=settings, environ=os.environ)
     if config.store_path_root_dir == ROCKETMQ_STORE:
         settings.append(f"storePathRootDir={UP_STORE}")

@@ -1,7 +1,7 @@
 """The list of served requests for the documents, made from the request tables themselves.
 
     python -m aerobee.scripts.served            prints both lists
-    python -m aerobee.scripts.served --write    puts them into README.md and ARCHITECTURE.md
+    python -m aerobee.scripts.served --write    puts them into docs/requests.md and ARCHITECTURE.md
 
 A list stands between two marks; the rest of a document is left alone. A test compares what stands
 there with what is made here, so a new row in a table can't be forgotten.
@@ -68,7 +68,7 @@ def all_served() -> list[Served]:
 
 def documents(served: Sequence[Served]) -> dict[str, str]:
     """The list of each document that has one."""
-    return {"README.md": _by_file(served), "ARCHITECTURE.md": _by_code(served)}
+    return {"docs/requests.md": _by_file(served), "ARCHITECTURE.md": _by_code(served)}
 
 
 def replaced(document: str, text: str) -> str:
@@ -114,7 +114,7 @@ def _served(daemon: str, row: Row) -> Served:
         header = f"`{row.header.__name__}` ({file})"
     return Served(
         *(daemon, row.code, codes.REQUEST_NAMES[row.code], header, row.access),
-        *(str(Path(path).relative_to(ROOT)), code.__name__),
+        *(str(Path(path).resolve().relative_to(ROOT)), code.__name__),
     )
 
 

@@ -2,8 +2,8 @@
 
     spark.read.format("rocketmq").option("subscribe", "orders").load()
 
-PySpark finds the source by itself where aerobee is installed; `register` is for where it doesn't,
-as in an editable install.
+PySpark finds the source by itself where aerobee is installed, and in the environment that
+scripts/venv makes. `register` is for where it doesn't, as with `pip install -e` alone.
 """
 
 from typing import TYPE_CHECKING

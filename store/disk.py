@@ -5,11 +5,24 @@ calls: what the system raises, they raise, and each one means what its name mean
 """
 
 import errno
-import fcntl
 import mmap
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from .errors import SystemUnsupported
+
+try:
+    import fcntl
+
+    os.posix_fallocate, os.fdatasync  # noqa: B018 - Windows lacks all of these, macOS these two
+except (ImportError, AttributeError) as lack:
+    raise SystemUnsupported(
+        f"broker and store run on Linux, and this is {sys.platform} ({lack}); run them there, in "
+        "WSL or in a Linux container. The client, the name server and the commands that ask a "
+        "broker run here"
+    ) from None
 
 
 class Entry(NamedTuple):

@@ -39,6 +39,10 @@ class ArrowMissing(StoreError, ImportError):
     """Rows are Arrow's, and pyarrow is not installed."""
 
 
+class SystemUnsupported(StoreError, ImportError):
+    """This operating system lacks calls that the store needs."""
+
+
 class WritesRefused(StoreError):
     """The disk has failed once; nothing more is taken until a restart."""
 

@@ -53,7 +53,12 @@ class Piece:
 
 
 class StoreView:
-    """A store folder, read only. `log_folder` where storePathCommitLog says another."""
+    """A store folder, read only.
+
+    `root` is the broker's storePathRootDir, `log_folder` its storePathCommitLog where that is
+    another folder. StoreError where there is no store. A view shows what was there when it was
+    made, and by `refresh` what is there now.
+    """
 
     def __init__(self, root: Path | str, log_folder: Path | str | None = None) -> None:
         """StoreError when there is no store."""

@@ -36,6 +36,8 @@ SMALL = {
     "max_hash_slot_num": 10_000,
     "max_index_num": 40_000,
 }
+# As `aerobee up` has them: SQL conditions and `Producer.recall` work.
+TURNED_ON = {"enable_property_filter": True, "recall_message_enable": True}
 
 Result = TypeVar("Result")
 
@@ -58,10 +60,13 @@ class Clock:
 
 
 class LocalCluster:
-    """A name server and brokers; `settings` are those of `BrokerConfig`, for each of them.
+    """A name server and brokers in the process of a test.
 
-    `folder` is where the stores go, one folder a broker; without it a temporary one that is deleted
-    at the end. Broker n is called broker-a, broker-b, … in the cluster DefaultCluster.
+    `brokers` is their number, 1 to 64; they are called broker-a, broker-b, … in the cluster
+    DefaultCluster. `folder` is where the stores go, one folder a broker; without it they go to a
+    temporary folder that is deleted at the end. Further arguments are settings of every broker:
+    RocketMQ's keys in snake_case, so `message_delay_level` for messageDelayLevel. SQL conditions
+    and `Producer.recall` are turned on, as in `aerobee up`.
     """
 
     def __init__(
@@ -186,6 +191,7 @@ class LocalCluster:
             "namesrv_addr": self.name_server,
             "store_path_root_dir": str(self._folder / name),
             **SMALL,
+            **TURNED_ON,
             **self._settings,
         }
         return Broker(BrokerConfig(**settings), now_ms=self.clock, alive_ms=_real_ms)

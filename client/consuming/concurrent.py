@@ -34,9 +34,11 @@ Emit = Callable[[ProcessQueue, Sequence[ReceivedMessage]], None]
 class ConsumeSettings:
     """How long and how often a message is tried.
 
-    After `timeout_s` with the application a message is given back (not in order). A queue in order
-    rests `suspend_s` before its message is tried again. `max_reconsume_times` None is Java's
-    default: 16, and in order without end.
+    A message that the application has for `timeout_s` seconds goes back to the broker, which sends
+    it again (not with `ordered`). With `ordered`, a queue rests `suspend_s` seconds before its
+    message is tried again. After `max_reconsume_times` further tries a message goes to the dead
+    letters; None is Java's default: 16, and with `ordered` without end. ClientError for values out
+    of range.
     """
 
     timeout_s: float = CONSUME_SECONDS

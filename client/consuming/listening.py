@@ -45,9 +45,10 @@ class Outcome(Enum):
 class Context:
     """Goes along with a batch to the listener, which may set all but `queue`.
 
-    `ack_index` is the last message that is done, of a batch that is only done in part (-1: none).
-    `delay_level` says when the others come again: 0 by itself, -1 as dead letters at once, else 1
-    to 18. `suspend_s` is the pause of a queue in order before its messages come again.
+    `ack_index` is the position in the batch of the last message that is done; -1 means that none
+    is. `delay_level` says when the others come again: 0 leaves it to the broker, 1 to 18 are
+    RocketMQ's delay levels, -1 makes them dead letters at once.
+    `suspend_s` is the pause in seconds of a queue in order before its messages come again.
     """
 
     queue: MessageQueue

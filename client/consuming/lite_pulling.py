@@ -40,10 +40,12 @@ LOG_EACH = 1_000  # one word in so many rests
 
 @dataclass(frozen=True, slots=True)
 class LitePullSettings:
-    """How a lite pull consumer pulls: Java's defaults.
+    """How a lite pull consumer pulls; the defaults are Java's.
 
-    `tasks` queues are pulled at the same time, `batch` messages in one pull. Pulling rests when
-    more than `all_max` messages wait to be polled, or one of `limits` is reached in a queue.
+    `tasks` queues are pulled at the same time, at most `batch` messages (1 to 1,024) in one pull.
+    The broker holds a pull that finds nothing for `suspend_ms` milliseconds; the client waits
+    `timeout_s` seconds for the answer. Pulling rests while more than `all_max` messages wait to be
+    polled, or one of `limits` is reached in a queue. ClientError for values out of range.
     """
 
     tasks: int = TASKS

@@ -37,8 +37,9 @@ AGAIN_SECONDS = 1.0  # pullTimeDelayMillsWhenException
 class PopSettings:
     """How a push consumer pops, where its broker says that it is to pop.
 
-    A message is ours for `invisible_s`; at most `batch` come at a time, and none while more than
-    `messages_max` of a queue are here.
+    A message stays invisible to the other members for `invisible_s` seconds. At most `batch`
+    messages come at a time, 1 to 32, and none while more than `messages_max` of a queue are
+    unsettled. ClientError for values out of range.
     """
 
     invisible_s: float = INVISIBLE_SECONDS

@@ -26,11 +26,13 @@ LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then our own l
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop pulling from a queue.
+    """When a consumer stops pulling from a queue, until the application has settled messages.
 
-    `messages_max`, `bytes_max` and `span_max` (in offsets) are for each queue. `topic_messages_max`
-    and `topic_bytes_max` (pullThresholdForTopic, pullThresholdSizeForTopic) are shared by all
-    queues that are held and replace those then.
+    `messages_max` is a number of unsettled messages of one queue (1,000 by default), `bytes_max`
+    the bytes of their bodies (100 MiB), `span_max` the distance in offsets between the first and
+    the last of them (2,000). `topic_messages_max` and `topic_bytes_max` (pullThresholdForTopic,
+    pullThresholdSizeForTopic) are for all queues of a topic together and replace the first two
+    where they are given.
     """
 
     messages_max: int = MESSAGES_MAX

@@ -60,9 +60,12 @@ LOST_US = (
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """How a consumer pulls: at most `batch` messages at a time, waiting `suspend_ms` for some.
+    """How a consumer pulls.
 
-    `interval_s` is a pause between two pulls of a queue (pullInterval).
+    One pull brings at most `batch` messages, 1 to 1,024. The broker holds a pull that finds nothing
+    for `suspend_ms` milliseconds. The client waits `timeout_s` seconds for the answer, which must
+    be longer. `interval_s` is a pause in seconds between two pulls of a queue (pullInterval).
+    ClientError for values out of range.
     """
 
     batch: int = BATCH

@@ -17,6 +17,8 @@ from ..cluster import Cluster
 from ..errors import BrokerError, ClientError, NoRouteError
 from ..identity import now_ms
 
+SQL_SETTING = "enablePropertyFilter=true"  # of a broker, for SQL92 conditions
+
 
 @dataclass(frozen=True, slots=True)
 class Expression:
@@ -34,7 +36,7 @@ def by_tag(text: str) -> Expression:
 def by_sql(text: str) -> Expression:
     """An SQL92 condition on the properties, as "amount > 10 AND region = 'eu'".
 
-    Brokers look at it only when enablePropertyFilter is on.
+    The broker needs enablePropertyFilter=true. `aerobee up` and `LocalCluster` have it.
     """
     return Expression(SQL92, text)
 
@@ -95,8 +97,10 @@ async def check_with_broker(
         try:
             await cluster.ask(address, codes.CHECK_CLIENT_CONFIG, None, body.encode())
         except BrokerError as wrong:
+            # Our brokers name the setting themselves; RocketMQ's don't.
+            named = SQL_SETTING in str(wrong)
+            remedy = "" if named else f"; check its spelling, and that the broker has {SQL_SETTING}"
             raise ClientError(
                 f"the {data.expression_type} condition {data.sub_string!r} for topic {topic} is "
-                f"not accepted: {wrong}; check its spelling, and that the broker has "
-                "enablePropertyFilter=true"
+                f"not accepted: {wrong}{remedy}"
             ) from wrong

@@ -17,7 +17,7 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
-    """One queue of a topic on one broker; also a key of maps."""
+    """One queue of a topic on one broker: `queue_id` counts from 0 there. Also a key of maps."""
 
     topic: str = ""
     broker_name: str = ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.pop_log import REVIVE_GROUP, revive_topic
+from aerobee.broker.pop_revive import LATE_ACK_MS
 from aerobee.broker.server import Broker
 from aerobee.protocol import properties
 from aerobee.protocol.bodies.pop import AckMsg, PopCheckPoint
@@ -16,7 +17,7 @@ from aerobee.protocol.tags import tag_hash
 from aerobee.store.errors import DiskFull
 
 from .conftest import Clock, Config
-from .popping import BACK_AFTER_MS, Popper, Run
+from .popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
 
 JAVA_STORE = Path(__file__).parents[1] / "golden" / "stores" / "broker.tar.gz"
 JAVA_STOPPED_MS = 1_795_227_250_000  # when that broker was stopped, about
@@ -214,3 +215,33 @@ async def test_a_message_of_a_topic_that_is_popped_by_its_retry_name_stays_there
         (b"again", 1),
         (b"again", 2),
     ]
+
+
+async def test_the_next_round_is_at_the_time_of_the_first_check_point(p: Popper) -> None:
+    revive = p.broker.pop.revive
+    interval_ms = p.broker.config.revive_interval
+    assert revive.wait_ms() == interval_ms
+    await p.send(b"a")
+    await p.pop()
+    await p.later(INVISIBLE_MS)  # the check point is read a second before its time
+    assert revive.wait_ms() == interval_ms
+    await p.later(LATE_ACK_MS - 300)
+    assert revive.wait_ms() == 301
+    assert not messages(p.broker, "%RETRY%cg_T")
+    await p.later(301)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a"]
+    assert revive.wait_ms() == interval_ms
+
+
+async def test_a_queue_whose_round_failed_waits_for_the_interval(
+    p: Popper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(topic: str, *rest: Any) -> tuple[int, int, int]:
+        raise DiskFull("no room")
+
+    await p.send(b"a")
+    await p.pop()
+    await p.later(INVISIBLE_MS)
+    monkeypatch.setattr(p.broker.store, "put", full)
+    await p.later(LATE_ACK_MS + 500)
+    assert p.broker.pop.revive.wait_ms() == p.broker.config.revive_interval

@@ -7,9 +7,13 @@ import signal
 import socket
 import subprocess
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
+from aerobee.client import by_sql
+from aerobee.client.blocking import Consumer
+from aerobee.client.errors import ClientError
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.scripts.child import Child
@@ -73,6 +77,24 @@ def test_messages_are_there_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path, *words) as daemon:
         sub = ["sub", "kept", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "2"]
         assert sorted(output(*sub).splitlines()) == ["one", "two"]
+
+
+def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path) -> None:
+    condition = {"orders": by_sql("amount > 10")}
+    for number, value in enumerate(["", "false"]):
+        env = {"AEROBEE_ENABLE_PROPERTY_FILTER": value}
+        with running(tmp_path, *up(tmp_path / str(number)), env=env) as daemon:
+            output("pub", "orders", "-p", "amount=12", "-n", daemon.namesrv, data="big")
+            consumer = partial(Consumer, daemon.namesrv, group="g", topics=condition)
+            if value:
+                with pytest.raises(ClientError, match="set enablePropertyFilter=true"):
+                    consumer()
+                continue
+            with consumer(start="earliest") as found:
+                message = found.receive(SECONDS)
+                assert message is not None
+                assert message.body == b"big"
+                message.ack()
 
 
 def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:

@@ -45,14 +45,19 @@ async def test_a_condition_is_judged_by_a_broker_and_travels_with_its_kind(
     assert shelf.pulls[0].sub_version > 0
 
 
-async def test_a_condition_that_the_broker_refuses_stops_the_start(
-    fake: FakeCluster, shelf: Shelf
+@pytest.mark.parametrize(
+    "remark", ["encountered LIKE", "not supported; set enablePropertyFilter=true in the settings"]
+)
+async def test_a_condition_that_the_broker_refuses_stops_the_start_with_the_remedy_once(
+    fake: FakeCluster, shelf: Shelf, remark: str
 ) -> None:
-    said = Reply(codes.SUBSCRIPTION_PARSE_FAILED, remark="encountered LIKE")
+    said = Reply(codes.SUBSCRIPTION_PARSE_FAILED, remark=remark)
     fake.broker.answers[codes.CHECK_CLIENT_CONFIG] = lambda *_: said
     consumer = Consumer(fake.address, group="g", topics={"orders": by_sql("a LIKE 'b'")})
-    with pytest.raises(ClientError, match=r"LIKE.*is not accepted.*enablePropertyFilter"):
+    with pytest.raises(ClientError, match=r"LIKE.*is not accepted") as refused:
         await consumer.start()
+    assert remark in str(refused.value)
+    assert str(refused.value).count("enablePropertyFilter=true") == 1
     await consumer.close()
 
 

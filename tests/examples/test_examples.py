@@ -1,0 +1,154 @@
+"""Every program of examples/ does what it says, run as it stands in a process of its own.
+
+Those that need Java or Spark are run by tests/interop/test_java_example.py and
+tests/spark/test_spark_examples.py.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aerobee.client import Message, blocking
+from aerobee.scripts.child import Child
+from aerobee.testing import LocalCluster
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SECONDS = 120  # a deadline, for a machine that has much else to do
+# What each program prints; {} stands for what differs from run to run.
+PRINTED = {
+    "first_message.py": ["sent {}", "received ['o-1'] 12 EUR"],
+    "send_many.py": ["1000 messages are stored"],
+    "in_order.py": ["o-1 created", "o-1 paid", "o-1 sent"],
+    "transactions.py": ["committed"],
+    "delay_and_recall.py": ["took back {}"],
+    "request_reply.py": ["the price is 12.50"],
+    "polling.py": ["{} 0 12 EUR"],
+    "popping.py": ["to: a@example.org"],
+    "sql_condition.py": ["12 EUR"],
+    "without_asyncio.py": ["12 EUR"],
+}
+ELSEWHERE = {
+    *("billing_service.py", "web_service.py", "test_reminders.py"),
+    *("users_and_rules.py", "store_as_arrays.py"),  # the tests below
+    *("spark_batch.py", "spark_stream.py", "spark_write.py"),
+    "java/FirstMessage.java",
+}
+
+
+def environment(cluster: LocalCluster) -> dict[str, str]:
+    return {**os.environ, "NAMESRV_ADDR": cluster.name_server}
+
+
+def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[str]:
+    """The lines that a program prints; it ends well and says nothing on standard error."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / program, *words],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        cwd=folder,
+        env=environment(cluster),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    there = {
+        str(path.relative_to(EXAMPLES))
+        for path in EXAMPLES.rglob("*.*")
+        if path.is_file() and "cache" not in str(path.parent)
+    }
+    assert there == set(PRINTED) | ELSEWHERE
+
+
+@pytest.mark.parametrize("program", sorted(PRINTED))
+def test_an_example_prints_what_it_says(
+    program: str, aerobee_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    printed = run(program, cluster=aerobee_cluster, folder=tmp_path)
+    wanted = PRINTED[program]
+    assert len(printed) == len(wanted), printed
+    for line, pattern in zip(printed, wanted, strict=True):
+        before, _, after = pattern.partition("{}")
+        assert line.startswith(before), printed
+        assert line.endswith(after), printed
+
+
+def test_the_service_bills_until_it_is_stopped(
+    aerobee_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with blocking.Producer(aerobee_cluster.name_server) as producer:
+        producer.send(Message("orders", b"12 EUR"))
+    argv = [sys.executable, str(EXAMPLES / "billing_service.py")]
+    with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), tmp_path) as service:
+        service.wait_line(lambda line: line == "billed 12 EUR", SECONDS)
+
+
+def test_the_web_service_sends_what_is_posted(
+    aerobee_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    start = f"web.run_app(service(), host='127.0.0.1', port={port})"
+    program = f"from web_service import service, web; {start}"
+    argv = [sys.executable, "-c", program]
+    with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), EXAMPLES) as service:
+        service.wait_line(lambda line: "Running on" in line, SECONDS)
+        url = f"http://127.0.0.1:{port}/orders"
+        with urllib.request.urlopen(url, b"12 EUR", timeout=SECONDS) as answer:
+            assert answer.status == 202
+        with blocking.Consumer(
+            aerobee_cluster.name_server, group="g", topics=["orders"], start="earliest"
+        ) as consumer:
+            message = consumer.receive(SECONDS)
+            assert message is not None
+            assert message.body == b"12 EUR"
+            message.ack()
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0, service.tail()
+
+
+def test_the_test_of_the_example_passes(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    argv += ["--rootdir", str(tmp_path), str(EXAMPLES / "test_reminders.py")]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=SECONDS, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_a_user_may_do_what_the_rules_say(
+    aerobee_clusters: Callable[..., LocalCluster], tmp_path: Path
+) -> None:
+    cluster = aerobee_clusters(
+        authentication_enabled=True,
+        authorization_enabled=True,
+        init_authentication_user='{"username":"admin","password":"choose-one"}',
+    )
+    assert run("users_and_rules.py", cluster=cluster, folder=tmp_path) == ["SEND_OK"]
+
+
+def test_a_store_is_read_as_arrays(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with LocalCluster(folder=tmp_path) as cluster:
+        with blocking.Producer(cluster.name_server) as producer:
+            bodies = [b"x" * size for size in (10, 20, 30)]
+            queue = None
+            for body in bodies:
+                queue = producer.send(Message("orders", body), queue=queue).queue
+        assert queue is not None
+        store = str(tmp_path / "broker-a")
+        printed = run("store_as_arrays.py", store, cluster=cluster, folder=tmp_path)
+    found = [line for line in printed if line.startswith(f"orders {queue.queue_id} ")]
+    assert found, printed
+    assert found[0].startswith(f"orders {queue.queue_id} 3 messages, ")
+    assert "3 rows" in printed

@@ -1,0 +1,109 @@
+"""README and the pages of docs/: short, whole, with no program in them that a test does not run."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from aerobee.broker.config import KEYS
+from aerobee.conf.load import USED
+from aerobee.scripts import cli, pages
+
+from . import tree
+
+README_LINES_MAX = 150
+PAGES = sorted((tree.ROOT / "docs").glob("*.md"))
+PROGRAMS = {
+    path: path.read_text()
+    for path in (tree.ROOT / "examples").rglob("*")
+    if path.suffix in {".py", ".java"}
+}
+# Pages whose blocks a test of their own types into a shell, one after the other: tests/docs.
+RUN_IN_ORDER = {"security.md"}
+BLOCK = re.compile(r"^```(python|java)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INCLUDE = re.compile(r'--8<-- "(.*?)"\n')
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
+
+
+def test_the_readme_is_short() -> None:
+    lines = (tree.ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= README_LINES_MAX, "move what is too much to a page of docs/"
+
+
+def test_each_program_of_the_readme_is_one_of_the_examples_as_it_stands() -> None:
+    """The examples are run by tests/examples and typed strictly by scripts/check."""
+    found = [code for _, code in BLOCK.findall((tree.ROOT / "README.md").read_text())]
+    assert len(found) >= 3
+    strange = [code for code in found if code not in PROGRAMS.values()]
+    assert not strange, f"in README.md, but in no file of examples/:\n{strange[0]}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in RUN_IN_ORDER], ids=lambda page: page.name
+)
+def test_each_program_of_a_page_is_included_from_the_examples(page: Path) -> None:
+    for _, code in BLOCK.findall(page.read_text()):
+        included = INCLUDE.fullmatch(code)
+        assert included, f"put this into examples/, with a test, and include it:\n{code}"
+        assert tree.ROOT / included[1] in PROGRAMS, f"{included[1]} is not there"
+
+
+def test_every_example_is_shown_somewhere() -> None:
+    documents = [tree.ROOT / "README.md", *PAGES]
+    text = "\n".join(document.read_text() for document in documents)
+    unseen = [
+        str(path.relative_to(tree.ROOT))
+        for path in PROGRAMS
+        if str(path.relative_to(tree.ROOT)) not in text and path.read_text() not in text
+    ]
+    assert not unseen, f"no page shows {unseen}"
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs"])
+def test_links_lead_somewhere(document: str) -> None:
+    start = tree.ROOT / document
+    for page in [start] if start.is_file() else PAGES:
+        targets = [target for target, _ in LINK.findall(page.read_text()) if "://" not in target]
+        made = {f"reference/{name}" for name in pages.pages()}
+        missing = [
+            target
+            for target in targets
+            if target not in made and not (page.parent / target).exists()
+        ]
+        assert not missing, f"{page.name} links to {missing}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    settings = (tree.ROOT / "mkdocs.yml").read_text()
+    listed = {word for word in re.findall(r"[\w./-]+\.md", settings)}
+    made = {f"reference/{name}" for name in pages.pages()}
+    assert listed == made | {page.name for page in PAGES}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    made = pages.pages()
+    for module in pages.MODULES:
+        for name in pages.MODULES[module] or pages.public_names(module):
+            assert f"\n::: {module}.{name}\n" in made[f"{module}.md"]
+    assert "::: aerobee.client.Producer\n" in made["aerobee.client.md"]
+    assert "::: aerobee.client.errors.NoRouteError\n" in made["aerobee.client.errors.md"]
+
+
+def test_the_reference_has_every_command_and_every_setting() -> None:
+    made = pages.pages()
+    for command in cli.COMMANDS:
+        assert f"## `aerobee {command}`\n" in made["command.md"]
+        assert f"usage: aerobee {command} " in made["command.md"]
+    listed = set(re.findall(r"`(\w+)`", made["settings-broker.md"]))
+    assert {key for key in KEYS.fields if KEYS.state(key) == USED} <= listed
+    assert "`recallMessageEnable` **live**" in made["settings-broker.md"]
+    assert "| `kvConfigPath` |" in made["settings-namesrv.md"]
+
+
+def test_the_site_is_built_with_packages_of_an_extra() -> None:
+    project = tomllib.loads((tree.ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"]["docs"]
+    theme = yaml.safe_load((tree.ROOT / "mkdocs.yml").read_text())["theme"]
+    assert theme["font"] is False, "the site loads nothing from elsewhere"
+    assert [re.match(r"[\w-]+", each)[0] for each in wanted] == ["mkdocs-material", "mkdocstrings"]  # type: ignore[index]
