@@ -68,7 +68,6 @@ RELIED_ON = {
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
-HTTP_PORT_DISTANCE = 10
 HTTP_PORT_OFF = -1
 HA_PORT_DISTANCE = 1
 
@@ -81,6 +80,7 @@ SLAVE_RATIO_LESS = 10
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
 OWN_KEYS = frozenset(
     {
+        "allowDuplicateMaster",
         "clientMemoryBytesMax",
         "compiledSends",
         "httpBindAddress",
@@ -110,6 +110,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     listen_port: Port = 10_911
     broker_ip1: str = field(name="brokerIP1", default="")
     broker_ip2: str = field(name="brokerIP2", default="")  # for slaves; brokerIP1 where empty
+    # None: ten above listen_port, or the next free one
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
@@ -124,6 +125,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     register_name_server_period: PeriodMs = 30_000
     enable_single_topic_register: bool = False
     forward_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
+    allow_duplicate_master: bool = False
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
 
@@ -297,7 +299,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        for text in filter(None, self.namesrv_addr.replace(",", ";").split(";")):
+        for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
                 raise ConfigError(
@@ -307,9 +309,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         force_setattr(self, "timer_precision_ms", ticks)
-        if self.http_port is None:
-            near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
-            force_setattr(self, "http_port", near if near <= 65_535 else 0)
         if self.ha_listen_port == 0:
             near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
             force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)
@@ -339,6 +338,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "authorizationEnabled is true and authenticationEnabled is not, so anybody could "
                 "name himself any user; switch on both, or neither"
             )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in namesrvAddr, which may have commas between them, too."""
+        return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
 
     @property
     def acks_needed(self) -> int:

@@ -52,6 +52,7 @@ class HaSlave:
         self.flow = Flow(now_ms)
         self.heard_ms = 0
         self.reported_ms = 0
+        self._away_since_ms = now_ms()
         self._connection: MasterConnection | None = None
         self._changed = asyncio.Event()  # another master, or none
         self._task: asyncio.Task[None] | None = None
@@ -61,6 +62,11 @@ class HaSlave:
     def connected(self) -> bool:
         """Whether there is a connection to the master."""
         return self._connection is not None
+
+    @property
+    def away_seconds(self) -> int:
+        """How long the master has been away; 0 while there is a connection to it."""
+        return 0 if self.connected else (self.now_ms() - self._away_since_ms) // 1000
 
     def set_master(self, address: str | None) -> None:
         """Follow the master at this address (host:port) from now on; None: there is none."""
@@ -150,6 +156,7 @@ class HaSlave:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await connection.over.wait()
             self._connection = None
+            self._away_since_ms = self.now_ms()
             self._cut_torn()
         log.warning("the connection to the master at %s is over", master)
 

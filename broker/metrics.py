@@ -215,6 +215,11 @@ def _storage(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
 
 def _replication(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
     """RocketMQ has no such numbers outside of its controller."""
+    text = "Other living masters of this broker's name, 0 is right"
+    yield (
+        *("aerobee_other_masters", "gauge", text, NODE),
+        [(node, len(broker.other_masters.addresses))],
+    )
     slaves = broker.ha.info().ha_connection_info
     yield "aerobee_slaves", "gauge", "Slaves that are connected", NODE, [(node, len(slaves))]
     yield (

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .metrics import lags
+from .runtime_info import VERSION_NAME
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -15,21 +16,35 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 
 
-def overview(broker: "Broker") -> Overview:
-    """The broker as it is now."""
+def overview(broker: "Broker", *, with_system: bool = False) -> Overview:
+    """The broker as it is now; `with_system` shows the topics of the system as well."""
     title = f"aerobee broker {broker.config.broker_name}"
-    tables = [_topics(broker), _groups(broker)]
+    behind = {(group, topic): lag for topic, group, lag in lags(broker)}
+    tables = [_topics(broker, with_system=with_system), _groups(broker, behind)]
     if broker.ha.slaves:
         tables.append(_slaves(broker))
     differing = sorted(broker.clients.differing().items())
     if differing:
         tables.append(("Groups whose members subscribe differently", ("Group", "Who"), differing))
-    return title, _facts(broker), tables
+    return title, _facts(broker, sum(behind.values())), tables
 
 
 def fault(broker: "Broker") -> str | None:
     """What is wrong with this broker itself, in one sentence; None when it is well."""
     return broker.store.refusal
+
+
+def note(broker: "Broker") -> str | None:
+    """What an operator should know of a broker that is well and ready; None for nothing."""
+    others = broker.other_masters.addresses
+    name = broker.config.broker_name
+    if others:
+        where = " and ".join(others)
+        return f"another master of {name} runs at {where}; stop one of them"
+    slave = broker.ha_slave
+    if slave is not None and not slave.connected:
+        return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
+    return None
 
 
 def not_ready(broker: "Broker") -> str | None:
@@ -40,23 +55,32 @@ def not_ready(broker: "Broker") -> str | None:
     return None
 
 
-def _facts(broker: "Broker") -> list[tuple[str, Cell]]:
-    config = broker.config
+def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
+    config, stats = broker.config, broker.stats
     servers = broker.registration.registered
     names = [name if taken else f"{name} (not reached)" for name, taken in servers.items()]
+    puts, gets = stats.broker_puts(), stats.broker_gets()
+    # The first of the three rates is that over the last ten seconds.
+    rates = [round(stats.total_tps(counter)[0], 1) for counter in (puts, gets)]
+    others = broker.other_masters.addresses
     return [
+        ("Messages in a second", rates[0]),
+        ("Messages out a second", rates[1]),
+        ("Messages behind, all groups", behind),
+        ("Connections", len(broker.server.connections)),
+        ("Messages in since start", puts.messages),
+        ("Messages out since start", gets.messages),
+        *([("Split brain", note(broker) or "")] if others else []),
+        ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
+        ("Role", _role(broker)),
+        ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
+        ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Cluster", config.broker_cluster_name),
         ("Address for clients", broker.address),
         ("Listens on", f"{config.bind_address}:{broker.port}, fast port {broker.fast_port}"),
         ("Name servers", ", ".join(names) or "none"),
-        ("Role", _role(broker)),
         ("Store", str(broker.root.absolute())),
-        ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
-        ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
-        ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
-        ("Connections", len(broker.server.connections)),
-        ("Messages in since start", broker.stats.broker_puts().messages),
-        ("Messages out since start", broker.stats.broker_gets().messages),
+        ("Version for clients", VERSION_NAME),
     ]
 
 
@@ -86,21 +110,21 @@ def _slaves(broker: "Broker") -> Table:
     return "Slaves", columns, rows
 
 
-def _topics(broker: "Broker") -> Table:
+def _topics(broker: "Broker", *, with_system: bool) -> Table:
     columns = ("Topic", "Queues", "Stored", "In since start", "In a second", "Out a second")
     out: dict[str, float] = {}
     for (topic, group), _ in broker.stats.all_gets():
         out[topic] = out.get(topic, 0.0) + broker.stats.get_tps(topic, group)
     rows: list[tuple[Cell, ...]] = []
     for name, config in sorted(broker.topics.all().items()):
-        if is_system_topic(name) or name in _own_topics(broker):
+        if not with_system and (is_system_topic(name) or name in _own_topics(broker)):
             continue
         store = broker.store
         stored = sum(  # a queue without a message yet begins at -1
             store.max_offset(name, queue) - max(0, store.min_offset(name, queue))
             for queue in range(max(config.read_queue_nums, config.write_queue_nums))
         )
-        if not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if not with_system and not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             continue  # every group has a retry topic; an empty one tells nothing
         queues = str(config.write_queue_nums)
         if config.read_queue_nums != config.write_queue_nums:
@@ -111,10 +135,11 @@ def _topics(broker: "Broker") -> Table:
     return "Topics", columns, rows
 
 
-def _groups(broker: "Broker") -> Table:
+def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Table:
+    """`behind` is by group and topic."""
     columns = ("Group", "Topic", "Members", "Behind by", "Out a second")
     live = broker.clients.consumer_groups()
-    pairs = {(group, topic): lag for topic, group, lag in lags(broker)}
+    pairs = dict(behind)
     for group in live.values():
         for topic in group.subscriptions:
             pairs.setdefault((group.name, topic), 0)

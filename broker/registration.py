@@ -26,6 +26,7 @@ from ..protocol.headers.namesrv import (
 )
 from ..store.errors import StoreError
 from .config import BrokerConfig
+from .other_masters import OtherMasters
 from .outgoing import outgoing_peers
 from .topics import READ_WRITE, Topics
 
@@ -56,6 +57,7 @@ class Registration:
         topics: Topics,
         address: str,
         ha_address: str,
+        other_masters: OtherMasters,
         on_master: Callable[[Master], None] | None = None,
     ) -> None:
         """A slave gives `on_master`, which is told where its master is whenever that changes."""
@@ -63,8 +65,9 @@ class Registration:
         self._topics = topics
         self._address = address
         self._ha_address = ha_address
-        self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
+        self._servers = config.name_servers
         self._peers = outgoing_peers(config)
+        self._other_masters = other_masters
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
@@ -80,7 +83,7 @@ class Registration:
         self._topics.on_change = self._on_change
         if self._servers:
             self._topics.told = self.told
-        await self._register_all()
+        await self.register_all()
         self._timer = asyncio.create_task(self._run(), name="registration")
 
     async def stop(self) -> None:
@@ -160,12 +163,19 @@ class Registration:
         period = max(PERIOD_S_MIN, min(period, PERIOD_S_MAX))
         await asyncio.sleep(PERIOD_S_MIN)
         while True:
-            await self._register_all()
+            await self.register_all()
             await asyncio.sleep(period)
 
-    async def _register_all(self) -> None:
+    async def register_all(self) -> None:
         body = self._whole_body()
-        await asyncio.gather(*(self._register(server, body) for server in self._servers))
+        await asyncio.gather(*(self._renew(server, body) for server in self._servers))
+        await self._other_masters.look()
+
+    async def _renew(self, server: str, body: bytes) -> None:
+        """Register again; a master first asks who registered as master since the last time."""
+        if not self._config.is_slave and self._peers.connected(server) is not None:
+            await self._other_masters.ask(self._peers, server)
+        await self._register(server, body)
 
     async def _register(self, server: str, body: bytes) -> None:
         header = RegisterBroker(

@@ -17,6 +17,7 @@ from ..store.store import MessageStore
 from .clients import Clients
 from .config import BrokerConfig
 from .delays import SCHEDULE_TOPIC, Delays
+from .other_masters import OtherMasters
 from .stats import CALLS, Stats
 from .timers import NO_FIGURES, Timers
 
@@ -28,6 +29,7 @@ LATENCIES = (
 )
 POOLS = ("send", "pull", "litePull", "query", "ack")
 DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
+OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while there are some
 NO_POOL = 2_147_483_647  # remaining buffers, when no transient pool limits them
 
 
@@ -43,6 +45,7 @@ class RuntimeInfo:
         timers: Timers | None = None,
         *,
         clients: Clients,
+        other_masters: OtherMasters,
         started_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
@@ -51,6 +54,7 @@ class RuntimeInfo:
         self._stats = stats
         self._delays = delays
         self._clients = clients
+        self._other_masters = other_masters
         self._timers = timers
         self._started_ms = started_ms
         self._now_ms = now_ms
@@ -68,7 +72,7 @@ class RuntimeInfo:
         }
         parts = (
             *(self._counted(), self._stored(), self._delayed(), self._timed()),
-            *(self._differing(), _idle()),
+            *(self._ours_alone(), _idle()),
         )
         for part in parts:
             found |= part
@@ -116,11 +120,14 @@ class RuntimeInfo:
             "dispatchBehindBytes": store.log_end - store.whole_end,
         }
 
-    def _differing(self) -> dict[str, object]:
-        """Ours alone: the groups whose members subscribe differently."""
-        return {
+    def _ours_alone(self) -> dict[str, object]:
+        """The groups whose members subscribe differently, and other masters of this name."""
+        found: dict[str, object] = {
             f"{DIFFERING_PREFIX}{group}": text for group, text in self._clients.differing().items()
         }
+        if self._other_masters.addresses:
+            found[OTHER_MASTERS] = ";".join(self._other_masters.addresses)
+        return found
 
     def _delayed(self) -> dict[str, object]:
         return {

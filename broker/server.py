@@ -6,6 +6,7 @@ after the turn's messages are in the log (`_end_of_turn`).
 """
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -46,6 +47,7 @@ from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .log_ahead import LogAhead
 from .offsets import Offsets
+from .other_masters import OtherMasters
 from .outgoing import outgoing_peers
 from .periodic import Periodic
 from .pop_parts import PopParts
@@ -203,6 +205,7 @@ class Broker:
         self.fast_port = await self._listen(fast_port, fast_rows)
         slaves = await self._listen_for_slaves()
         host = await store_host(config.broker_ip1, self.port)
+        self.other_masters = OtherMasters(config, self.address)
         make_folder(self.root)  # a file in its place is told before anything looks inside
         self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
         self.hot_keys.load()
@@ -306,6 +309,7 @@ class Broker:
         rows.update(full)
         fast_rows.update(fast_table(full))
         self._serve_static_topics(pulls, rows)
+        await self.other_masters.check_start()
         self._work_periodically()
         await self.server.accept()
         await self.ha.accept()
@@ -315,7 +319,9 @@ class Broker:
             self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
-        self.registration = Registration(config, self.topics, self.address, ha_address, on_master)
+        self.registration = Registration(
+            config, self.topics, self.address, ha_address, self.other_masters, on_master
+        )
         closers.append(self.registration.stop)
         await self.registration.start()
 
@@ -429,7 +435,13 @@ class Broker:
         self.store.change_limits(self.config.store_settings())
 
     async def _listen(self, port: int, rows: dict[int, Row]) -> int:
-        return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+        try:
+            return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+        except OSError as wrong:
+            if wrong.errno != errno.EADDRINUSE:
+                raise
+            more = "a broker's status page is ten ports above its listenPort unless httpPort is set"
+            raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
 
     async def _listen_for_slaves(self) -> asyncio.Server:
         config = self.config

@@ -53,7 +53,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
         b.config, b.store, b.stats, b.delays, b.timers,
-        clients=b.clients, started_ms=b.started_ms, now_ms=b.now_ms,
+        clients=b.clients, other_masters=b.other_masters, started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
     topics = AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats)
     families = (

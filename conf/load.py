@@ -130,7 +130,7 @@ def text_of(value: object) -> str:
     """A value as it stands in a file."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return "" if value is None else str(value)
 
 
 def _typed(setting: Setting, kind: Any) -> Any:

@@ -1,12 +1,15 @@
 """The HTTP door of a daemon: is it alive, is it ready, its metrics, and a page for people.
 
-A door asks its daemon through four functions at the time of each request and keeps nothing. It only
+A door asks its daemon through five functions at the time of each request and keeps nothing. It only
 reads, so nothing here can change a cluster.
 """
 
 import errno
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -14,9 +17,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from .page import Status, render
+from .page import WITH_SYSTEM, Status, render
+
+log = logging.getLogger(__name__)
 
 OFF = -1
+PORT_DISTANCE = 10  # from the daemon's listen port, where nobody sets another
+PORTS_TRIED = 50  # from there on, before any free one is taken
+PORT_MAX = 65_535
 
 # Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
@@ -32,21 +40,31 @@ HEADERS = {
 class Answers:
     """What a daemon says about itself. Each function is called anew for each request.
 
-    `fault` and `not_ready` give the reason in one sentence, or None when all is well.
+    `fault` and `not_ready` give the reason in one sentence, or None when all is well. `note` gives
+    what is worth knowing all the same, or None. `status` is told whether the topics of the system
+    are wanted, too.
     """
 
     fault: Callable[[], str | None]
     not_ready: Callable[[], str | None]
     metrics: Callable[[], Iterable[Family]]
-    status: Callable[[], Status]
+    status: Callable[[bool], Status]
+    note: Callable[[], str | None] = lambda: None
 
 
 class Door:
-    """One HTTP port. `port` 0 takes any free one, OFF none; `url` is None then."""
+    """One HTTP port. `port` 0 takes any free one; OFF none, and `url` is None then; None the one
+    PORT_DISTANCE above `listen_port`, or where that is taken the next free one."""
 
-    def __init__(self, address: str, port: int, answers: Answers) -> None:
-        self.port = port
+    def __init__(
+        self, address: str, port: int | None, answers: Answers, *, listen_port: int = 0
+    ) -> None:
         self.address = address
+        self.port = port or 0
+        self._ports = [self.port]
+        if port is None and listen_port:
+            first = listen_port + PORT_DISTANCE
+            self._ports = [*range(first, min(first + PORTS_TRIED, PORT_MAX + 1)), 0]
         self._answers = answers
         self._registry = CollectorRegistry()
         self._registry.register(_Families(answers.metrics))
@@ -71,18 +89,31 @@ class Door:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self.address, self.port).start()
-        except OSError as wrong:
-            await self.stop()
-            reason = wrong.strerror or str(wrong)
-            if wrong.errno == errno.EADDRINUSE:
-                reason = "another program listens there; stop it or set httpPort (-1 for none)"
-            elif wrong.errno == errno.EADDRNOTAVAIL:
-                reason = "the address is not one of this machine's; correct httpBindAddress"
-            sentence = f"can't serve HTTP on {self.address}:{self.port}: {reason}"
-            raise OSError(wrong.errno, sentence) from None
+        for port in self._ports:
+            try:
+                await web.TCPSite(self._runner, self.address, port).start()
+            except OSError as wrong:
+                if wrong.errno == errno.EADDRINUSE and port != self._ports[-1]:
+                    continue
+                await self.stop()
+                raise self._refused(wrong) from None
+            break
         self.port = self._runner.addresses[0][1]
+        if self._ports[0] not in (0, self.port):
+            log.info(
+                "port %d is taken, so the status page is on port %d; httpPort sets another",
+                self._ports[0],
+                self.port,
+            )
+
+    def _refused(self, wrong: OSError) -> OSError:
+        reason = wrong.strerror or str(wrong)
+        if wrong.errno == errno.EADDRINUSE:
+            reason = "another program listens there; stop it or set httpPort (-1 for none)"
+        elif wrong.errno == errno.EADDRNOTAVAIL:
+            reason = "the address is not one of this machine's; correct httpBindAddress"
+        where = f"{self.address}:{self._ports[0]}"
+        return OSError(wrong.errno, f"can't serve HTTP on {where}: {reason}")
 
     async def stop(self) -> None:
         """Close the port and its connections."""
@@ -91,18 +122,25 @@ class Door:
             await runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _verdict(self._answers.fault())
+        return _verdict(self._answers.fault(), self._answers.note())
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _verdict(self._answers.fault() or self._answers.not_ready())
+        fault = self._answers.fault() or self._answers.not_ready()
+        return _verdict(fault, self._answers.note())
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._registry)
         return web.Response(body=body, headers=HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
-    async def _page(self, _: web.Request) -> web.Response:
-        fault = self._answers.fault() or self._answers.not_ready()
-        text = render(self._answers.status(), fault)
+    async def _page(self, request: web.Request) -> web.Response:
+        answers, with_system = self._answers, WITH_SYSTEM in request.query
+        text = render(
+            answers.status(with_system),
+            answers.fault() or answers.not_ready(),
+            answers.note(),
+            version=f"aerobee {_version()}",
+            with_system=with_system,
+        )
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
 
@@ -124,6 +162,12 @@ class _Families(Collector):
             yield family
 
 
-def _verdict(fault: str | None) -> web.Response:
-    text = fault or "ok"
+@cache
+def _version() -> str:
+    """Read when it is first wanted: that takes a while, and a daemon is to start at once."""
+    return version("aerobee")
+
+
+def _verdict(fault: str | None, note: str | None) -> web.Response:
+    text = fault or (f"ok; {note}" if note else "ok")
     return web.Response(text=text + "\n", status=503 if fault else 200, headers=HEADERS)

@@ -1,7 +1,8 @@
 """The status page of a daemon: one self-contained HTML page that asks for itself again.
 
-It shows what it is given and knows nothing of brokers. Every value is escaped; there is no script
-and nothing is loaded from anywhere.
+It shows what it is given and knows nothing of brokers. Numbers among the facts come first and
+large, texts below them. Every value is escaped; there is no script and nothing is loaded from
+anywhere.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from html import escape
 
 REFRESH_SECONDS = 5
 ROWS_MAX = 500  # of one table; a page with more helps nobody
+WITH_SYSTEM = "system"  # the part of the page's address that shows the system's topics
 
 Cell = str | int | float
 # A table is its title, its columns and its rows; a page is its title, its facts and its tables.
@@ -32,12 +34,20 @@ h1::before { content: ""; display: inline-block; width: .8em; height: .92em; mar
 .state { padding: .15rem .7rem; border-radius: 1rem; border: 1px solid currentColor;
   font-size: .85rem; color: var(--good); }
 .state.bad { color: var(--bad); }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: .75rem;
-  margin: 1.5rem 0 0; }
-dl div, .table { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; }
-dl div { padding: .6rem .9rem; }
+.state.note { color: var(--amber); }
+.version { color: var(--soft); font-size: .85rem; }
+.figures, .facts, .table { background: var(--card); border: 1px solid var(--line);
+  border-radius: .6rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr));
+  margin: 1.5rem 0 0; padding: .3rem 0; }
+.figures div { padding: .4rem .9rem; display: flex; flex-direction: column-reverse;
+  justify-content: flex-end; }
+.figures dd { font-size: 1.35rem; font-weight: 650; font-variant-numeric: tabular-nums; }
+.facts { margin: .75rem 0 0; padding: .35rem .9rem; columns: 2 20rem; column-gap: 2rem; }
+.facts div { display: flex; gap: .75rem; padding: .15rem 0; break-inside: avoid; }
+.facts dt { flex: 0 0 9rem; line-height: 1.9; }
 dt { color: var(--soft); font-size: .8rem; }
-dd { margin: 0; font-weight: 550; overflow-wrap: anywhere; }
+dd { margin: 0; overflow-wrap: anywhere; }
 h2 { margin: 2rem 0 .6rem; font-size: 1.05rem; font-weight: 600; }
 .table { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; }
@@ -45,34 +55,74 @@ th, td { padding: .45rem .9rem; text-align: left; border-top: 1px solid var(--li
   white-space: nowrap; }
 thead th { border-top: 0; color: var(--soft); font-size: .8rem; font-weight: 500; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+@media (max-width: 40rem) {
+  main { padding: 1rem .75rem 2rem; display: flex; flex-direction: column; }
+  .facts { order: 1; }
+  .facts dt { flex-basis: 7rem; }
+  footer { order: 2; }
+  .figures { grid-template-columns: repeat(3, 1fr); }
+  .figures div { padding: .3rem .6rem; }
+  .figures dd { font-size: 1.1rem; }
+  thead { display: none; }
+  tr { display: block; padding: .35rem 0; border-top: 1px solid var(--line); }
+  tr:first-child { border-top: 0; }
+  td { display: flex; justify-content: space-between; gap: 1rem; padding: .1rem .9rem; border: 0;
+    white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-column); color: var(--soft); font-size: .8rem; flex: none; }
+  td:first-child { font-weight: 600; }
+}
 p { color: var(--soft); margin: .6rem 0; }
 footer { margin-top: 2.5rem; color: var(--soft); font-size: .85rem; }
 a { color: inherit; }
 """
 
 
-def render(status: Status, fault: str | None) -> str:
-    """The page as HTML. `fault` is what is wrong, in one sentence."""
+def render(
+    status: Status,
+    fault: str | None,
+    note: str | None = None,
+    *,
+    version: str = "",
+    with_system: bool = False,
+) -> str:
+    """The page as HTML. `fault` is what is wrong, `note` what else is worth knowing, each in one
+    sentence. `with_system` says whether the status has the system's topics in it."""
     title, facts, tables = status
-    state = f'<span class="state bad">{escape(fault)}</span>' if fault else _ALL_WELL
-    cards = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(_text(value))}</dd></div>"
-        for name, value in facts
-    )
+    state = '<span class="state">ready</span>'
+    if fault:
+        state = f'<span class="state bad">{escape(fault)}</span>'
+    elif note:
+        state = f'<span class="state note">{escape(note)}</span>'
+    figures = _list("figures", [fact for fact in facts if not isinstance(fact[1], str)])
+    texts = _list("facts", [fact for fact in facts if isinstance(fact[1], str)])
+    switch = '<a href="/">hide' if with_system else f'<a href="/?{WITH_SYSTEM}=1">show'
     body = "".join(_table(*table) for table in tables)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
-        f"<header><h1>{escape(title)}</h1>{state}</header><dl>{cards}</dl>{body}"
+        f'<header><h1>{escape(title)}</h1>{state}<span class="version">{escape(version)}</span>'
+        f"</header>{figures}{texts}{body}<p>{switch} system topics</a></p>"
         f'<footer>Read anew every {REFRESH_SECONDS} seconds. Also here: <a href="/metrics">metrics'
         '</a>, <a href="/healthz">healthz</a>, <a href="/readyz">readyz</a>.</footer>'
         "</main></body></html>"
     )
 
 
-_ALL_WELL = '<span class="state">ready</span>'
+def _list(kind: str, facts: Sequence[tuple[str, Cell]]) -> str:
+    if not facts:
+        return ""
+    items = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{_breakable(_text(value))}</dd></div>"
+        for name, value in facts
+    )
+    return f'<dl class="{kind}">{items}</dl>'
+
+
+def _breakable(text: str) -> str:
+    """Escaped, with places where a line may end: behind the slashes of a path."""
+    return escape(text).replace("/", "/<wbr>")
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -84,7 +134,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -
         f"<th{_NUMBER if number else ''}>{escape(column)}</th>"
         for column, number in zip(columns, numeric, strict=True)
     )
-    lines = "".join(f"<tr>{_cells(row)}</tr>" for row in rows[:ROWS_MAX])
+    names = [escape(column) for column in columns]
+    lines = "".join(f"<tr>{_cells(names, row)}</tr>" for row in rows[:ROWS_MAX])
     more = f"<p>and {len(rows) - ROWS_MAX:,} more</p>" if len(rows) > ROWS_MAX else ""
     return (
         f'{heading}<div class="table"><table><thead><tr>{head}</tr></thead>'
@@ -95,10 +146,11 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -
 _NUMBER = ' class="number"'
 
 
-def _cells(row: Sequence[Cell]) -> str:
+def _cells(names: Sequence[str], row: Sequence[Cell]) -> str:
     return "".join(
-        f"<td>{escape(cell)}</td>" if isinstance(cell, str) else f"<td{_NUMBER}>{_text(cell)}</td>"
-        for cell in row
+        f'<td{"" if isinstance(cell, str) else _NUMBER} data-column="{name}">'
+        f"<span>{escape(_text(cell))}</span></td>"
+        for name, cell in zip(names, row, strict=True)
     )
 
 

@@ -22,6 +22,7 @@ from ..protocol.command import Command, Reply
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
 from .config import NamesrvConfig, unknown_keys
+from .master_changes import MasterChanges
 from .registration import Notice, Registration
 from .routes import RouteTable, only_zone
 from .settings import ORDER_TOPIC_CONFIG, Settings, store
@@ -58,6 +59,7 @@ class Handlers:
         self._now_ms = now_ms
         self._notify = notify
         self._started_ms = now_ms()
+        self.master_changes = MasterChanges()
 
     def rows(self) -> list[Row]:
         """The request table."""
@@ -111,6 +113,10 @@ class Handlers:
             return Reply(codes.SYSTEM_ERROR, {}, "register broker failed")
         if found.notice is not None:
             self._notify(found.notice)
+        if found.other_masters:
+            self.master_changes.note(
+                header.broker_name, header.broker_addr, found.other_masters, self._now_ms()
+            )
         answer = headers.RegisterBrokerAnswer(found.ha_addr, found.master_addr)
         body = None
         if self.config.return_order_topic_config_to_broker:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..conf.version import own_version
 from ..protocol.bodies.route import MASTER_ID
+from ..protocol.names import RETRY_PREFIX, is_system_topic
 from .server import NameServer
 
 Cell = str | int | float
@@ -14,14 +15,22 @@ Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 
-def overview(server: NameServer) -> Overview:
-    """The name server as it is now."""
+def overview(server: NameServer, *, with_system: bool = False) -> Overview:
+    """The name server as it is now; `with_system` shows the topics of the system as well."""
     routes = server.routes
+    own = _own_topics(server)
+    shown = [
+        (topic, queues)
+        for topic, queues in sorted(routes.topics.items())
+        if with_system
+        or not (is_system_topic(topic) or topic in own or topic.startswith(RETRY_PREFIX))
+    ]
     facts: list[tuple[str, Cell]] = [
-        ("Address", server.address),
-        ("Clusters", len(routes.clusters)),
         ("Brokers", len(routes.brokers)),
-        ("Topics", len(routes.topics)),
+        ("Topics", len(shown)),
+        ("Clusters", len(routes.clusters)),
+        ("Address", server.address),
+        ("Key-value config", server.config.kv_config_path or "in memory only"),
     ]
     brokers = [
         (name, broker.cluster or "", "master" if number == MASTER_ID else f"slave {number}", addr)
@@ -35,16 +44,29 @@ def overview(server: NameServer) -> Overview:
             sum(one.write_queue_nums for one in queues.values()),
             sum(one.read_queue_nums for one in queues.values()),
         )
-        for topic, queues in sorted(routes.topics.items())
+        for topic, queues in shown
     ]
-    return (
-        "aerobee name server",
-        facts,
-        [
-            ("Brokers", ("Broker", "Cluster", "Role", "Address"), brokers),
-            ("Topics", ("Topic", "Brokers", "Write queues", "Read queues"), topics),
-        ],
-    )
+    tables: list[Table] = [
+        ("Brokers", ("Broker", "Cluster", "Role", "Address"), brokers),
+        ("Topics", ("Topic", "Brokers", "Write queues", "Read queues"), topics),
+    ]
+    doubled = [
+        (name, cluster, ", ".join(masters))
+        for (cluster, name), masters in _masters(server).items()
+        if len(masters) > 1
+    ]
+    if doubled:
+        columns = ("Broker", "Cluster", "Registered as master")
+        tables.insert(0, ("Broker names with more than one master", columns, doubled))
+    return "aerobee name server", facts, tables
+
+
+def note(server: NameServer) -> str | None:
+    """What an operator should know of a name server that is well; None for nothing."""
+    doubled = [name for (_, name), masters in _masters(server).items() if len(masters) > 1]
+    if not doubled:
+        return None
+    return f"more than one master is registered of {', '.join(doubled)}"
 
 
 def families(server: NameServer) -> Iterator[Family]:
@@ -59,3 +81,31 @@ def families(server: NameServer) -> Iterator[Family]:
     yield "aerobee_build_info", "gauge", text, ("version",), [((own_version(),), 1)]
     for name, text, value in numbers:
         yield name, "gauge", text, (), [((), value)]
+    yield (
+        *("aerobee_namesrv_masters", "gauge"),
+        "Live addresses registered as master of a broker name, 1 is right",
+        ("cluster", "broker"),
+        [(key, len(masters)) for key, masters in _masters(server).items()],
+    )
+    yield (
+        *("aerobee_namesrv_master_changes", "counter"),
+        "Changes of a broker name's master while the master before was alive",
+        *((), [((), server.master_changes.count)]),
+    )
+
+
+def _masters(server: NameServer) -> dict[tuple[str, str], list[str]]:
+    """The live addresses of masters, by cluster and broker name."""
+    found: dict[tuple[str, str], list[str]] = {
+        (broker.cluster or "", name): [] for name, broker in sorted(server.routes.brokers.items())
+    }
+    for (cluster, addr), live in server.routes.live.items():
+        if live.broker_id == MASTER_ID:
+            found.setdefault((cluster, live.broker_name), []).append(addr)
+    return found
+
+
+def _own_topics(server: NameServer) -> set[str]:
+    """Topics that bear the names of clusters and brokers."""
+    clusters = server.routes.clusters
+    return {*clusters, *server.routes.brokers, *(f"{name}_REPLY_TOPIC" for name in clusters)}

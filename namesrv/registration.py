@@ -44,11 +44,16 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A registration that was taken: for a slave, where its master is."""
+    """A registration that was taken: for a slave, where its master is.
+
+    `other_masters` are the addresses that also registered as master of this name and are alive; it
+    is filled when the master of the name changes.
+    """
 
     ha_addr: str | None = None
     master_addr: str | None = None
     notice: Notice | None = None
+    other_masters: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class Live:
     version: DataVersion
     connection: Hashable
     ha_addr: str | None
+    broker_name: str
+    broker_id: int
 
 
 @dataclass(slots=True)

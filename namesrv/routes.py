@@ -72,7 +72,7 @@ class RouteTable:
         if self._is_outdated(said, addrs.get(said.broker_id)):
             self._drop_live(address)
             return Registered()
-        first = not addrs.get(said.broker_id)
+        before = addrs.get(said.broker_id)
         addrs[said.broker_id] = said.addr
         is_master = said.broker_id == MASTER_ID
         is_prime_slave = (
@@ -80,14 +80,18 @@ class RouteTable:
         )
         if is_master or is_prime_slave:
             read_only = is_prime_slave and broker.enable_acting_master
-            self._take_topics(said, first, read_only, delete_missing)
+            self._take_topics(said, not before, read_only, delete_missing)
         self._set_live(address, said, now_ms, connection)
         if said.filter_servers:
             self._filter_servers[address] = said.filter_servers
         elif said.filter_servers is not None:
             self._filter_servers.pop(address, None)
         notice = self._min_id_notice(addrs, None, said.ha_addr) if min_id_changes else None
-        return self._registered(said, addrs, notice)
+        others: tuple[str, ...] = ()
+        if is_master and before and before != said.addr:
+            masters = self.masters_of(said.cluster, said.broker_name)
+            others = tuple(addr for addr in masters if addr != said.addr)
+        return self._registered(said, addrs, notice, others)
 
     def unregister(self, cluster: str, addr: str, broker_name: str, broker_id: int) -> Gone:
         """Forget one address of a broker name; with its last address the name and its topics."""
@@ -216,6 +220,17 @@ class RouteTable:
             cluster, broker_name, {} if broker is None else dict(broker.broker_addrs)
         )
 
+    def masters_of(self, cluster: str, broker_name: str) -> list[str]:
+        """The live addresses that registered as master of this name: more than one is a split
+        brain, of which `brokers` shows only the address that registered last."""
+        return [
+            addr
+            for (of_cluster, addr), live in self.live.items()
+            if of_cluster == cluster
+            and live.broker_name == broker_name
+            and live.broker_id == MASTER_ID
+        ]
+
     def all_topics(self) -> TopicList:
         """Every topic."""
         return TopicList(sorted(self.topics))
@@ -309,7 +324,10 @@ class RouteTable:
     ) -> None:
         self._drop_live(address)
         timeout_ms = EXPIRY_MS if said.timeout_ms is None else said.timeout_ms
-        self.live[address] = Live(now_ms, timeout_ms, said.version, connection, said.ha_addr)
+        self.live[address] = Live(
+            now_ms, timeout_ms, said.version, connection, said.ha_addr,
+            said.broker_name, said.broker_id,
+        )  # fmt: skip
         self._addresses_of.setdefault(connection, set()).add(address)
 
     def _drop_live(self, address: Address) -> None:
@@ -322,11 +340,15 @@ class RouteTable:
             del self._addresses_of[live.connection]
 
     def _registered(
-        self, said: Registration, addrs: dict[int, str], notice: Notice | None
+        self,
+        said: Registration,
+        addrs: dict[int, str],
+        notice: Notice | None,
+        other_masters: tuple[str, ...],
     ) -> Registered:
         master = addrs.get(MASTER_ID)
         if said.broker_id == MASTER_ID or master is None:
-            return Registered(notice=notice)
+            return Registered(notice=notice, other_masters=other_masters)
         live = self.live.get((said.cluster, master))
         if live is None:
             return Registered(notice=notice)

@@ -22,6 +22,7 @@ from ..protocol.aio.tls import Tls
 from ..protocol.headers.namesrv import MinBrokerIdChange
 from .config import NamesrvConfig
 from .handlers import Handlers
+from .master_changes import MasterChanges
 from .registration import Gone, Notice
 from .routes import RouteTable
 from .settings import Settings
@@ -50,7 +51,9 @@ class NameServer:
         """ValueError when the key-value config that the settings name can't be read."""
         config = config or NamesrvConfig()
         self.routes = RouteTable()
-        self.settings = Settings(Path(config.kv_config_path) if config.kv_config_path else None)
+        self.settings = Settings(
+            Path(config.kv_config_path).expanduser() if config.kv_config_path else None
+        )
         self.port = 0
         self._clock = clock
         self._handlers = Handlers(self.routes, self.settings, config, clock, self._notify)
@@ -63,6 +66,11 @@ class NameServer:
     def config(self) -> NamesrvConfig:
         """The settings as they are now; a request may have changed them."""
         return self._handlers.config
+
+    @property
+    def master_changes(self) -> MasterChanges:
+        """How often the master of a broker name changed while the one before was alive."""
+        return self._handlers.master_changes
 
     @property
     def address(self) -> str:

@@ -143,7 +143,7 @@ def _load(path: Path) -> dict[str, dict[str, str]]:
                     log.warning("%s; going on with %s", faults[0], candidate)
                 return found
             faults.append(f"{candidate} is empty")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as wrong:
             faults.append(f"{candidate} can't be read: {wrong}")

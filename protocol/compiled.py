@@ -7,8 +7,9 @@ outside of an array raises IndexError, as in Python.
 
 A module with such functions is imported late, by `broker.handlers.plain_lane` and only where numba
 is there: that takes a third of a second, and ten where numba has not compiled it before on this
-machine. What was compiled is kept in `__pycache__`, or in the user's cache folder, until the file
-of the function changes: who changes one that functions in other files call deletes these `*.nb?`.
+machine. What was compiled is kept until the file of the function changes: by daemons in the user's
+cache folder (`scripts/compiled_sends.py`), else in `__pycache__`. After a change of a function that
+functions in other files call, delete these `*.nb?`.
 """
 
 from collections.abc import Callable

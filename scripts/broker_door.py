@@ -1,9 +1,9 @@
 """The HTTP door of a broker: which of its functions answer what."""
 
 from ..broker.metrics import families
-from ..broker.overview import fault, not_ready, overview
+from ..broker.overview import fault, not_ready, note, overview
 from ..broker.server import Broker
-from ..console.door import OFF, Answers, Door
+from ..console.door import Answers, Door
 
 
 def broker_door(broker: Broker) -> Door:
@@ -12,7 +12,8 @@ def broker_door(broker: Broker) -> Door:
         fault=lambda: fault(broker),
         not_ready=lambda: not_ready(broker),
         metrics=lambda: families(broker),
-        status=lambda: overview(broker),
+        status=lambda with_system: overview(broker, with_system=with_system),
+        note=lambda: note(broker),
     )
-    port = broker.config.http_port
-    return Door(broker.config.http_bind_address, OFF if port is None else port, answers)
+    config = broker.config
+    return Door(config.http_bind_address, config.http_port, answers, listen_port=config.listen_port)

@@ -72,7 +72,8 @@ class _Folder:
         self.namesrv = f"127.0.0.1:{namesrv_port}"
         self.broker = f"127.0.0.1:{port}"
         self.namesrv_file = java_side.write_properties(
-            folder / "namesrv.conf", {"listenPort": namesrv_port, **HERE}
+            folder / "namesrv.conf",
+            {"listenPort": namesrv_port, "kvConfigPath": str(folder / "kvConfig.json"), **HERE},
         )
         self.properties: dict[str, str | int] = {
             "brokerClusterName": CLUSTER_NAME,

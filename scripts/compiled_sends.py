@@ -3,6 +3,9 @@
 Making it takes ten seconds where that never happened on this machine, and a third of a second from
 numba's cache; the broker serves all the while. `python -m aerobee.scripts.compiled_sends` makes it
 beforehand, as when an image is built.
+
+The cache is in the user's cache folder. In the package's own folder, which is numba's choice, it
+would stay behind when the package is uninstalled, and `import aerobee` would find an empty package.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from ..broker.server import Broker
 
@@ -33,6 +37,7 @@ class CompiledSends:
         if importlib.util.find_spec("numba") is None:
             log.info("numba is not installed, so sends are done in plain Python (extra: fast)")
             return
+        choose_cache_folder()
         self._task = asyncio.create_task(self._run(), name="compiled-sends")
 
     async def stop(self) -> None:
@@ -69,8 +74,20 @@ class CompiledSends:
             raise RuntimeError(lines[-1] if lines else f"it ended with {process.returncode}")
 
 
+def choose_cache_folder() -> None:
+    """Tell numba, which is not imported yet, where to keep machine code, unless somebody has.
+
+    Where nobody may write there it takes the package's folder.
+    """
+    base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(base), "aerobee")
+    if folder.is_absolute():
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
+
+
 def main() -> None:
     """Make the machine code, or find it made."""
+    choose_cache_folder()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     from ..broker.handlers import plain_lane

@@ -17,6 +17,7 @@ from ..conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ..namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ..protocol.aio.connection import host_text
 from . import logs, serving
+from .failed import Failed
 from .progress import bytes_bar
 from .serving import Stack
 from .shown import json_line, plain
@@ -24,12 +25,14 @@ from .table import print_rows
 
 if TYPE_CHECKING:
     from ..broker.config import BrokerConfig
+    from ..namesrv.server import NameServer
 
-HTTP_PORT_DISTANCE = 10  # from the listen port, of both daemons
 HTTP_PORT_OFF = -1
 PORT_MAX = 65_535
 ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
+ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
 UP_STORE = "aerobee-data"
+UP_KV_CONFIG = "namesrv/kvConfig.json"  # in the store folder
 # What `up` turns on unless a setting says otherwise. A broker by itself has them off.
 UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
 RECOVERING = "recovering the store"
@@ -42,11 +45,7 @@ class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
 
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
-
-    def __post_init__(self) -> None:
-        if self.http_port is None:
-            near = self.listen_port and self.listen_port + HTTP_PORT_DISTANCE
-            msgspec.structs.force_setattr(self, "http_port", near if near <= 65_535 else 0)
+    kv_config_path: str = ROCKETMQ_KV_CONFIG  # a server in somebody's process writes no file
 
 
 NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
@@ -105,7 +104,12 @@ def up(options: argparse.Namespace) -> int:
     config, _ = load_broker(options=settings, environ=os.environ)
     if config.store_path_root_dir == ROCKETMQ_STORE:
         settings.append(f"storePathRootDir={UP_STORE}")
-    for_namesrv += [f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"]
+        config, _ = load_broker(options=settings, environ=os.environ)
+    for_namesrv = [
+        f"kvConfigPath={config.store_dir / UP_KV_CONFIG}",
+        *for_namesrv,
+        *(f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"),
+    ]
     for_namesrv += _option("tlsServerMode", config.tls_server_mode)
     for_namesrv += _option("tlsServerCertPath", config.tls_server_cert_path)
     for_namesrv += _option("tlsServerKeyPath", config.tls_server_key_path)
@@ -114,11 +118,10 @@ def up(options: argparse.Namespace) -> int:
 
     async def parts(stack: Stack) -> str:
         from ..broker.server import Broker
-        from ..namesrv.server import NameServer
         from .broker_door import broker_door
         from .compiled_sends import CompiledSends
 
-        names = NameServer(names_config)
+        names = _name_server(names_config)
         await stack.start(names)
         address = _to_connect(config.bind_address, names.port)
         final, warnings = load_broker(
@@ -150,12 +153,11 @@ def namesrv(options: argparse.Namespace) -> int:
     _warn(warnings)
 
     async def parts(stack: Stack) -> str:
-        from ..namesrv.server import NameServer
         from .namesrv_door import namesrv_door
 
-        names = NameServer(config)
+        names = _name_server(config)
         await stack.start(names)
-        door = namesrv_door(names, config.http_bind_address, config.http_port or 0)
+        door = namesrv_door(names, config.http_bind_address, config.http_port)
         await stack.start(door)
         return (
             f"the name server is ready on {names.address}{_page(door.url)}; "
@@ -212,6 +214,15 @@ def _print_config(rows: Sequence[Described], how: str) -> int:
         state = row.state if row.origin == DEFAULT else f"{row.state} *"
         print(plain(f"{state:<26}{row.key}={row.value}"))
     return 0
+
+
+def _name_server(config: NamesrvConfig) -> "NameServer":
+    from ..namesrv.server import NameServer
+
+    try:
+        return NameServer(config)
+    except ValueError as wrong:  # its key-value config can't be read
+        raise Failed(str(wrong)) from wrong
 
 
 def _port(text: str) -> int:

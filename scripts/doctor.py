@@ -27,6 +27,7 @@ from .findings import (
     of_slaves,
     of_topic,
     on_one_broker,
+    other_masters,
     slaves_needed,
 )
 from .shown import plain
@@ -116,4 +117,5 @@ async def _broker(
             found += of_slaves(name, settings, slaves, info)
     except AerobeeError as wrong:
         return [no_answer(name, address, wrong)], False
+    found += other_masters(name, address, runtime)
     return [*of_broker(name, runtime, settings), *found], True

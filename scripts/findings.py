@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..broker.runtime_info import DIFFERING_PREFIX
+from ..broker.runtime_info import DIFFERING_PREFIX, OTHER_MASTERS
 from ..client.errors import BrokerError
 from ..protocol.bodies.clients import ConsumerConnection
 from ..protocol.bodies.group import SubscriptionGroupConfig
@@ -136,6 +136,18 @@ def on_one_broker(
                 "first send makes it on one): while that is down nobody sends to it",
                 f"unless that is wanted, make it on all: aerobee topics create {name} --queues 4",
             )
+
+
+def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterator[Finding]:
+    """Other living masters of a broker name, as the master at `address` tells."""
+    for other in filter(None, runtime.get(OTHER_MASTERS, "").split(";")):
+        first, second = sorted((address, other))
+        yield Finding(
+            f"broker {name}",
+            f"two masters of {name} run, {first} and {second}: each takes messages that the other "
+            "lacks",
+            "stop one of them, and give it an empty store folder before it becomes a slave",
+        )
 
 
 def no_master(name: str, slaves: Mapping[int, str]) -> Finding:

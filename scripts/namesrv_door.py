@@ -1,16 +1,17 @@
 """The HTTP door of a name server: which of its functions answer what."""
 
 from ..console.door import Answers, Door
-from ..namesrv.overview import families, overview
+from ..namesrv.overview import families, note, overview
 from ..namesrv.server import NameServer
 
 
-def namesrv_door(server: NameServer, address: str, port: int) -> Door:
+def namesrv_door(server: NameServer, address: str, port: int | None) -> Door:
     """A door, not started yet. A name server that listens is well, and ready as soon as it does."""
     answers = Answers(
         fault=lambda: None,
         not_ready=lambda: None,
         metrics=lambda: families(server),
-        status=lambda: overview(server),
+        status=lambda with_system: overview(server, with_system=with_system),
+        note=lambda: note(server),
     )
-    return Door(address, port, answers)
+    return Door(address, port, answers, listen_port=server.config.listen_port)

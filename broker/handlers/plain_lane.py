@@ -188,9 +188,8 @@ class PlainLane:
         """Whether nothing has changed about a way that is no matter of time."""
         target, queue = way.target, way.course.queue
         return (
-            self._topics.targets.get(target.name) is target
+            self._topics.targets.get(target.name) is target  # a topic that changes has another one
             and not target.special
-            and queue.queue_id < target.queues
             and self._store.plain_queue(way.key) is queue
         )
 

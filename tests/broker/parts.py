@@ -22,6 +22,7 @@ from aerobee.broker.handlers.admin_topics import AdminTopicHandlers
 from aerobee.broker.handlers.query import QueryHandlers
 from aerobee.broker.hot_keys import HotKeys
 from aerobee.broker.offsets import Offsets
+from aerobee.broker.other_masters import OtherMasters
 from aerobee.broker.runtime_info import RuntimeInfo
 from aerobee.broker.stats import Stats
 from aerobee.broker.topics import Topics
@@ -111,7 +112,8 @@ class Parts:
         name = config.broker_name
         info = RuntimeInfo(
             config, self.store, self.stats, self.delays,
-            clients=self.clients, started_ms=START_MS, now_ms=clock,
+            clients=self.clients, other_masters=OtherMasters(config, ADDRESS),
+            started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
         families = (
             AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),

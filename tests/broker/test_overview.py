@@ -84,3 +84,26 @@ async def test_groups_whose_members_subscribe_differently_are_shown(
     await other.heartbeat("c2", topics={"T": "*"})
     assert table(broker, title) == [("cg", "topic T: c2: all messages / c1: tags a")]
     await other.peers.close()
+
+
+async def test_topics_of_the_system_are_listed_when_they_are_wanted(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")
+    await caller.heartbeat(topics={"T": "*"})
+    [rows] = [rows for name, _, rows in overview(broker, with_system=True)[2] if name == "Topics"]
+    assert {"T", "%RETRY%cg", "TBW102", "broker-a", "DefaultCluster"} <= {row[0] for row in rows}
+
+
+async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> None:
+    for _ in range(3):
+        await caller.send("T")
+    broker.offsets.commit("T", "cg", 0, 1)
+    broker.stats.sample(broker.now_ms())
+    _, facts, _ = overview(broker)
+    figures = dict(facts[:6])
+    assert figures["Messages in since start"] == 3
+    assert figures["Messages behind, all groups"] == 2
+    assert isinstance(figures["Messages in a second"], float)
+    assert figures["Messages in a second"] > 0
+    assert all(isinstance(value, str) for _, value in facts[6:])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.broker import registration
 from aerobee.broker.handlers import clients as handlers
 from aerobee.broker.server import Broker
 from aerobee.namesrv.config import NamesrvConfig
@@ -73,11 +74,11 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     caller = Caller(broker)
     for name in ("T", "U"):
         await make_topic(caller, name)
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert [broker.topics.get(name).order for name in ("T", "U")] == [True, False]
     assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
     version = broker.topics.version
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert broker.topics.version == version  # told once
     broker.registration._put_in_order("there", b"no table")  # is only logged
     await caller.peers.close()
@@ -153,7 +154,7 @@ async def test_a_name_server_that_can_not_be_reached_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker = await start(config(namesrv_addr="127.0.0.1:1"))
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     told = [text for text in caplog.messages if text.startswith("no registration with name server")]
     assert len(told) == 1
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
@@ -198,6 +199,42 @@ async def test_the_setting_may_change_while_it_runs(
     await make_topic(caller, "two")
     assert await brokers_of(strict, "one") == ["broker-a"]
     await caller.peers.close()
+
+
+async def test_every_name_server_is_told_and_told_again_of_a_topic_that_is_made(
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+) -> None:
+    servers = [NameServer(NamesrvConfig(listen_port=0)) for _ in range(3)]
+    for server in servers:
+        await server.start()
+    broker = await start(config(namesrv_addr=";".join(server.address for server in servers)))
+    caller = Caller(broker)
+    await make_topic(caller, "T")
+    for server in servers:
+        assert await brokers_of(server, "DefaultCluster") == ["broker-a"]
+        assert await brokers_of(server, "T") == ["broker-a"]
+    assert broker.registration.registered == {server.address: True for server in servers}
+    await caller.peers.close()
+    for server in servers:
+        await server.stop()
+
+
+async def test_it_registers_again_by_itself_with_a_name_server_that_has_forgotten_it(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registration, "PERIOD_S_MIN", 0.01)
+    broker = await start(config(namesrv_addr=namesrv.address, register_name_server_period=10))
+    for _ in range(2):  # after its first wait, and after the period
+        namesrv.routes.unregister("DefaultCluster", broker.address, "broker-a", 0)
+        assert namesrv.routes.brokers == {}
+        async with asyncio.timeout(60):
+            while not namesrv.routes.brokers:  # noqa: ASYNC110 - it has no event for tests
+                await asyncio.sleep(0.005)
+        assert await brokers_of(namesrv, "DefaultCluster") == ["broker-a"]
 
 
 # --- by TLS ---------------------------------------------------------------------------------------

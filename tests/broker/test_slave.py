@@ -1,6 +1,7 @@
 """A master and its slave, both ours, behind a name server: what the slave has and refuses."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from aerobee.broker import ha_slave, registration, server
 from aerobee.broker.handlers import slave_pull
-from aerobee.broker.overview import overview
+from aerobee.broker.overview import fault, not_ready, note, overview
 from aerobee.broker.server import Broker
 from aerobee.broker.slave_rows import REFUSED
 from aerobee.namesrv.config import NamesrvConfig
@@ -110,6 +111,25 @@ async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
     await pair.halt(pair.master)
     await until(lambda: values(pair.slave, "aerobee_follows") == {(): 0})
     assert "can't reach its master" in dict(overview(pair.slave)[1])["Role"]
+
+
+async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert note(pair.slave) is None
+    assert note(pair.master) is None
+    await pair.halt(pair.master)
+    slave = pair.slave.ha_slave
+    assert slave is not None
+    await until(lambda: not slave.connected)
+    later = pair.slave.alive_ms() + 90_000
+    monkeypatch.setattr(slave, "now_ms", lambda: later)
+    said = re.fullmatch(
+        r"reading only, the master of broker-a has been away for (\d+) s", note(pair.slave) or ""
+    )
+    assert said is not None
+    assert 85 <= int(said[1]) <= 90
+    assert (fault(pair.slave), not_ready(pair.slave)) == (None, None)
 
 
 async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:

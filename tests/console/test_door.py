@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
 
 import aiohttp
 import pytest
-from aerobee.console.door import OFF, Answers, Door, Family
+from aerobee.console.door import OFF, PORT_DISTANCE, Answers, Door, Family
+from aerobee.console.page import Status
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -16,6 +18,7 @@ class Daemon:
         self.fault: str | None = None
         self.not_ready: str | None = None
         self.families: list[Family] = []
+        self.note: str | None = None
         self.topic = "orders"
 
     def answers(self) -> Answers:
@@ -23,8 +26,13 @@ class Daemon:
             fault=lambda: self.fault,
             not_ready=lambda: self.not_ready,
             metrics=lambda: self.families,
-            status=lambda: ("a daemon", [("Port", 7)], [("Topics", ["Topic"], [[self.topic]])]),
+            status=self.status,
+            note=lambda: self.note,
         )
+
+    def status(self, with_system: bool) -> Status:
+        topics = [[self.topic], ["SYSTEM"]] if with_system else [[self.topic]]
+        return "a daemon", [("Port", 7)], [("Topics", ["Topic"], topics)]
 
 
 Get = Callable[[str], "aiohttp.client._RequestContextManager"]
@@ -68,6 +76,36 @@ async def test_a_fault_is_named_everywhere(get: Get, daemon: Daemon) -> None:
             assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
     async with get("/") as answer:
         assert "the disk has failed" in await answer.text()
+
+
+async def test_what_is_worth_knowing_of_a_daemon_that_is_well_leaves_it_well(
+    get: Get, daemon: Daemon
+) -> None:
+    daemon.note = "reading only"
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok; reading only\n")
+    async with get("/") as answer:
+        assert '<span class="state note">reading only</span>' in await answer.text()
+    daemon.fault = "the disk has failed"
+    async with get("/healthz") as answer:
+        assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
+
+
+async def test_the_page_shows_the_version_of_aerobee(get: Get) -> None:
+    async with get("/") as answer:
+        assert f'<span class="version">aerobee {version("aerobee")}</span>' in await answer.text()
+
+
+async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> None:
+    async with get("/") as answer:
+        text = await answer.text()
+    assert "SYSTEM" not in text
+    assert '<a href="/?system=1">show system topics</a>' in text
+    async with get("/?system=1") as answer:
+        text = await answer.text()
+    assert "SYSTEM" in text
+    assert '<a href="/">hide system topics</a>' in text
 
 
 async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
@@ -122,6 +160,36 @@ async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
         door = Door("127.0.0.1", port, daemon.answers())
         with pytest.raises(OSError, match=f"can't serve HTTP on 127.0.0.1:{port}: .*httpPort"):
             await door.start()
+
+
+async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        door = Door("127.0.0.1", None, daemon.answers(), listen_port=port - PORT_DISTANCE)
+        await door.start()
+        assert door.port > port
+        assert door.url == f"http://127.0.0.1:{door.port}/"
+        async with aiohttp.ClientSession() as session, session.get(f"{door.url}healthz") as answer:
+            assert answer.status == 200
+        assert f"port {port} is taken, so the status page is on port {door.port}" in caplog.text
+        await door.stop()
+
+
+async def test_where_no_port_is_set_it_is_ten_above_the_listen_port_or_anywhere(
+    daemon: Daemon,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for listen_port in (port - PORT_DISTANCE, 0, 65_530):
+        door = Door("127.0.0.1", None, daemon.answers(), listen_port=listen_port)
+        await door.start()
+        assert door.port > 0
+        if listen_port == port - PORT_DISTANCE:
+            assert door.port == port
+        await door.stop()
 
 
 async def test_a_door_that_is_off_has_no_address(daemon: Daemon) -> None:

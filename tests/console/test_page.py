@@ -5,9 +5,9 @@ from aerobee.console.page import ROWS_MAX, render
 
 def test_numbers_have_separators_and_stand_to_the_right() -> None:
     text = render(("t", [], [("Topics", ["Name", "Stored"], [["orders", 1234567]])]), None)
-    assert '<td class="number">1,234,567</td>' in text
+    assert '<td class="number" data-column="Stored"><span>1,234,567</span></td>' in text
     assert '<th class="number">Stored</th>' in text
-    assert "<td>orders</td>" in text
+    assert '<td data-column="Name"><span>orders</span></td>' in text
 
 
 def test_an_empty_table_says_so() -> None:
@@ -20,6 +20,18 @@ def test_a_long_table_is_cut_and_says_by_how_much() -> None:
     assert f"topic-{ROWS_MAX - 1}<" in text
     assert f"topic-{ROWS_MAX}<" not in text
     assert "and 7 more" in text
+
+
+def test_numbers_come_first_and_apart_from_texts() -> None:
+    text = render(("t", [("Store", "/data"), ("Connections", 12_345)], []), None)
+    figures, _, texts = text.partition('<dl class="facts">')
+    assert '<dl class="figures"><div><dt>Connections</dt><dd>12,345</dd></div></dl>' in figures
+    assert "<dt>Store</dt>" in texts
+
+
+def test_a_path_may_break_behind_its_slashes() -> None:
+    text = render(("t", [("Store", "/var/lib/<aerobee>")], []), None)
+    assert "<dd>/<wbr>var/<wbr>lib/<wbr>&lt;aerobee&gt;</dd>" in text
 
 
 def test_title_facts_and_fault_are_escaped() -> None:

@@ -117,10 +117,8 @@ async def test_a_slave_made_the_master_has_all_that_was_acknowledged(tmp_path: P
     draw = Random(f"{SEED} promotion")
     load = Senders()
     stores = [tmp_path / "a", tmp_path / "b"]
-    with running(tmp_path, "namesrv", "namesrv", "--listen-port", "0", "--set", "httpPort=-1") as (
-        _,
-        namesrv,
-    ):
+    words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1", "--set", "kvConfigPath="]
+    with running(tmp_path, "namesrv", *words) as (_, namesrv):
         for number in range(PROMOTIONS):
             old, new = stores
             with broker(tmp_path, namesrv, "master", old) as (master, address):

@@ -103,6 +103,8 @@ class Daemon:
 def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
     """A daemon from its ready line until the end of the block, which is clean: exit code 0."""
     folder.mkdir(exist_ok=True)
+    if words[0] == "namesrv":  # its default is in the user's home
+        words = (words[0], "--set", f"kvConfigPath={folder / 'kvConfig.json'}", *words[1:])
     stderr = folder / f"{words[0]}.stderr"
     child = Child([*AEROBEE, *words], stderr, cwd=folder, env=environment(env))
     with child:

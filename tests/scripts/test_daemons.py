@@ -1,5 +1,6 @@
 """Starting and stopping daemons as a user does, and everything that stops a start."""
 
+import asyncio
 import json
 import re
 import resource
@@ -14,6 +15,9 @@ import pytest
 from aerobee.client import by_sql
 from aerobee.client.blocking import Consumer
 from aerobee.client.errors import ClientError
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.scripts.child import Child
 from prometheus_client.parser import text_string_to_metric_families
 
 from .command import (
@@ -21,6 +25,7 @@ from .command import (
     FREE_PORTS,
     SECONDS,
     SMALL,
+    Daemon,
     aerobee,
     environment,
     output,
@@ -121,8 +126,8 @@ def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> Non
         labels = found["rocketmq_messages_in_total", "watched", None].labels
         assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
         page = get(daemon.page)
-        assert "<td>watched</td>" in page
-        assert "<td>watchers</td>" in page
+        assert "<span>watched</span>" in page
+        assert "<span>watchers</span>" in page
 
 
 # --- name server and broker apart ----------------------------------------------------------------
@@ -144,7 +149,11 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
             assert daemon.ready.startswith("broker b-1 is ready")
             assert "status page" not in daemon.ready
             assert daemon.broker in output("cluster", "-n", names.namesrv)
-            assert "<td>b-1</td><td>c-1</td><td>master</td>" in get(names.page)
+            row = "".join(
+                f'<td data-column="{column}"><span>{text}</span></td>'
+                for column, text in (("Broker", "b-1"), ("Cluster", "c-1"), ("Role", "master"))
+            )
+            assert row in get(names.page)
         assert "b-1" not in output("cluster", "-n", names.namesrv)
 
 
@@ -200,6 +209,41 @@ def test_print_config_tells_what_came_from_an_option_of_its_own() -> None:
     assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
 
 
+# --- the key-value config of a name server -------------------------------------------------------
+
+
+def put_kv(namesrv: str) -> None:
+    fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
+
+    async def put() -> None:
+        peers = Peers(upgrade=False)
+        answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields)
+        assert answer.code == codes.SUCCESS
+        await peers.close()
+
+    asyncio.run(put())
+
+
+def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path: Path) -> None:
+    words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1"]
+    file = tmp_path / "namesrv" / "kvConfig.json"
+    with Child([*AEROBEE, *words], tmp_path / "stderr", env={"HOME": str(tmp_path)}) as child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        put_kv(Daemon(child, ready).namesrv)
+    assert '"T":"broker-a:4"' in file.read_text()
+    file.write_text("no JSON")
+    said = refused(*words, "--log-level", "error", env={"HOME": str(tmp_path)})
+    assert f"{file} can't be read" in said
+
+
+def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
+    with running(tmp_path, *words, env={"HOME": str(tmp_path)}) as daemon:
+        put_kv(daemon.namesrv)
+    assert (tmp_path / "store" / "namesrv" / "kvConfig.json").exists()
+    assert not (tmp_path / "namesrv").exists()
+
+
 # --- what stops a start --------------------------------------------------------------------------
 
 
@@ -247,6 +291,27 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             assert what in refused("up", *FREE_PORTS, option, port, *store)
         said = refused("up", *FREE_PORTS, "--set", f"httpPort={port}", *store)
         assert f"can't serve HTTP on 127.0.0.1:{port}" in said
+
+
+def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> None:
+    words = ["--set", "brokerName=a", "--set", "listenPort=0", "--set", "httpPort=-1", *SMALL]
+    with running(tmp_path, *up(tmp_path / "one"), "--set", "brokerName=a") as daemon:
+        broker = ["broker", "-n", daemon.namesrv, *words, "--log-level", "error"]
+        said = refused(*broker, "--set", f"storePathRootDir={tmp_path / 'two'}")
+        assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in said
+
+
+def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["broker", "--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL]
+        words += ["--set", f"listenPort={port - 10}"]
+        with running(tmp_path, *words) as daemon:
+            assert get(daemon.page + "readyz") == "ok\n"
+            assert not daemon.page.endswith(f":{port}/")
+        assert f"can't serve HTTP on 127.0.0.1:{port}" in refused(
+            *words, "--set", f"httpPort={port}", "--log-level", "error"
+        )
 
 
 def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
@@ -130,3 +131,20 @@ def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(
         )
         assert code == 0
         assert "alone, of the 2" not in here(capsys, "doctor", "-n", cluster.name_server)[1]
+
+
+async def test_two_masters_of_a_name_are_a_finding_that_names_both(
+    broker: Broker, admin: Admin, tmp_path: Path
+) -> None:
+    settings = msgspec.structs.replace(
+        broker.config, store_path_root_dir=str(tmp_path / "other"), allow_duplicate_master=True
+    )
+    other = Broker(settings)
+    await other.start()
+    await broker.registration.register_all()
+    [found] = await examine(admin)
+    assert found.where == "broker broker-a"
+    first, second = sorted((broker.address, other.address))
+    assert found.what.startswith(f"two masters of broker-a run, {first} and {second}: ")
+    assert found.do.startswith("stop one of them")
+    await other.stop()

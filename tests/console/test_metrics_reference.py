@@ -1,0 +1,60 @@
+"""docs/metrics.md names every metric that is aerobee's own, with its type and its labels."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from aerobee.broker import metrics
+from aerobee.broker.config import BrokerConfig
+from aerobee.broker.server import Broker
+from aerobee.console.door import Family
+from aerobee.namesrv import overview
+from aerobee.namesrv.server import NameServer
+from aerobee.scripts import daemons
+
+REFERENCE = Path(daemons.__file__).parent.parent / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(aerobee_\w+)` \| (\w+) \| ([^|]*)\| ([^|]+) \|$", re.M)
+
+
+def documented() -> set[tuple[str, str, tuple[str, ...]]]:
+    """Name, type and labels of each row of the reference."""
+    rows = ROW.findall(REFERENCE.read_text())
+    assert len(rows) == len({name for name, *_ in rows}), "a metric is there twice"
+    return {(name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
+
+
+def own(
+    families: Iterable[Family], common: Iterable[str] = ()
+) -> set[tuple[str, str, tuple[str, ...]]]:
+    """The same of what a daemon answers, as Prometheus reads it, without the `common` labels."""
+    return {
+        (
+            f"{name}_total" if kind == "counter" else name,
+            kind,
+            tuple(label for label in labels if label not in common),
+        )
+        for name, kind, _, labels, _ in families
+        if name.startswith("aerobee_")
+    }
+
+
+async def test_the_reference_has_every_metric_of_ours_and_no_other(
+    namesrv: NameServer, tmp_path: Path
+) -> None:
+    found = own(overview.families(namesrv))
+    roles: list[dict[str, Any]] = [{}, {"broker_role": "SLAVE", "broker_id": 1}]
+    for number, role in enumerate(roles):
+        broker = Broker(
+            BrokerConfig(
+                listen_port=0,
+                store_path_root_dir=str(tmp_path / str(number)),
+                mapped_file_size_commit_log=1 << 20,
+                mapped_file_size_timer_log=1 << 20,
+                **role,
+            )
+        )
+        await broker.start()
+        found |= own(metrics.families(broker), metrics.NODE)
+        await broker.stop()
+    assert found == documented()
