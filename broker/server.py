@@ -19,6 +19,7 @@ import msgspec
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.server import Server, listen
+from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -190,6 +191,7 @@ class Broker:
             ),
         )
         closers.append(self.server.stop)
+        self.slices = Slices(self.server.turn, self._periodic.part)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
