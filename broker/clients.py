@@ -105,6 +105,10 @@ class Clients:
         """The members of a producer group, empty when there is none."""
         return dict(self._producers.get(name, {}))
 
+    def producer_names(self) -> list[str]:
+        """The producer groups."""
+        return list(self._producers)
+
     def producers(self) -> dict[str, dict[Connection, Member]]:
         return {name: dict(members) for name, members in self._producers.items()}
 

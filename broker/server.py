@@ -8,7 +8,7 @@ after the turn's messages are in the log (`_end_of_turn`).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -78,6 +78,7 @@ AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memor
 # Beside a burst the keys of so many messages wait for its end.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
+TABLE_SECONDS = 1.0  # how long the files of topics and groups may lack what their journals have
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
@@ -234,6 +235,7 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
+        closers.append(self._close_tables)
         # After a power cut the log may end before what was consumed from it.
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
@@ -316,6 +318,7 @@ class Broker:
         every(AHEAD_SECONDS, self.log_ahead.step)
         every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         every(config.clean_resource_interval / 1000, self.cleaner.run)
+        every(TABLE_SECONDS, self._save_tables)
         every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         every(FILTERS_SECONDS, self._save_filters)
@@ -412,8 +415,16 @@ class Broker:
         self._closers.append(close)
         return server
 
-    async def _close_store(self) -> None:
+    async def _close_tables(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
+        for table in (self.topics, self.groups):
+            if table.file.is_behind:
+                try:
+                    table.file.save(table.pieces(standard=True))
+                except StoreError as wrong:
+                    log.error("%s; the next start reads its journal", wrong)
+
+    async def _close_store(self) -> None:
         try:
             self.store.sync()
         except StoreError as wrong:
@@ -474,6 +485,17 @@ class Broker:
         except BaseException:
             part.changed = True
             raise
+
+    async def _save_tables(self) -> None:
+        """Write the files of topics and groups, where their journals have something."""
+        for table in (self.topics, self.groups):
+            file = table.file
+            if file.is_behind:
+                mark = file.mark()
+                text = await self.slices.run(_joined(table.pieces(standard=True)))
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._files, json_file.save, file.path, text)
+                file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
         return timers.step(self.now_ms(), most)
@@ -562,3 +584,12 @@ class Broker:
             self.alive_ms() - self.config.channel_expired_timeout
         ):
             connection.close()
+
+
+def _joined(pieces: Iterable[bytes]) -> Generator[None, None, bytes]:
+    """The steps of putting pieces together."""
+    found = bytearray()
+    for piece in pieces:
+        found += piece
+        yield
+    return bytes(found)

@@ -74,17 +74,18 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         *b.pop.families,
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
         AdminStoreHandlers(b.cleaner),
-        AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
-        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
+        AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats, b.slices),
+        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
         AdminOffsetHandlers(
-            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake
+            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,
+            b.slices,
         ),
         AdminHaHandlers(b.ha, b.ha_slave),
         AdminAuthHandlers(b.access),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
-            broker_name=name, address=address, now_ms=b.now_ms,
+            broker_name=name, address=address, now_ms=b.now_ms, slices=b.slices,
         ),
     )  # fmt: skip
     return table(row for family in families for row in family.rows())

@@ -27,7 +27,7 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
     """
     reasons = []
     for candidate in (path, _backup(path)):
-        data = _read(candidate)
+        data = read(candidate)
         if not data.strip():
             continue
         try:
@@ -43,12 +43,40 @@ def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
     """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
     make_folder(path.parent, sync=True)
     data = text.encode() if isinstance(text, str) else text
-    previous = _read(path)
+    previous = read(path)
     if previous:
-        _replace(_backup(path), previous, mode)
-    _replace(path, data, mode)
+        replace(_backup(path), previous, mode)
+    replace(path, data, mode)
     with plain_errors(path.parent, "write"):
         sync_folder(path.parent)
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file, none when it isn't there. StoreError when it can't be read."""
+    with plain_errors(path, "read"):
+        try:
+            fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return disk.current.pread(fd, min(disk.current.size(fd), FILE_BYTES_MAX), 0)
+        finally:
+            disk.current.close(fd)
+
+
+def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Put these bytes into the file's place, all or none of them. StoreError when they can't be."""
+    made = path.with_name(path.name + ".new")
+    with plain_errors(path, "write"):
+        fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            view, at = memoryview(data), 0
+            while at < len(data):
+                at += disk.current.pwrite(fd, view[at:], at)
+            disk.current.sync(fd)
+        finally:
+            disk.current.close(fd)
+        disk.current.replace(made, path)
 
 
 def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
@@ -64,29 +92,3 @@ def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
 
 def _backup(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
-
-
-def _read(path: Path) -> bytes:
-    with plain_errors(path, "read"):
-        try:
-            fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
-        try:
-            return disk.current.pread(fd, min(disk.current.size(fd), FILE_BYTES_MAX), 0)
-        finally:
-            disk.current.close(fd)
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    made = path.with_name(path.name + ".new")
-    with plain_errors(path, "write"):
-        fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        try:
-            view, at = memoryview(data), 0
-            while at < len(data):
-                at += disk.current.pwrite(fd, view[at:], at)
-            disk.current.sync(fd)
-        finally:
-            disk.current.close(fd)
-        disk.current.replace(made, path)

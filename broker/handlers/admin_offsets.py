@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.offsets import (
     GetConsumerStatusBody,
@@ -53,6 +54,7 @@ class AdminOffsetHandlers:
         clients: Clients,
         delays: Delays,
         mark: Callable[[tuple[str, int]], None],
+        slices: Slices,
     ) -> None:
         self.config = config
         self.broker_name = config.broker_name
@@ -63,6 +65,7 @@ class AdminOffsetHandlers:
         self.offsets = offsets
         self.clients = clients
         self.delays = delays
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -74,8 +77,8 @@ class AdminOffsetHandlers:
             Row(codes.QUERY_CORRECTION_OFFSET, CorrectionOffset, self.on_correction),
         ]
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.offsets.to_body().encode())
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.offsets.text()))
 
     def on_delays(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, body=self.delays.to_body().encode())

@@ -7,9 +7,10 @@ queues, a name that could leave the store's folder) is refused here, though Java
 from collections.abc import Coroutine
 from typing import Any
 
-from ...protocol import codes
+from ...protocol import codes, fastjson
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.body import MessageQueue
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.bodies.body import MessageQueue, filled
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
 from ...protocol.bodies.topic import CreateTopicListRequestBody, TopicConfig, TopicList
@@ -66,12 +67,14 @@ class AdminTopicHandlers:
         topics: Topics,
         offsets: Offsets,
         stats: Stats,
+        slices: Slices,
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.offsets = offsets
         self.stats = stats
+        self.slices = slices
         self._system = system_topics(config)
 
     def rows(self) -> list[Row]:
@@ -119,8 +122,8 @@ class AdminTopicHandlers:
             self._check_name(config.topic_name or "")
         return self._put([self._checked(config) for config in wanted])
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, {}, body=self.topics.to_body().encode())
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.topics.pieces(), {}))
 
     def on_config(self, header: TopicName, command: Command, connection: Connection) -> Reply:
         config = self.topics.get(header.topic)
@@ -132,20 +135,15 @@ class AdminTopicHandlers:
             )
         return Reply(codes.SUCCESS, body=config.encode())
 
-    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> LongAnswer:
         name = header.topic
         config = self.topics.get(name)
         if config is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        table = {}
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-            least = max(0, self.store.min_offset(name, queue_id))
-            most = max(0, self.store.max_offset(name, queue_id))
-            last_ms = self.store.store_ms_at(name, queue_id, most - 1) if most else 0
-            queue = MessageQueue(name, self.config.broker_name, queue_id)
-            table[queue] = TopicOffset(least, most, last_ms)
-        body = TopicStatsTable(table, self.stats.put_tps(name))
-        return Reply(codes.SUCCESS, body=body.encode())
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        body = TopicStatsTable({}, self.stats.put_tps(name))
+        entries = (self._stats_of(name, queue_id) for queue_id in range(queues))
+        return self.slices.answer(reply_of(filled(body, "offsetTable", entries)))
 
     def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
         self._check_name(header.topic)
@@ -165,6 +163,15 @@ class AdminTopicHandlers:
         return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _stats_of(self, topic: str, queue_id: int) -> bytes:
+        """The entry of one queue in the answer to 202."""
+        store = self.store
+        least = max(0, store.min_offset(topic, queue_id))
+        most = max(0, store.max_offset(topic, queue_id))
+        last_ms = store.store_ms_at(topic, queue_id, most - 1) if most else 0
+        queue = MessageQueue(topic, self.config.broker_name, queue_id)
+        return fastjson.dump({queue: TopicOffset(least, most, last_ms)})[1:-1]
 
     def _check_name(self, name: str) -> None:
         """Refusal when this can't be the name of a user's topic."""

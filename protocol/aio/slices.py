@@ -25,6 +25,9 @@ QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
 QUIET_SLICES = 16  # slices without another request, from which on it is quiet
 ANSWERS_MAX = 16  # long answers in the making at a time
 
+BLOCK_BYTES = 64 << 10  # small pieces of a body are put together to so much
+
+LongAnswer = Reply | Coroutine[Any, Any, Reply]
 Result = TypeVar("Result")
 
 _MORE: Any = object()
@@ -63,7 +66,7 @@ class Slices:
         self._clock = clock
         self._answers = 0
 
-    def answer(self, steps: Generator[object, None, Reply]) -> Reply | Coroutine[Any, Any, Reply]:
+    def answer(self, steps: Generator[object, None, Reply]) -> LongAnswer:
         """What a handler returns whose reply these steps return. The request is refused
         (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making."""
         reply = self._slice(steps, SLICE_SECONDS)
@@ -112,17 +115,24 @@ class Slices:
             return done.value  # type: ignore[no-any-return]
 
 
-def body_of(
+def reply_of(
     pieces: Iterable[bytes], fields: dict[str, str] | None = None
 ) -> Generator[None, None, Reply]:
     """The steps of an answer whose body is these pieces, one after the other. Refusal as soon as
     they are more than a frame may hold."""
-    found: list[bytes] = []
-    size = 0
+    blocks: list[bytes] = []
+    block: list[bytes] = []
+    size = whole = 0
     for piece in pieces:
+        block.append(piece)
         size += len(piece)
-        if size > FRAME_BYTES_MAX:
-            raise too_large(size)
-        found.append(piece)
+        if size > BLOCK_BYTES:
+            blocks.append(b"".join(block))
+            block.clear()
+            whole += size
+            size = 0
+            if whole > FRAME_BYTES_MAX:
+                raise too_large(whole)
         yield
-    return Reply(codes.SUCCESS, fields, body=found)
+    blocks.append(b"".join(block))
+    return Reply(codes.SUCCESS, fields, body=blocks)

@@ -6,6 +6,7 @@ reads: odd keys, nulls for "absent", numbers as texts. Objects as keys are messa
 in RocketMQ, so each becomes a `MessageQueue`; its JSON text in the place of a key does too.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -37,6 +38,34 @@ class Body(msgspec.Struct, rename="camel"):
         if not text:
             raise ValueError(f"{cls.__name__} is missing: the request has no body")
         return read(text, cls)
+
+
+def filled(
+    body: Body, name: str, entries: Iterable[bytes], *, standard: bool = False
+) -> Iterator[bytes]:
+    """The text of `body`, whose list or table of this name is empty, with these entries in it, in
+    pieces: others may work between two. An empty entry is no more than a pause.
+
+    What of the body comes behind the entries is read when they are through.
+    """
+    head, _ = _around(body, name, standard)
+    yield head
+    comma = b""
+    for entry in entries:
+        if entry:
+            yield comma + entry
+            comma = b","
+        else:
+            yield b""
+    _, tail = _around(body, name, standard)
+    yield tail
+
+
+def _around(body: Body, name: str, standard: bool) -> tuple[bytes, bytes]:
+    text = body.encode(standard=standard)
+    before = b'"%b":' % name.encode()
+    at = text.index(before) + len(before) + 1
+    return text[:at], text[at:]
 
 
 Kind = TypeVar("Kind")

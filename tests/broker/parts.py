@@ -28,6 +28,8 @@ from aerobee.broker.topics import Topics
 from aerobee.protocol import properties
 from aerobee.protocol.aio.backlog import Backlog
 from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.slices import Slices
+from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -113,19 +115,23 @@ class Parts:
             config, self.store, self.stats, self.delays,
             clients=self.clients, started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
+        # Its clock stands still, so that each answer is ready within the first slice.
+        slices = Slices(cast(Turn, None), clock=lambda: 0.0)
         families = (
-            AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),
-            AdminGroupHandlers(self.groups, self.offsets, self.clients, self.stats, ADDRESS),
+            AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats, slices),
+            AdminGroupHandlers(
+                self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices
+            ),
             AdminOffsetHandlers(
                 config, self.store, self.topics, self.groups, self.offsets, self.clients,
-                self.delays, self.marked.append,
+                self.delays, self.marked.append, slices,
             ),
             AdminClientHandlers(
                 self.store, self.topics, self.groups, self.clients, broker_name=name
             ),
             AdminStatsHandlers(
                 self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
-                broker_name=name, address=ADDRESS, now_ms=clock,
+                broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
             AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys),
             QueryHandlers(config, self.store, self.clients),
@@ -136,6 +142,8 @@ class Parts:
         """The reply to a request with these header fields, written as Java writes them."""
         reply = self._call(code, body, fields)
         assert isinstance(reply, Reply)
+        if isinstance(reply.body, list):  # as it goes into the frame
+            reply.body = b"".join(reply.body)
         return reply
 
     async def ask_later(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:

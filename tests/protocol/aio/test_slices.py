@@ -12,7 +12,7 @@ from aerobee.protocol.aio.slices import (
     SLICE_SECONDS,
     OneATurn,
     Slices,
-    body_of,
+    reply_of,
 )
 from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.command import Reply
@@ -132,5 +132,5 @@ async def test_a_body_of_more_bytes_than_a_frame_is_refused_as_soon_as_it_is_kno
             yield bytes(1 << 20)
 
     with pytest.raises(Refusal, match=f"the limit of a frame is {FRAME_BYTES_MAX} bytes"):
-        Slices(Turn(), clock=clock_of(0)).answer(body_of(pieces()))
+        Slices(Turn(), clock=clock_of(0)).answer(reply_of(pieces()))
     assert len(taken) == 17
