@@ -178,6 +178,10 @@ class Groups:
         body = SubscriptionGroupWrapper({}, self.forbidden, self.version)
         return self.file.pieces(body, self._groups, standard=standard)
 
+    def save(self) -> None:
+        """Write the file, if its journal has something. StoreError when it can't be written."""
+        self.file.save(self.pieces(standard=True))
+
     def _new(self, name: str) -> SubscriptionGroupConfig | None:
         """What the first use of a group makes; None when it may not. Refusal for its name."""
         if not self.auto_create and not is_system_group(name):

@@ -418,11 +418,10 @@ class Broker:
     async def _close_tables(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
         for table in (self.topics, self.groups):
-            if table.file.is_behind:
-                try:
-                    table.file.save(table.pieces(standard=True))
-                except StoreError as wrong:
-                    log.error("%s; the next start reads its journal", wrong)
+            try:
+                table.save()
+            except StoreError as wrong:
+                log.error("%s; the next start reads its journal", wrong)
 
     async def _close_store(self) -> None:
         try:

@@ -124,7 +124,9 @@ class TableFile(Generic[Entry, Line]):
         self._journal.forget(mark.end, self._first_line())
 
     def save(self, pieces: Iterable[bytes]) -> None:
-        """Write the file at once, for a broker that stops."""
+        """Write the file at once if it is behind, for a broker that stops."""
+        if not self.is_behind:
+            return
         mark = self.mark()
         json_file.save(self.path, b"".join(pieces))
         self.written(mark)

@@ -271,6 +271,10 @@ class Topics:
         body = TopicConfigAndMappingSerializeWrapper({}, self.version)
         return self.file.pieces(body, self._topics, standard=standard)
 
+    def save(self) -> None:
+        """Write the file, if its journal has something. StoreError when it can't be written."""
+        self.file.save(self.pieces(standard=True))
+
     def _aim(self, config: TopicConfig) -> None:
         name = config.topic_name or ""
         if config.attributes and config.attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
