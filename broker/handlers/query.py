@@ -38,8 +38,8 @@ class QueryHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB"),
-            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB"),
+            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB", bulk=True),
+            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB", bulk=True),
             Row(codes.QUERY_CONSUME_QUEUE, QueryConsumeQueue, self.on_consume_queue),
         ]
 
