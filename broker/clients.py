@@ -5,7 +5,7 @@ groups and subscriptions; a subscription with a later version replaces an earlie
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..protocol import codes
@@ -127,11 +127,12 @@ class Clients:
 
     def differing(self) -> dict[str, str]:
         """The groups whose members subscribe differently, and who wants what."""
-        return {
-            name: group.agreement.describe()
-            for name, group in self._consumers.items()
-            if group.agreement.differs
-        }
+        return dict(filter(None, self.differing_in_parts()))
+
+    def differing_in_parts(self) -> Iterator[tuple[str, str] | None]:
+        """The same with pauses in which others may work, which are None."""
+        for name, group in list(self._consumers.items()):
+            yield (name, group.agreement.describe()) if group.agreement.differs else None
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The live groups that subscribe to a topic."""
@@ -187,16 +188,15 @@ class Clients:
         for name in list(consumes):
             self._leave_consumers(name, connection)
 
-    def expire(self, before_ms: int) -> list[Connection]:
-        """The connections whose last heartbeat is older: the caller closes them."""
-        found: dict[Connection, None] = {}
-        for members in self._producers.values():
-            found.update((c, None) for c, member in members.items() if member.last_ms < before_ms)
-        for group in self._consumers.values():
-            found.update(
-                (c, None) for c, member in group.members.items() if member.last_ms < before_ms
-            )
-        return list(found)
+    def expire(self, before_ms: int) -> Iterator[Connection | None]:
+        """The connections whose last heartbeat is older, which the caller closes; None for each
+        group, after which others may work."""
+        members = [*self._producers.values(), *(one.members for one in self._consumers.values())]
+        for of_group in members:
+            for connection, member in list(of_group.items()):
+                if member.last_ms < before_ms:
+                    yield connection
+            yield None
 
     def _join(
         self, consumer: ConsumerData, connection: Connection, member: Member, without_sub: bool

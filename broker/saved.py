@@ -1,5 +1,6 @@
 """A table that is written to its file from time to time, not at every change."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,14 @@ from ..store import json_file
 
 
 class Saved(ABC):
-    """Such a table. Whoever changes it sets `changed`; `version` counts the texts written."""
+    """Such a table. Whoever changes it sets `changed`; `version` counts the texts written. Who
+    writes it while others work holds `saving`."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         self.path = path
         self.changed = False
         self.version = DataVersion()
+        self.saving = asyncio.Lock()
         self._now_ms = now_ms
 
     @abstractmethod

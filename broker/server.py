@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +20,7 @@ import msgspec
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.server import Server, listen
-from ..protocol.aio.slices import Slices
+from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -465,25 +466,30 @@ class Broker:
         """A round of what was popped and comes again, in parts as above."""
         await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
-    async def _save(self, part: Saved) -> None:
-        """Write a part's file without holding the loop up while the disk takes its time.
+    async def save_offsets(self) -> bool:
+        """Write down what groups have consumed; whether the file has it."""
+        return await self._save(self.offsets)
+
+    async def _save(self, part: Saved) -> bool:
+        """Write a part's file without holding the loop up while the disk takes its time; whether it
+        has what the part is now.
 
         What it says was consumed or delivered must not outlive the messages, so these go first.
         """
         loop = asyncio.get_running_loop()
-        try:
-            pieces: list[bytes] = []
-            await self._periodic.in_turns(map(pieces.append, part.pieces()))
-            if not pieces:
-                return
-            if not await self.syncer.reach(self.store.log_end):
+        async with part.saving:  # an older text must not come last
+            try:
+                pieces = await self.slices.run(collected(part.pieces()))
+                if not pieces:
+                    return True
+                if not await self.syncer.reach(self.store.log_end):
+                    part.changed = True
+                    return False
+                await loop.run_in_executor(self._files, _write, part.path, pieces)
+            except BaseException:
                 part.changed = True
-                return
-            text = b"".join(pieces)
-            await loop.run_in_executor(self._files, json_file.save, part.path, text)
-        except BaseException:
-            part.changed = True
-            raise
+                raise
+        return True
 
     async def _save_tables(self) -> None:
         """Write the files of topics and groups, where their journals have something."""
@@ -491,9 +497,9 @@ class Broker:
             file = table.file
             if file.is_behind:
                 mark = file.mark()
-                text = await self.slices.run(_joined(table.pieces(standard=True)))
+                pieces = await self.slices.run(collected(table.pieces(standard=True)))
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._files, json_file.save, file.path, text)
+                await loop.run_in_executor(self._files, _write, file.path, pieces)
                 file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
@@ -578,17 +584,18 @@ class Broker:
         ):
             notify_members(group)
 
-    def _expire(self) -> None:
-        for connection in self.clients.expire(
-            self.alive_ms() - self.config.channel_expired_timeout
-        ):
-            connection.close()
+    async def _expire(self) -> None:
+        """Close the connections of clients that were silent for too long."""
+        before_ms = self.alive_ms() - self.config.channel_expired_timeout
+
+        def close() -> Generator[None, None, None]:
+            for connection in self.clients.expire(before_ms):
+                if connection is not None:
+                    connection.close()
+                yield
+
+        await self.slices.run(close())
 
 
-def _joined(pieces: Iterable[bytes]) -> Generator[None, None, bytes]:
-    """The steps of putting pieces together."""
-    found = bytearray()
-    for piece in pieces:
-        found += piece
-        yield
-    return bytes(found)
+def _write(path: Path, pieces: list[bytes]) -> None:
+    json_file.save(path, b"".join(pieces))

@@ -72,9 +72,11 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),
         *b.pop.families,
-        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
+        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys, b.slices),
         AdminStoreHandlers(b.cleaner),
-        AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats, b.slices),
+        AdminTopicHandlers(
+            b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets
+        ),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
         AdminOffsetHandlers(
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,

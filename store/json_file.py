@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..protocol.fastjson import LENIENT_BYTES_MAX, quote_integer_keys
+from ..protocol.fastjson import LENIENT_BYTES_MAX, quote_keys
 from . import disk
 from .errors import DamagedStore, plain_errors
 from .segment import make_folder, sync_folder
@@ -87,7 +87,7 @@ def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
             raise
         # Java leaves integer keys bare; the reader that takes all of its liberties is a slow one,
         # and declines a text of this size.
-        return decode(quote_integer_keys(data))
+        return decode(quote_keys(data))
 
 
 def _backup(path: Path) -> Path:

@@ -523,6 +523,10 @@ class Reading(Parts):
         """The ids of the queues of a topic that have been used, ascending."""
         return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
 
+    def topic_names(self) -> set[str]:
+        """Every topic with a queue."""
+        return {topic for table in (self._queues.plain, self._queues.batch) for topic, _ in table}
+
     def topics(self) -> dict[str, list[int]]:
         """Every topic with a queue, and the ids of its queues."""
         found: dict[str, list[int]] = {}

@@ -100,20 +100,25 @@ class AdminStatsHandlers:
         found = filled(QueryConsumeTimeSpanBody(), "consumeTimeSpanSet", spans)
         return self.slices.answer(reply_of(found))
 
-    def on_item(self, header: headers.StatsData, command: Command, connection: Connection) -> Reply:
-        if header.name == QUEUE_PUT_NUMS:
-            found = self._queue_puts(header.key)
+    def on_item(
+        self, header: headers.StatsData, command: Command, connection: Connection
+    ) -> LongAnswer:
+        return self.slices.answer(self._item(header.name, header.key))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _item(self, name: str, key: str) -> Generator[object, None, Reply]:
+        if name == QUEUE_PUT_NUMS:
+            found = self._queue_puts(key)
         else:
-            found = self.stats.item(header.name, header.key)
+            yield from self.stats.totals_in_parts()
+            found = self.stats.item(name, key)
         if found is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"The stats <{header.name}> <{header.key}> not exist: nothing was counted there "
-                "since the start",
+                f"The stats <{name}> <{key}> not exist: nothing was counted there since the start",
             )
         return Reply(codes.SUCCESS, body=found.encode())
-
-    # --- inside ---------------------------------------------------------------------------------
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
         """What came into one queue, "topic@queueId"; None when there is nothing in it."""

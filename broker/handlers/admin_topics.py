@@ -4,7 +4,7 @@ Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a 
 queues, a name that could leave the store's folder) is refused here, though Java would take it.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ...protocol import codes, fastjson
@@ -68,13 +68,16 @@ class AdminTopicHandlers:
         offsets: Offsets,
         stats: Stats,
         slices: Slices,
+        save_offsets: Callable[[], Awaitable[bool]],
     ) -> None:
+        """`save_offsets()` gives whether the file of the offsets has what they are now."""
         self.config = config
         self.store = store
         self.topics = topics
         self.offsets = offsets
         self.stats = stats
         self.slices = slices
+        self.save_offsets = save_offsets
         self._system = system_topics(config)
 
     def rows(self) -> list[Row]:
@@ -145,24 +148,39 @@ class AdminTopicHandlers:
         entries = (self._stats_of(name, queue_id) for queue_id in range(queues))
         return self.slices.answer(reply_of(filled(body, "offsetTable", entries)))
 
-    def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+    def on_delete(
+        self, header: TopicName, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         self._check_name(header.topic)
         for name in [header.topic, *self._pop_retry_topics(header.topic)]:
             try:
                 self.store.delete_topic(name)
                 self.topics.delete(name)
-                self.offsets.delete_topic(name)
-                # A topic of that name may come again, and its groups are not to pass it over.
-                self.offsets.save()
             except StoreError as wrong:
                 raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+            self.offsets.delete_topic(name)
             self.stats.delete_topic(name)
-        return OK
+        return self._saved() if self.offsets.changed else OK
 
     def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
 
     # --- inside ---------------------------------------------------------------------------------
+
+    async def _saved(self) -> Reply:
+        """A topic of that name may come again, and its groups are not to pass it over: the answer
+        waits until their offsets are gone from the file, too."""
+        try:
+            is_saved = await self.save_offsets()
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not is_saved:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "the topic is deleted, but what its groups consumed is still in consumerOffset.json: "
+                "the store takes no writes any more; restart this broker and delete it again",
+            )
+        return OK
 
     def _stats_of(self, topic: str, queue_id: int) -> bytes:
         """The entry of one queue in the answer to 202."""

@@ -11,7 +11,7 @@ names that are gone when it comes to them. The task ends with its connection.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from .. import codes
@@ -115,24 +115,36 @@ class Slices:
             return done.value  # type: ignore[no-any-return]
 
 
-def reply_of(
-    pieces: Iterable[bytes], fields: dict[str, str] | None = None
-) -> Generator[None, None, Reply]:
-    """The steps of an answer whose body is these pieces, one after the other. Refusal as soon as
-    they are more than a frame may hold."""
+def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
+    """The steps of making these pieces, put together to blocks of `BLOCK_BYTES`."""
     blocks: list[bytes] = []
     block: list[bytes] = []
-    size = whole = 0
+    size = 0
     for piece in pieces:
         block.append(piece)
         size += len(piece)
         if size > BLOCK_BYTES:
             blocks.append(b"".join(block))
             block.clear()
-            whole += size
             size = 0
-            if whole > FRAME_BYTES_MAX:
-                raise too_large(whole)
         yield
-    blocks.append(b"".join(block))
-    return Reply(codes.SUCCESS, fields, body=blocks)
+    if block:
+        blocks.append(b"".join(block))
+    return blocks
+
+
+def reply_of(
+    pieces: Iterable[bytes], fields: dict[str, str] | None = None
+) -> Generator[None, None, Reply]:
+    """The steps of an answer whose body is these pieces, one after the other. Refusal as soon as
+    they are more than a frame may hold."""
+    return Reply(codes.SUCCESS, fields, body=(yield from collected(_checked(pieces))))
+
+
+def _checked(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > FRAME_BYTES_MAX:
+            raise too_large(size)
+        yield piece

@@ -4,6 +4,7 @@
 handlers under test and gives back the reply, or raises its Refusal.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,9 @@ class Parts:
         # Its clock stands still, so that each answer is ready within the first slice.
         slices = Slices(cast(Turn, None), clock=lambda: 0.0)
         families = (
-            AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats, slices),
+            AdminTopicHandlers(
+                config, self.store, self.topics, self.offsets, self.stats, slices, self._save_offsets
+            ),
             AdminGroupHandlers(
                 self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices
             ),
@@ -133,7 +136,7 @@ class Parts:
                 self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
                 broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
-            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys),
+            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys, slices),
             QueryHandlers(config, self.store, self.clients),
         )  # fmt: skip
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
@@ -141,6 +144,8 @@ class Parts:
     def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
         """The reply to a request with these header fields, written as Java writes them."""
         reply = self._call(code, body, fields)
+        if isinstance(reply, Coroutine):
+            reply = asyncio.run(reply)
         assert isinstance(reply, Reply)
         if isinstance(reply.body, list):  # as it goes into the frame
             reply.body = b"".join(reply.body)
@@ -149,6 +154,10 @@ class Parts:
     async def ask_later(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
         """The same of a request that asks somebody else first."""
         return await cast(Coroutine[Any, Any, Reply], self._call(code, body, fields))
+
+    async def _save_offsets(self) -> bool:
+        self.offsets.save()
+        return True
 
     def put(
         self, topic: str, queue_id: int = 0, body: bytes = b"body", at_ms: int = 0, **pairs: str
