@@ -9,10 +9,12 @@ again the next time; the others don't wait.
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
-from ..protocol import codes
+from ..protocol import codes, fastjson
+from ..protocol.aio.slices import Slices, collected
+from ..protocol.bodies.body import filled
 from ..protocol.bodies.cluster import KVTable
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
@@ -56,6 +58,7 @@ class Registration:
         topics: Topics,
         address: str,
         ha_address: str,
+        slices: Slices,
         on_master: Callable[[Master], None] | None = None,
     ) -> None:
         """A slave gives `on_master`, which is told where its master is whenever that changes."""
@@ -64,12 +67,14 @@ class Registration:
         self._address = address
         self._ha_address = ha_address
         self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
+        self._slices = slices
         self._peers = outgoing_peers(config)
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
         self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
+        self._in_order = asyncio.Lock()  # what was said of a topic first must not be told last
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
         self._away: set[str] = set()  # name servers that don't answer, told once each time
@@ -120,17 +125,21 @@ class Registration:
         changed, self._changed = self._changed, {}
         if not changed:
             return
-        single = self._config.enable_single_topic_register
-        body = b"" if single else self._body(changed)
-        for server in self._servers:
-            work = self._tell_each(server, changed) if single else self._register(server, body)
-            task = asyncio.create_task(work, name=f"register-{server}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if self._config.enable_single_topic_register:
+            for server in self._servers:
+                self._start(self._tell_each(server, changed))
+        else:
+            self._start(self._register_topics(changed))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="register")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
         """Each topic by a request of its own, of which a name server concludes nothing else."""
-        for name, config in self._usable(topics).items():
+        for name, known in topics.items():
+            config = self._usable(known)
             queues = QueueData(
                 self._config.broker_name,
                 config.read_queue_nums,
@@ -162,8 +171,20 @@ class Registration:
             await asyncio.sleep(period)
 
     async def _register_all(self) -> None:
-        body = self._whole_body()
-        await asyncio.gather(*(self._register(server, body) for server in self._servers))
+        await self._register_topics(None)
+
+    async def _register_topics(self, topics: dict[str, TopicConfig] | None) -> None:
+        """Tell each name server these topics, or all."""
+        async with self._in_order:
+            if topics is None:
+                body = await self._whole_body()
+            else:
+                body = await self._body(topics)
+            waiting = [self._begin(server, body) for server in self._servers]
+        await asyncio.gather(*waiting)
+
+    def _begin(self, server: str, body: bytes) -> asyncio.Task[None]:
+        return asyncio.create_task(self._register(server, body), name=f"register-{server}")
 
     async def _register(self, server: str, body: bytes) -> None:
         header = RegisterBroker(
@@ -219,23 +240,26 @@ class Registration:
         except (ValueError, StoreError) as wrong:
             log.warning("the order conf of name server %s is not taken: %s", server, wrong)
 
-    def _whole_body(self) -> bytes:
+    async def _whole_body(self) -> bytes:
         """All topics: the text of the last time when nothing has changed since."""
         state = (self._topics.version, self._config.broker_permission)
         if state != self._whole[0]:
-            self._whole = (state, self._body(self._topics.all()))
+            self._whole = (state, await self._body(self._topics.all()))
         return self._whole[1]
 
-    def _body(self, topics: dict[str, TopicConfig]) -> bytes:
+    async def _body(self, topics: dict[str, TopicConfig]) -> bytes:
         """The topics as they may be used here, under the version of the whole table."""
-        wrapper = TopicConfigAndMappingSerializeWrapper(self._usable(topics), self._topics.version)
-        return RegisterBrokerBody(wrapper).encode()
+        wrapper = TopicConfigAndMappingSerializeWrapper({}, self._topics.version)
+        entries = (
+            fastjson.dump({name: self._usable(topics[name])})[1:-1] for name in sorted(topics)
+        )
+        pieces = filled(RegisterBrokerBody(wrapper), "topicConfigTable", entries)
+        return b"".join(await self._slices.run(collected(pieces)))
 
-    def _usable(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
+    def _usable(self, config: TopicConfig) -> TopicConfig:
+        """The topic as brokerPermission lets it be used."""
         mask = self._config.broker_permission
-        if mask & READ_WRITE == READ_WRITE:
-            return topics
-        return {name: _restricted(config, mask) for name, config in topics.items()}
+        return config if mask & READ_WRITE == READ_WRITE else _restricted(config, mask)
 
 
 def _restricted(config: TopicConfig, mask: int) -> TopicConfig:

@@ -306,7 +306,9 @@ class Broker:
             self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
-        self.registration = Registration(config, self.topics, self.address, ha_address, on_master)
+        self.registration = Registration(
+            config, self.topics, self.address, ha_address, self.slices, on_master
+        )
         closers.append(self.registration.stop)
         await self.registration.start()
 

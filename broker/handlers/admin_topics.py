@@ -177,8 +177,9 @@ class AdminTopicHandlers:
         if not is_saved:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                "the topic is deleted, but what its groups consumed is still in consumerOffset.json: "
-                "the store takes no writes any more; restart this broker and delete it again",
+                "the topic is deleted, but what its groups consumed is still in "
+                "consumerOffset.json: the store takes no writes any more; restart this broker and "
+                "delete the topic again",
             )
         return OK
 
