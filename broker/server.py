@@ -30,7 +30,7 @@ from ..store.store import MessageStore
 from ..store.walk import Progress
 from .access import Access, open_access
 from .cleaner import Cleaner
-from .clients import Clients, ConsumerGroup, notify_members
+from .clients import Clients, ConsumerGroup
 from .config import BrokerConfig
 from .delays import Delays, parse_levels
 from .due import Due
@@ -45,6 +45,7 @@ from .handlers.slave_pull import SlavePullHandlers
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .log_ahead import LogAhead
+from .member_notices import MemberNotices
 from .offsets import Offsets
 from .outgoing import outgoing_peers
 from .periodic import Periodic
@@ -241,6 +242,8 @@ class Broker:
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
+        self.notices = MemberNotices(self.slices)
+        closers.append(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
         self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
@@ -584,7 +587,7 @@ class Broker:
         if self.config.notify_consumer_ids_changed_enable and (
             config is None or config.notify_consumer_ids_changed_enable
         ):
-            notify_members(group)
+            self.notices.tell(group)
 
     async def _expire(self) -> None:
         """Close the connections of clients that were silent for too long."""

@@ -371,6 +371,10 @@ class _Writer:
 
     def _items(self, items: Any) -> None:
         put = self._put
+        if set(map(type, items)) == {str}:
+            # Names of topics, groups and members are such lists: five times as fast.
+            put("[" + ",".join(map(self._quote, items)) + "]")
+            return
         put("[")
         mark = ""
         for inner in items:

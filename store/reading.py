@@ -523,9 +523,9 @@ class Reading(Parts):
         """The ids of the queues of a topic that have been used, ascending."""
         return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
 
-    def topic_names(self) -> set[str]:
-        """Every topic with a queue."""
-        return {topic for table in (self._queues.plain, self._queues.batch) for topic, _ in table}
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """The topic and the id of every queue."""
+        return [*self._queues.plain, *self._queues.batch]
 
     def topics(self) -> dict[str, list[int]]:
         """Every topic with a queue, and the ids of its queues."""

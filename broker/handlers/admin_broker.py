@@ -94,8 +94,12 @@ class AdminBrokerHandlers:
 
     def _clean_unused(self) -> Generator[object, None, Reply]:
         """Delete the queues of topics that don't exist any more."""
-        for name in sorted(self.store.topic_names()):
-            if self.topics.get(name) is None and not is_system_topic(name):
+        gone: set[str] = set()
+        for name, _ in self.store.queue_keys():
+            if name in gone or self.topics.get(name) is not None:
+                continue
+            if not is_system_topic(name):
+                gone.add(name)
                 log.info("deleting the queues of topic %s, which does not exist", name)
                 self.store.delete_topic(name)
             yield None
