@@ -67,7 +67,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         ),
         LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.config, b.topics, b.groups, b.clients, b.filters, b.alive_ms),
-        QueryHandlers(b.config, b.store, b.clients),
+        QueryHandlers(b.config, b.store, b.clients, b.slices),
         ReplyHandlers(
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),

@@ -66,11 +66,14 @@ class Slices:
         self._clock = clock
         self._answers = 0
 
-    def answer(self, steps: Generator[object, None, Reply]) -> LongAnswer:
+    def answer(self, steps: Generator[object, None, Reply], *, counted: bool = True) -> LongAnswer:
         """What a handler returns whose reply these steps return. The request is refused
-        (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making."""
+        (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making. What grows with no table need
+        not be `counted`."""
         reply = self._slice(steps, SLICE_SECONDS)
-        return self._answer(steps) if reply is _MORE else reply
+        if reply is not _MORE:
+            return reply
+        return self._answer(steps) if counted else self.run(steps)
 
     async def run(self, steps: Generator[object, None, Result]) -> Result:
         """What these steps return, after all turns that they need."""

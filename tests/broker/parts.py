@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from aerobee.broker.clients import Clients
@@ -117,10 +118,11 @@ class Parts:
             clients=self.clients, started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
         # Its clock stands still, so that each answer is ready within the first slice.
-        slices = Slices(cast(Turn, None), clock=lambda: 0.0)
+        self.slices = slices = Slices(cast(Turn, SimpleNamespace(served=0)), clock=lambda: 0.0)
         families = (
             AdminTopicHandlers(
-                config, self.store, self.topics, self.offsets, self.stats, slices, self._save_offsets
+                config, self.store, self.topics, self.offsets, self.stats, slices,
+                self._save_offsets,
             ),
             AdminGroupHandlers(
                 self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices
@@ -137,7 +139,7 @@ class Parts:
                 broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
             AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys, slices),
-            QueryHandlers(config, self.store, self.clients),
+            QueryHandlers(config, self.store, self.clients, slices),
         )  # fmt: skip
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
 

@@ -50,7 +50,7 @@ async def test_many_members_are_told_in_slices_and_once_more_when_the_group_has_
     cast(Any, group.members)[new] = None
     for _ in range(5):  # several changes are one more round
         notes.tell(group)
-    while notes._rounds:
+    while notes._rounds:  # noqa: ASYNC110 - no event for tests
         await asyncio.sleep(0)
     assert gone not in told
     assert told.count(new) == 1
