@@ -73,16 +73,9 @@ class Offsets(Saved):
             self.changed = True
             self.save()
 
-    def pieces(self) -> Iterator[bytes]:
-        """The text of the file, a few offsets at a time."""
-        if not self.changed:
-            return
-        self.changed = False
-        self.version = self.version.following(self._now_ms())
-        yield from self.text(standard=True)
-
     def text(self, *, standard: bool = False) -> Iterator[bytes]:
-        """The text of GET_ALL_CONSUMER_OFFSET, or of the file (`standard`), in the same pieces."""
+        """The text of GET_ALL_CONSUMER_OFFSET, or of the file (`standard`), a few offsets at a
+        time."""
         # The table is the last of the text: it goes between its two braces.
         text = ConsumerOffsetSerializeWrapper({}, self.version).encode(standard=standard)
         yield text[:-2]

@@ -57,7 +57,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     families = (
         b.sends,
         pulls,
-        AdminTimerHandlers(b.timers),
+        AdminTimerHandlers(b.timers, b.slices),
         RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets),
