@@ -428,6 +428,7 @@ class Broker:
                 table.save()
             except StoreError as wrong:
                 log.error("%s; the next start reads its journal", wrong)
+            table.file.close()
 
     async def _close_store(self) -> None:
         try:

@@ -131,6 +131,10 @@ class TableFile(Generic[Entry, Line]):
         json_file.save(self.path, b"".join(pieces))
         self.written(mark)
 
+    def close(self) -> None:
+        """Let go of the journal."""
+        self._journal.close()
+
     def _first_line(self) -> bytes:
         text = fastjson.dump({"dataVersion": self._written}, bare_keys=False, ascii_only=True)
         return text + b"\n"
