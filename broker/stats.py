@@ -275,20 +275,10 @@ class Stats:
             counter.add(self._other_puts)
         for counter in (sums.gets, sums.users_gets):
             counter.add(self._other_gets)
-        for number, (topic, counter) in enumerate(list(self._puts.items()), 1):
-            if counter.messages or counter.calls:
-                sums.puts.add(counter)
-                if not is_system_topic(topic):
-                    sums.users_puts.add(counter)
-            if not number % COUNTERS_PER_PART:
-                yield None
-        for number, ((topic, _), counter) in enumerate(list(self._gets.items()), 1):
-            if counter.messages or counter.calls:
-                sums.gets.add(counter)
-                if not is_system_topic(topic):
-                    sums.users_gets.add(counter)
-            if not number % COUNTERS_PER_PART:
-                yield None
+        puts = list(self._puts.items())
+        gets = [(topic, counter) for (topic, _), counter in self._gets.items()]
+        yield from _add_up(puts, sums.puts, sums.users_puts)
+        yield from _add_up(gets, sums.gets, sums.users_gets)
         for total, found in zip(self._totals, sums, strict=True):
             total.messages, total.bytes, total.calls = found.messages, found.bytes, found.calls
         yield self._totals
@@ -380,6 +370,17 @@ def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
         return beyond
     counter = table[key] = Counter()
     return counter
+
+
+def _add_up(counters: list[tuple[str, Counter]], total: Counter, users: Counter) -> Iterator[None]:
+    """Add the counters of these topics to `total`, those of the users' topics to `users`, too."""
+    for number, (topic, counter) in enumerate(counters, 1):
+        if counter.messages or counter.calls:
+            total.add(counter)
+            if not is_system_topic(topic):
+                users.add(counter)
+        if not number % COUNTERS_PER_PART:
+            yield
 
 
 def _local_day(now_ms: int) -> int:
