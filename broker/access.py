@@ -147,7 +147,7 @@ class Access:
             self.check(command, connection)
             return handler(None if kind is None else command.header(kind), command, connection)
 
-        return Row(row.code, None, look_first, row.access)
+        return Row(row.code, None, look_first, row.access, bulk=row.bulk)
 
     def _note(self, command: Command, connection: Connection, refusal: Refusal) -> None:
         self.refused += 1

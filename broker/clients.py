@@ -5,11 +5,13 @@ groups and subscriptions; a subscription with a later version replaces an earlie
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
+from ..protocol.assign import sort_ids
+from ..protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from ..protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from ..protocol.bodies.subscription import SubscriptionData
 from ..protocol.errors import Refusal
@@ -53,7 +55,10 @@ class ConsumerGroup:
     members: dict[Connection, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     last_ms: int = 0
-    bytes: int = 0  # of memory for the subscriptions
+    weight: int = 0  # bytes of memory for the subscriptions
+    _ids: list[str] | None = None
+    _sorted_ids: list[str] | None = None
+    _id_list: bytes | None = None
     agreement: Agreement = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +73,26 @@ class ConsumerGroup:
         )
 
     def client_ids(self) -> list[str]:
-        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+        """The ids of the members; kept, as every member asks for them."""
+        if self._ids is None:
+            self._ids = list(dict.fromkeys(member.client_id for member in self.members.values()))
+        return self._ids
+
+    def sorted_ids(self) -> list[str]:
+        """The same in the order in which queues are allocated."""
+        if self._sorted_ids is None:
+            self._sorted_ids = sort_ids(self.client_ids())
+        return self._sorted_ids
+
+    def id_list(self) -> bytes:
+        """The same as the body of the answer to 38."""
+        if self._id_list is None:
+            self._id_list = GetConsumerListByGroupResponseBody(self.client_ids()).encode()
+        return self._id_list
+
+    def members_changed(self) -> None:
+        """Somebody came, left or has another id."""
+        self._ids = self._sorted_ids = self._id_list = None
 
 
 class Clients:
@@ -105,6 +129,10 @@ class Clients:
         """The members of a producer group, empty when there is none."""
         return dict(self._producers.get(name, {}))
 
+    def producer_names(self) -> list[str]:
+        """The producer groups."""
+        return list(self._producers)
+
     def producers(self) -> dict[str, dict[Connection, Member]]:
         return {name: dict(members) for name, members in self._producers.items()}
 
@@ -123,11 +151,12 @@ class Clients:
 
     def differing(self) -> dict[str, str]:
         """The groups whose members subscribe differently, and who wants what."""
-        return {
-            name: group.agreement.describe()
-            for name, group in self._consumers.items()
-            if group.agreement.differs
-        }
+        return dict(filter(None, self.differing_in_parts()))
+
+    def differing_in_parts(self) -> Iterator[tuple[str, str] | None]:
+        """The same with pauses in which others may work, which are None."""
+        for name, group in list(self._consumers.items()):
+            yield (name, group.agreement.describe()) if group.agreement.differs else None
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The live groups that subscribe to a topic."""
@@ -183,16 +212,15 @@ class Clients:
         for name in list(consumes):
             self._leave_consumers(name, connection)
 
-    def expire(self, before_ms: int) -> list[Connection]:
-        """The connections whose last heartbeat is older: the caller closes them."""
-        found: dict[Connection, None] = {}
-        for members in self._producers.values():
-            found.update((c, None) for c, member in members.items() if member.last_ms < before_ms)
-        for group in self._consumers.values():
-            found.update(
-                (c, None) for c, member in group.members.items() if member.last_ms < before_ms
-            )
-        return list(found)
+    def expire(self, before_ms: int) -> Iterator[Connection | None]:
+        """The connections whose last heartbeat is older, which the caller closes; None for each
+        group, after which others may work."""
+        members = [*self._producers.values(), *(one.members for one in self._consumers.values())]
+        for of_group in members:
+            for connection, member in list(of_group.items()):
+                if member.last_ms < before_ms:
+                    yield connection
+            yield None
 
     def _join(
         self, consumer: ConsumerData, connection: Connection, member: Member, without_sub: bool
@@ -203,9 +231,12 @@ class Clients:
         group = self._consumers.get(name)
         if group is None:
             group = self._consumers[name] = ConsumerGroup(name)
-        changed = connection not in group.members
+        before = group.members.get(connection)
+        changed = before is None
         self._members += changed
         group.members[connection] = member
+        if before is None or before.client_id != member.client_id:
+            group.members_changed()
         self._groups_of[connection][1].add(group.name)
         group.last_ms = member.last_ms
         if not without_sub:
@@ -215,9 +246,9 @@ class Clients:
             changed = _subscribe(group, consumer.subscription_data_set) or changed
             group.agreement.heard(connection, member.client_id, consumer)
             holds = _weight(group.subscriptions.values())
-            self.bytes += weight - known + holds - group.bytes
+            self.bytes += weight - known + holds - group.weight
             self._bytes_of[connection, name] = weight
-            group.bytes = holds
+            group.weight = holds
             self._on_subscriptions(group.name, consumer.subscription_data_set)
         if changed:
             self._on_members(group)
@@ -248,6 +279,7 @@ class Clients:
         group = self._consumers.get(name)
         if group is None or group.members.pop(connection, None) is None:
             return
+        group.members_changed()
         self._members -= 1
         self.bytes -= self._bytes_of.pop((connection, name), 0)
         if connection in self._groups_of:
@@ -255,7 +287,7 @@ class Clients:
         group.agreement.left(connection)
         if not group.members:
             del self._consumers[name]
-            self.bytes -= group.bytes
+            self.bytes -= group.weight
         self._on_members(group)
 
     def _check(self, heartbeat: HeartbeatData, connection: Connection) -> None:
@@ -345,11 +377,3 @@ def _subscribe(group: ConsumerGroup, wanted: list[SubscriptionData]) -> bool:
         del group.subscriptions[topic]
         changed = True
     return changed
-
-
-def notify_members(group: ConsumerGroup) -> None:
-    """Tell every member that the group has changed, so that it shares the queues out anew."""
-    if group.message_model == BROADCASTING:
-        return  # everybody reads everything there
-    for connection in group.members:
-        connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})

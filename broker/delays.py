@@ -104,6 +104,10 @@ class Delays(Saved):
             self.offsets = dict(offsets)
             self.changed = True
 
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as its file has it, in one piece."""
+        yield self.to_body().encode(standard=standard)
+
     def to_body(self) -> DelayOffsets:
         """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
         return DelayOffsets(dict(self.offsets), self.version)

@@ -7,7 +7,7 @@ member leaves, the filter is dead, and forgotten after filterDataCleanTimeSpan.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..protocol import codes
@@ -174,6 +174,10 @@ class Filters(Saved):
         ]
         for key in late:
             self._drop(key)
+
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as its file has it, in one piece."""
+        yield self.to_body().encode(standard=standard)
 
     def to_body(self) -> ConsumerFilterWrapper:
         """The table as consumerFilter.json has it."""

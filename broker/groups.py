@@ -1,6 +1,6 @@
 """The consumer groups that this broker knows: subscriptionGroup.json."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..protocol import codes
@@ -8,36 +8,54 @@ from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ..protocol.errors import Refusal
 from ..protocol.names import SYSTEM_GROUPS, check_group, is_system_group
+from ..protocol.wire import Int32
 from ..store import json_file
 from ..store.errors import StoreError
-from .entry_texts import EntryTexts
+from .table_file import Change, TableFile
 
 GROUPS_MAX = 100_000
 FORBIDDEN_TOPICS_MAX = 10_000  # of one group
 FORBIDDEN_READ = 4  # the bit of a topic's permission that is taken away
 
 
+class GroupsChange(Change):
+    """A line of the journal of subscriptionGroup.json. Of `forbidden_table` it has the groups whose
+    topics have changed."""
+
+    put: dict[str, SubscriptionGroupConfig] = {}
+    forbidden_table: dict[str, dict[str, Int32]] = {}
+
+
 class Groups:
     """Group configurations by name. With `auto_create` the first use of a group makes it."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int], *, auto_create: bool) -> None:
-        self._path = path
-        self._now_ms = now_ms
+        self.file: TableFile[SubscriptionGroupConfig, GroupsChange] = TableFile(
+            path, "subscriptionGroupTable", GroupsChange, now_ms
+        )
         self.auto_create = auto_create
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
-        self.version = DataVersion()
-        self._texts = EntryTexts()
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
-        found = json_file.load(self._path, SubscriptionGroupWrapper.decode)
+        found = json_file.load(self.file.path, SubscriptionGroupWrapper.decode)
         if found is not None:
-            self.version = found.data_version
             self._groups = found.subscription_group_table
             self.forbidden = found.forbidden_table or {}
+        for change in self.file.load(None if found is None else found.data_version):
+            for name in change.gone:
+                self._groups.pop(name, None)
+                self.forbidden.pop(name, None)
+            self._groups |= change.put
+            self.forbidden |= change.forbidden_table
         for name in SYSTEM_GROUPS:
             self._groups.setdefault(name, SubscriptionGroupConfig(group_name=name))
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the table; another one after each change."""
+        return self.file.version
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
         return self._groups.get(name)
@@ -65,7 +83,7 @@ class Groups:
         return found
 
     def make(self, names: Iterable[str]) -> None:
-        """Make those of the groups that aren't there and may be, with one write of the file.
+        """Make those of the groups that aren't there and may be, with one write.
 
         Refusal over the limit.
         """
@@ -92,40 +110,48 @@ class Groups:
         return dict(self._groups)
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Add or replace a group and write the file."""
+        """Add or replace a group and write it down."""
         self.put_all([config])
 
     def put_all(self, configs: list[SubscriptionGroupConfig]) -> None:
-        """Add or replace groups, all or none, and write the file once. Refusal over the limit."""
+        """Add or replace groups, all or none, with one write. Refusal over the limit."""
         wanted = {config.group_name or "": config for config in configs}
         self._check_number(len(self._groups.keys() | wanted.keys()))
         self._groups |= wanted
-        self._save()
+        self.file.changed(wanted)
 
     def delete(self, name: str) -> bool:
         """Remove a group; False when it wasn't there."""
         self.forbidden.pop(name, None)
         if self._groups.pop(name, None) is None:
             return False
-        self._save()
+        self.file.changed({}, [name])
         return True
 
     def follow(self, master: SubscriptionGroupWrapper) -> bool:
-        """Have a master's groups and no others, under its version, and write the file.
+        """Have a master's groups and no others, under its version, and write them down.
 
         False when this is its version already. Refusal over the limit: nothing has changed then.
         """
         if master.data_version == self.version:
             return False
-        self._check_number(len(master.subscription_group_table))
-        kept = self._groups  # an entry that is the same keeps its text
+        table = master.subscription_group_table
+        self._check_number(len(table))
+        kept, forbids = self._groups, self.forbidden  # an entry that is the same keeps its text
         self._groups = {
-            name: kept[name] if kept.get(name) == one else one
-            for name, one in master.subscription_group_table.items()
+            name: kept[name] if kept.get(name) == one else one for name, one in table.items()
         }
         self.forbidden = master.forbidden_table or {}
-        self.version = master.data_version
-        self._write()
+        self.file.changed(
+            {name: one for name, one in self._groups.items() if kept.get(name) is not one},
+            kept.keys() - table.keys(),
+            master.data_version,
+            forbiddenTable={
+                name: self.forbidden.get(name, {})
+                for name in forbids.keys() | self.forbidden.keys()
+                if forbids.get(name) != self.forbidden.get(name)
+            },
+        )
         return True
 
     def forbids(self, group: str, topic: str) -> bool:
@@ -134,7 +160,7 @@ class Groups:
         return masks is not None and masks.get(topic, 0) & FORBIDDEN_READ != 0
 
     def set_readable(self, group: str, topic: str, readable: bool) -> None:
-        """Switch a group's reading of a topic on or off and write the file."""
+        """Switch a group's reading of a topic on or off and write that down."""
         masks = self.forbidden.setdefault(group, {})
         if topic not in masks and len(masks) >= FORBIDDEN_TOPICS_MAX:
             raise Refusal(
@@ -144,11 +170,17 @@ class Groups:
             )
         mask = masks.get(topic, 0)
         masks[topic] = mask & ~FORBIDDEN_READ if readable else mask | FORBIDDEN_READ
-        self._save()
+        self.file.changed({}, forbiddenTable={group: masks})
 
-    def to_body(self) -> SubscriptionGroupWrapper:
-        """The table as subscriptionGroup.json and request 201 have it."""
-        return SubscriptionGroupWrapper(dict(self._groups), self.forbidden, self.version)
+    def pieces(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as request 201 has it, or subscriptionGroup.json (`standard`), in pieces
+        between which others may work."""
+        body = SubscriptionGroupWrapper({}, self.forbidden, self.version)
+        return self.file.pieces(body, self._groups, standard=standard)
+
+    def save(self) -> None:
+        """Write the file, if its journal has something. StoreError when it can't be written."""
+        self.file.save(self.pieces(standard=True))
 
     def _new(self, name: str) -> SubscriptionGroupConfig | None:
         """What the first use of a group makes; None when it may not. Refusal for its name."""
@@ -163,12 +195,3 @@ class Groups:
                 codes.SYSTEM_ERROR,
                 f"there are {len(self._groups)} groups, the limit is {GROUPS_MAX}; delete some",
             )
-
-    def _save(self) -> None:
-        self.version = self.version.following(self._now_ms())
-        self._write()
-
-    def _write(self) -> None:
-        body = SubscriptionGroupWrapper({}, self.forbidden, self.version)
-        text = self._texts.put_into(body, "subscriptionGroupTable", self._groups)
-        json_file.save(self._path, text)

@@ -5,7 +5,7 @@ again; then it gets what is left of it once more, with a count. Its offset moves
 acknowledgements, so a crash repeats a batch and never skips one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..protocol.bodies.order_info import ConsumerOrderInfoWrapper, OrderInfo
@@ -43,6 +43,10 @@ class PopOrders(Saved):
             for queue_id, batch in queues.items():
                 self._batches[topic, group, queue_id] = batch
                 self._note_free((topic, group, queue_id), batch)
+
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as its file has it, in one piece."""
+        yield self.to_body().encode(standard=standard)
 
     def to_body(self) -> ConsumerOrderInfoWrapper:
         """The table as consumerOrderInfo.json has it, without what is out of use."""

@@ -9,10 +9,12 @@ again the next time; the others don't wait.
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
-from ..protocol import codes
+from ..protocol import codes, fastjson
+from ..protocol.aio.slices import Slices, collected
+from ..protocol.bodies.body import filled
 from ..protocol.bodies.cluster import KVTable
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
@@ -58,6 +60,7 @@ class Registration:
         address: str,
         ha_address: str,
         other_masters: OtherMasters,
+        slices: Slices,
         on_master: Callable[[Master], None] | None = None,
     ) -> None:
         """A slave gives `on_master`, which is told where its master is whenever that changes."""
@@ -66,6 +69,7 @@ class Registration:
         self._address = address
         self._ha_address = ha_address
         self._servers = config.name_servers
+        self._slices = slices
         self._peers = outgoing_peers(config)
         self._other_masters = other_masters
         self._on_master = on_master
@@ -73,6 +77,7 @@ class Registration:
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
         self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
+        self._in_order = asyncio.Lock()  # what was said of a topic first must not be told last
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
         self._away: set[str] = set()  # name servers that don't answer, told once each time
@@ -125,17 +130,21 @@ class Registration:
             return
         single = self._config.enable_single_topic_register
         # A topic by itself has no room for the mapping of a static one.
-        single = single and not changed.keys() & self._topics.static.table.keys()
-        body = b"" if single else self._body(changed)
-        for server in self._servers:
-            work = self._tell_each(server, changed) if single else self._register(server, body)
-            task = asyncio.create_task(work, name=f"register-{server}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if single and not changed.keys() & self._topics.static.table.keys():
+            for server in self._servers:
+                self._start(self._tell_each(server, changed))
+        else:
+            self._start(self._register_topics(changed))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="register")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
         """Each topic by a request of its own, of which a name server concludes nothing else."""
-        for name, config in self._usable(topics).items():
+        for name, known in topics.items():
+            config = self._usable(known)
             queues = QueueData(
                 self._config.broker_name,
                 config.read_queue_nums,
@@ -167,15 +176,25 @@ class Registration:
             await asyncio.sleep(period)
 
     async def register_all(self) -> None:
-        body = self._whole_body()
-        await asyncio.gather(*(self._renew(server, body) for server in self._servers))
+        """Register all topics everywhere, and see whether there are other masters of this name."""
+        # Before it registers: a name server shows the master that registered last.
+        await asyncio.gather(*map(self._ask_for_masters, self._servers))
+        await self._register_topics(None)
         await self._other_masters.look()
 
-    async def _renew(self, server: str, body: bytes) -> None:
-        """Register again; a master first asks who registered as master since the last time."""
+    async def _ask_for_masters(self, server: str) -> None:
         if not self._config.is_slave and self._peers.connected(server) is not None:
             await self._other_masters.ask(self._peers, server)
-        await self._register(server, body)
+
+    async def _register_topics(self, topics: dict[str, TopicConfig] | None) -> None:
+        """Tell each name server these topics, or all."""
+        async with self._in_order:
+            if topics is None:
+                body = await self._whole_body()
+            else:
+                body = await self._body(topics)
+            waiting = [asyncio.create_task(self._register(each, body)) for each in self._servers]
+        await asyncio.gather(*waiting)
 
     async def _register(self, server: str, body: bytes) -> None:
         header = RegisterBroker(
@@ -238,28 +257,29 @@ class Registration:
         except (ValueError, StoreError) as wrong:
             log.warning("the order conf of name server %s is not taken: %s", server, wrong)
 
-    def _whole_body(self) -> bytes:
+    async def _whole_body(self) -> bytes:
         """All topics: the text of the last time when nothing has changed since."""
         versions = self._topics.version, self._topics.static.version
         state = (versions, self._config.broker_permission)
         if state != self._whole[0]:
-            self._whole = (state, self._body(self._topics.all()))
+            self._whole = (state, await self._body(self._topics.all()))
         return self._whole[1]
 
-    def _body(self, topics: dict[str, TopicConfig]) -> bytes:
+    async def _body(self, topics: dict[str, TopicConfig]) -> bytes:
         """The topics as they may be used here, under the version of the whole table."""
         static = self._topics.static
         infos = {name: static.info(name) for name in static.table if name in topics}
-        wrapper = TopicConfigAndMappingSerializeWrapper(
-            self._usable(topics), self._topics.version, infos
+        wrapper = TopicConfigAndMappingSerializeWrapper({}, self._topics.version, infos)
+        entries = (
+            fastjson.dump({name: self._usable(topics[name])})[1:-1] for name in sorted(topics)
         )
-        return RegisterBrokerBody(wrapper).encode()
+        pieces = filled(RegisterBrokerBody(wrapper), "topicConfigTable", entries)
+        return b"".join(await self._slices.run(collected(pieces)))
 
-    def _usable(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:
+    def _usable(self, config: TopicConfig) -> TopicConfig:
+        """The topic as brokerPermission lets it be used."""
         mask = self._config.broker_permission
-        if mask & READ_WRITE == READ_WRITE:
-            return topics
-        return {name: _restricted(config, mask) for name, config in topics.items()}
+        return config if mask & READ_WRITE == READ_WRITE else _restricted(config, mask)
 
 
 def _restricted(config: TopicConfig, mask: int) -> TopicConfig:

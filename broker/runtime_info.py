@@ -6,7 +6,7 @@ a page cache lock) is idle: 0. Put latencies are not measured; their texts say 0
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 from ..conf.java_keys import JAVA_KEYS
@@ -59,8 +59,10 @@ class RuntimeInfo:
         self._started_ms = started_ms
         self._now_ms = now_ms
 
-    def table(self) -> dict[str, str]:
-        """The table as it is now."""
+    def table_in_parts(self) -> Generator[object, None, dict[str, str]]:
+        """The table as it is now, with pauses in which others may work."""
+        yield from self._stats.totals_in_parts()
+        ours = yield from self._ours_alone()
         found: dict[str, object] = {
             "brokerActive": "true",
             "brokerVersionDesc": VERSION_NAME,
@@ -72,7 +74,7 @@ class RuntimeInfo:
         }
         parts = (
             *(self._counted(), self._stored(), self._delayed(), self._timed()),
-            *(self._ours_alone(), _idle()),
+            *(ours, _idle()),
         )
         for part in parts:
             found |= part
@@ -80,7 +82,8 @@ class RuntimeInfo:
 
     def _counted(self) -> dict[str, object]:
         stats, mornings = self._stats, self._stats.mornings
-        puts, gets, misses = stats.broker_puts(), stats.broker_gets(), stats.misses
+        totals, misses = stats.last_totals, stats.misses
+        puts, gets = totals.puts, totals.gets
         found_tps, miss_tps = stats.total_tps(gets, CALLS), stats.total_tps(misses)
         total_tps = [found + missed for found, missed in zip(found_tps, miss_tps, strict=True)]
         times = puts.messages or 1  # as in RocketMQ, so that there is an average
@@ -96,10 +99,10 @@ class RuntimeInfo:
             "getTransferredTps": _rates(stats.total_tps(gets)),
             "msgPutTotalYesterdayMorning": mornings.put_yesterday,
             "msgPutTotalTodayMorning": mornings.put_today,
-            "msgPutTotalTodayNow": stats.users_puts().messages,
+            "msgPutTotalTodayNow": totals.users_puts.messages,
             "msgGetTotalYesterdayMorning": mornings.got_yesterday,
             "msgGetTotalTodayMorning": mornings.got_today,
-            "msgGetTotalTodayNow": stats.users_gets().messages,
+            "msgGetTotalTodayNow": totals.users_gets.messages,
         }
 
     def _stored(self) -> dict[str, object]:
@@ -120,13 +123,16 @@ class RuntimeInfo:
             "dispatchBehindBytes": store.log_end - store.whole_end,
         }
 
-    def _ours_alone(self) -> dict[str, object]:
+    def _ours_alone(self) -> Generator[None, None, dict[str, object]]:
         """The groups whose members subscribe differently, and other masters of this name."""
-        found: dict[str, object] = {
-            f"{DIFFERING_PREFIX}{group}": text for group, text in self._clients.differing().items()
-        }
+        found: dict[str, object] = {}
         if self._other_masters.addresses:
             found[OTHER_MASTERS] = ";".join(self._other_masters.addresses)
+        for one in self._clients.differing_in_parts():
+            if one is not None:
+                group, text = one
+                found[f"{DIFFERING_PREFIX}{group}"] = text
+            yield
         return found
 
     def _delayed(self) -> dict[str, object]:

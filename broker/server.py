@@ -9,10 +9,11 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.server import Server, listen, table
+from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -29,7 +31,7 @@ from ..store.store import MessageStore
 from ..store.walk import Progress
 from .access import Access, open_access
 from .cleaner import Cleaner
-from .clients import Clients, ConsumerGroup, notify_members
+from .clients import Clients, ConsumerGroup
 from .config import BrokerConfig
 from .delays import Delays, parse_levels
 from .due import Due
@@ -46,6 +48,7 @@ from .handlers.static_pull import StaticPulls
 from .hot_keys import STORE_LIMITS, HotKeys
 from .locks import QueueLocks
 from .log_ahead import LogAhead
+from .member_notices import MemberNotices
 from .offsets import Offsets
 from .other_masters import OtherMasters
 from .outgoing import outgoing_peers
@@ -83,6 +86,7 @@ AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memor
 # Beside a burst the keys of so many messages wait for its end.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
+TABLE_SECONDS = 1.0  # how long the files of topics and groups may lack what their journals have
 DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
@@ -199,6 +203,7 @@ class Broker:
             ),
         )
         closers.append(self.server.stop)
+        self.slices = Slices(self.server.turn, self._periodic.part)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
@@ -242,10 +247,13 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
+        closers.append(self._close_tables)
         # After a power cut the log may end before what was consumed from it.
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
+        self.notices = MemberNotices(self.slices)
+        closers.append(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
         self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
@@ -320,7 +328,13 @@ class Broker:
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
         self.registration = Registration(
-            config, self.topics, self.address, ha_address, self.other_masters, on_master
+            config,
+            self.topics,
+            self.address,
+            ha_address,
+            self.other_masters,
+            self.slices,
+            on_master,
         )
         closers.append(self.registration.stop)
         await self.registration.start()
@@ -334,6 +348,7 @@ class Broker:
         every(AHEAD_SECONDS, self.log_ahead.step)
         every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         every(config.clean_resource_interval / 1000, self.cleaner.run)
+        every(TABLE_SECONDS, self._save_tables)
         every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
         every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         every(FILTERS_SECONDS, self._save_filters)
@@ -459,8 +474,16 @@ class Broker:
         self._closers.append(close)
         return server
 
-    async def _close_store(self) -> None:
+    async def _close_tables(self) -> None:
         self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
+        for each in (self.topics, self.groups):
+            try:
+                each.save()
+            except StoreError as wrong:
+                log.error("%s; the next start reads its journal", wrong)
+            each.file.close()
+
+    async def _close_store(self) -> None:
         try:
             self.store.sync()
         except StoreError as wrong:
@@ -502,25 +525,41 @@ class Broker:
         """A round of what was popped and comes again, in parts as above."""
         await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
-    async def _save(self, part: Saved) -> None:
-        """Write a part's file without holding the loop up while the disk takes its time.
+    async def save_offsets(self) -> bool:
+        """Write down what groups have consumed; whether the file has it."""
+        return await self._save(self.offsets)
+
+    async def _save(self, part: Saved) -> bool:
+        """Write a part's file without holding the loop up while the disk takes its time; whether it
+        has what the part is now.
 
         What it says was consumed or delivered must not outlive the messages, so these go first.
         """
         loop = asyncio.get_running_loop()
-        try:
-            pieces: list[bytes] = []
-            await self._periodic.in_turns(map(pieces.append, part.pieces()))
-            if not pieces:
-                return
-            if not await self.syncer.reach(self.store.log_end):
+        async with part.saving:  # an older text must not come last
+            try:
+                pieces = await self.slices.run(collected(part.pieces()))
+                if not pieces:
+                    return True
+                if not await self.syncer.reach(self.store.log_end):
+                    part.changed = True
+                    return False
+                await loop.run_in_executor(self._files, _write, part.path, pieces)
+            except BaseException:
                 part.changed = True
-                return
-            text = b"".join(pieces)
-            await loop.run_in_executor(self._files, json_file.save, part.path, text)
-        except BaseException:
-            part.changed = True
-            raise
+                raise
+        return True
+
+    async def _save_tables(self) -> None:
+        """Write the files of topics and groups, where their journals have something."""
+        for each in (self.topics, self.groups):
+            file = each.file
+            if file.is_behind:
+                mark = file.mark()
+                pieces = await self.slices.run(collected(each.pieces(standard=True)))
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._files, _write, file.path, pieces)
+                file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
         return timers.step(self.now_ms(), most)
@@ -602,10 +641,20 @@ class Broker:
         if self.config.notify_consumer_ids_changed_enable and (
             config is None or config.notify_consumer_ids_changed_enable
         ):
-            notify_members(group)
+            self.notices.tell(group)
 
-    def _expire(self) -> None:
-        for connection in self.clients.expire(
-            self.alive_ms() - self.config.channel_expired_timeout
-        ):
-            connection.close()
+    async def _expire(self) -> None:
+        """Close the connections of clients that were silent for too long."""
+        before_ms = self.alive_ms() - self.config.channel_expired_timeout
+
+        def close() -> Generator[None, None, None]:
+            for connection in self.clients.expire(before_ms):
+                if connection is not None:
+                    connection.close()
+                yield
+
+        await self.slices.run(close())
+
+
+def _write(path: Path, pieces: list[bytes]) -> None:
+    json_file.save(path, b"".join(pieces))

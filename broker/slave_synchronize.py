@@ -18,6 +18,7 @@ from ..protocol.bodies.ha import HARuntimeInfo
 from ..protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ..protocol.bodies.topic import TopicConfigAndMappingSerializeWrapper
 from ..protocol.errors import Refusal
+from ..protocol.frame import FRAME_BYTES_MAX
 from ..store.errors import StoreError
 from ..store.timer_check import NUMBERS, NUMBERS_BYTES
 from .delays import DelayOffsets, Delays
@@ -140,7 +141,8 @@ class SlaveSynchronize:
 
     async def _sync_offsets(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_CONSUMER_OFFSET)
-        self._offsets.follow(ConsumerOffsetSerializeWrapper.decode(text).offset_table)
+        found = ConsumerOffsetSerializeWrapper.decode(text, lenient_bytes_max=FRAME_BYTES_MAX)
+        self._offsets.follow(found.offset_table)
 
     async def _sync_delays(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_DELAY_OFFSET)

@@ -108,6 +108,15 @@ class _History:
         return BrokerStatsItem(total, tps, total / calls if calls else 0.0)
 
 
+class Totals(NamedTuple):
+    """What came in and went out: of all topics, and of those that are not the system's."""
+
+    puts: Counter
+    gets: Counter
+    users_puts: Counter
+    users_gets: Counter
+
+
 class Mornings(NamedTuple):
     """What the users' topics had put and got until the last two midnights, in messages."""
 
@@ -135,10 +144,8 @@ class Stats:
         self._broker_check_points = Counter()
         self._other_puts = Counter()  # of deleted topics and of those beyond the limit
         self._other_gets = Counter()
-        self._broker_puts = Counter()
-        self._broker_gets = Counter()
-        self._users_puts = Counter()
-        self._users_gets = Counter()
+        # Not counted but added up; these have the histories.
+        self._totals = Totals(Counter(), Counter(), Counter(), Counter())
         self.misses = Counter()
         self.failures = Counter()
         self.mornings = Mornings()
@@ -201,7 +208,8 @@ class Stats:
     # --- reading --------------------------------------------------------------------------------
 
     def item(self, name: str, key: str) -> BrokerStatsData | None:
-        """The item that RocketMQ has under this name and key; None when nothing was counted."""
+        """The item that RocketMQ has under this name and key; None when nothing was counted. Sums
+        are those that were added up last."""
         counter, field = self._find(name, key)
         if counter is None or not counter.messages:
             return None
@@ -234,21 +242,46 @@ class Stats:
 
     def broker_puts(self) -> Counter:
         """All that came in."""
-        return _total(self._broker_puts, (self._other_puts, *self._puts.values()))
+        return self.totals().puts
 
     def broker_gets(self) -> Counter:
         """All that went out."""
-        return _total(self._broker_gets, (self._other_gets, *self._gets.values()))
+        return self.totals().gets
 
     def users_puts(self) -> Counter:
         """All that came in for topics other than the system's."""
-        own = (counter for topic, counter in self._puts.items() if not is_system_topic(topic))
-        return _total(self._users_puts, (self._other_puts, *own))
+        return self.totals().users_puts
 
     def users_gets(self) -> Counter:
         """All that went out of topics other than the system's."""
-        own = (counter for (topic, _), counter in self._gets.items() if not is_system_topic(topic))
-        return _total(self._users_gets, (self._other_gets, *own))
+        return self.totals().users_gets
+
+    @property
+    def last_totals(self) -> Totals:
+        """The sums over all counters as they were added up last."""
+        return self._totals
+
+    def totals(self) -> Totals:
+        """The sums over all counters."""
+        *_, found = self.totals_in_parts()
+        assert found is not None
+        return found
+
+    def totals_in_parts(self) -> Iterator[Totals | None]:
+        """The same, with pauses in which others may work, where there are many counters: None for
+        each, then the sums."""
+        sums = Totals(Counter(), Counter(), Counter(), Counter())
+        for counter in (sums.puts, sums.users_puts):
+            counter.add(self._other_puts)
+        for counter in (sums.gets, sums.users_gets):
+            counter.add(self._other_gets)
+        puts = list(self._puts.items())
+        gets = [(topic, counter) for (topic, _), counter in self._gets.items()]
+        yield from _add_up(puts, sums.puts, sums.users_puts)
+        yield from _add_up(gets, sums.gets, sums.users_gets)
+        for total, found in zip(self._totals, sums, strict=True):
+            total.messages, total.bytes, total.calls = found.messages, found.bytes, found.calls
+        yield self._totals
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -273,16 +306,16 @@ class Stats:
         for counter in (self._broker_acks, self._broker_check_points):
             counter.sample(due, now_ms)
         self.misses.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
-        for total in (self.broker_puts, self.broker_gets, self.users_puts, self.users_gets):
-            yield  # each is a sum over all counters
-            total().sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+        for _ in self.totals_in_parts():
+            yield
+        for total in self._totals:
+            total.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
         today = _local_day(now_ms)
         if today != self._day:
             self._day = today
             _, put, _, got = self.mornings
-            self.mornings = Mornings(
-                put, self.users_puts().messages, got, self.users_gets().messages
-            )
+            now = self._totals
+            self.mornings = Mornings(put, now.users_puts.messages, got, now.users_gets.messages)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -296,7 +329,7 @@ class Stats:
 
     def _find(self, name: str, key: str) -> tuple[Counter | None, int]:
         topic, _, group = key.partition(SEPARATOR)
-        of_broker = key == self._cluster
+        of_broker, totals = key == self._cluster, self._totals
         table: dict[str, tuple[Counter | None, int]] = {
             "TOPIC_PUT_NUMS": (self._puts.get(key), MESSAGES),
             "TOPIC_PUT_SIZE": (self._puts.get(key), BYTES),
@@ -307,14 +340,14 @@ class Stats:
             "GROUP_CK_NUMS": (self._check_points.get((topic, group)), MESSAGES),
             "BROKER_ACK_NUMS": (self._broker_acks if of_broker else None, MESSAGES),
             "BROKER_CK_NUMS": (self._broker_check_points if of_broker else None, MESSAGES),
-            "BROKER_PUT_NUMS": (self.broker_puts() if of_broker else None, MESSAGES),
-            "BROKER_GET_NUMS": (self.broker_gets() if of_broker else None, MESSAGES),
+            "BROKER_PUT_NUMS": (totals.puts if of_broker else None, MESSAGES),
+            "BROKER_GET_NUMS": (totals.gets if of_broker else None, MESSAGES),
             "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (
-                self.users_puts() if of_broker else None,
+                totals.users_puts if of_broker else None,
                 MESSAGES,
             ),
             "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": (
-                self.users_gets() if of_broker else None,
+                totals.users_gets if of_broker else None,
                 MESSAGES,
             ),
         }
@@ -339,11 +372,15 @@ def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
     return counter
 
 
-def _total(into: Counter, parts: Iterable[Counter]) -> Counter:
-    into.messages = into.bytes = into.calls = 0
-    for part in parts:
-        into.add(part)
-    return into
+def _add_up(counters: list[tuple[str, Counter]], total: Counter, users: Counter) -> Iterator[None]:
+    """Add the counters of these topics to `total`, those of the users' topics to `users`, too."""
+    for number, (topic, counter) in enumerate(counters, 1):
+        if counter.messages or counter.calls:
+            total.add(counter)
+            if not is_system_topic(topic):
+                users.add(counter)
+        if not number % COUNTERS_PER_PART:
+            yield
 
 
 def _local_day(now_ms: int) -> int:

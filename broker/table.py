@@ -55,11 +55,13 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.config, b.store, b.stats, b.delays, b.timers,
         clients=b.clients, other_masters=b.other_masters, started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
-    topics = AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats)
+    topics = AdminTopicHandlers(
+        b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets
+    )
     families = (
         b.sends,
         pulls,
-        AdminTimerHandlers(b.timers),
+        AdminTimerHandlers(b.timers, b.slices),
         RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets, b.forwarding),
@@ -69,25 +71,26 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         ),
         LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.config, b.topics, b.groups, b.clients, b.filters, b.alive_ms),
-        QueryHandlers(b.config, b.store, b.clients),
+        QueryHandlers(b.config, b.store, b.clients, b.slices),
         ReplyHandlers(
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),
         *b.pop.families,
-        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
+        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys, b.slices),
         AdminStoreHandlers(b.cleaner),
         topics,
         AdminStaticTopicHandlers(b.topics, topics),
-        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
+        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
         AdminOffsetHandlers(
-            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake
+            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,
+            b.slices,
         ),
         AdminHaHandlers(b.ha, b.ha_slave),
         AdminAuthHandlers(b.access),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
-            broker_name=name, address=address, now_ms=b.now_ms,
+            broker_name=name, address=address, now_ms=b.now_ms, slices=b.slices,
         ),
     )  # fmt: skip
     return table(row for family in families for row in family.rows())

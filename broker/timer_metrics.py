@@ -1,10 +1,12 @@
 """How many timer messages of each topic wait: the file config/timermetrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
-from ..protocol.bodies.body import Body
+from ..protocol import fastjson
+from ..protocol.bodies.body import Body, filled
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.wire import Int64
 from ..store import json_file
@@ -58,6 +60,10 @@ class TimerMetrics(Saved):
             self.counts = dict(islice(counts.items(), TOPICS_MAX))
             self.changed = True
 
-    def to_body(self) -> TimerMetricsTable:
-        """The table as its file has it."""
-        return TimerMetricsTable(self.version, dict(self.counts))
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as its file and the answer to 61 have it."""
+        entries = (
+            fastjson.dump({topic: metric}, ascii_only=standard)[1:-1]
+            for topic, metric in sorted(self.counts.items(), key=itemgetter(0))
+        )
+        return filled(TimerMetricsTable(self.version), "timingCount", entries, standard=standard)

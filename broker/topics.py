@@ -7,7 +7,7 @@ through `put` or `delete`, which keep the file, the version and the targets in s
 registers this broker with the name servers.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ from ..store import json_file
 from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from .config import BrokerConfig
-from .entry_texts import EntryTexts
 from .static_topics import StaticTopics
 from .stats import Counter, Stats
+from .table_file import Change, TableFile
 
 TOPICS_MAX = 100_000
 QUEUES_MAX = 65_536  # of one topic
@@ -40,6 +40,12 @@ AUTO_CREATE_TOPIC = "TBW102"
 READ_WRITE = PERM_READ | PERM_WRITE
 MULTI_TAG = "MULTI_TAG"  # a topicFilterType
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class TopicsChange(Change):
+    """A line of the journal of topics.json."""
+
+    put: dict[str, TopicConfig] = {}
 
 
 @dataclass(slots=True)
@@ -77,15 +83,14 @@ class Topics:
             path.with_name("topicQueueMapping.json"), config.broker_name, now_ms
         )
         self.static.on_change = self._on_static
-        self._path = path
+        self.file: TableFile[TopicConfig, TopicsChange] = TableFile(
+            path, "topicConfigTable", TopicsChange, now_ms
+        )
         self._config = config
         self._stats = stats
-        self._now_ms = now_ms
         self._topics: dict[str, TopicConfig] = {}
         self.targets: dict[str, Target] = {}
         self.with_batch_queues: set[str] = set()
-        self.version = DataVersion()
-        self._texts = EntryTexts()
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.on_static: Callable[[str], None] = lambda _: None
@@ -94,14 +99,22 @@ class Topics:
     def load(self) -> None:
         """Read the files and add the system's own topics; ValueError when one can't be read."""
         self.static.load()
-        found = json_file.load(self._path, TopicConfigAndMappingSerializeWrapper.decode)
+        found = json_file.load(self.file.path, TopicConfigAndMappingSerializeWrapper.decode)
         if found is not None:
-            self.version = found.data_version
             self._topics = found.topic_config_table
+        for change in self.file.load(None if found is None else found.data_version):
+            self._topics |= change.put
+            for name in change.gone:
+                self._topics.pop(name, None)
         for config in self._system_topics():
             self._topics.setdefault(config.topic_name or "", config)
         for config in self._topics.values():
             self._aim(config)
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the table; another one after each change."""
+        return self.file.version
 
     def add_system_topics(self) -> None:
         """Make those of the system's own topics that a changed setting asks for."""
@@ -111,7 +124,7 @@ class Topics:
 
     def announce(self) -> None:
         """Tell the name servers every topic anew: what may be done with them has changed."""
-        self._save()
+        self.file.changed({})
         for config in self._topics.values():
             self.targets[config.topic_name or ""].special = self._is_special(config)
             self.on_change(config)
@@ -123,24 +136,24 @@ class Topics:
         return dict(self._topics)
 
     def put(self, config: TopicConfig) -> None:
-        """Add or replace a topic, write the file, tell the name servers."""
+        """Add or replace a topic, write it down, tell the name servers."""
         self.put_all([config])
 
     def put_all(self, configs: list[TopicConfig]) -> None:
-        """The same for several, all or none, with one write of the file."""
+        """The same for several, all or none, with one write."""
         self._take(configs)
-        self._save()
+        self._changed(configs)
         for config in configs:
             self.on_change(config)
 
     def save_made(self) -> None:
-        """Write the file with the topics that sends have made, and tell the name servers.
+        """Write down the topics that sends have made, and tell the name servers.
 
-        When it can't be written they are not there any more, and StoreError says why.
+        When that can't be they are not there any more, and StoreError says why.
         """
         made, self.made = self.made, []
         try:
-            self._save()
+            self._changed(made)
         except StoreError:
             for config in made:
                 name = config.topic_name or ""
@@ -171,30 +184,30 @@ class Topics:
             self._aim(config)
 
     def delete(self, name: str) -> bool:
-        """Remove a topic and write the file; False when it wasn't there."""
+        """Remove a topic and write that down; False when it wasn't there."""
         self.static.delete(name)
         self.targets.pop(name, None)
         self.with_batch_queues.discard(name)
         if self._topics.pop(name, None) is None:
             return False
-        self._save()
+        self.file.changed({}, [name])
         return True
 
     def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> bool:
-        """Have a master's topics and no others, under its version, and write the file.
+        """Have a master's topics and no others, under its version, and write them down.
 
         False when this is its version already. Refusal over a limit: nothing has changed then.
         """
         if version == self.version:
             return False
         gone = self._topics.keys() - topics.keys()
-        self._take([one for name, one in topics.items() if self._topics.get(name) != one])
+        news = [one for name, one in topics.items() if self._topics.get(name) != one]
+        self._take(news)
         for name in gone:
             self.targets.pop(name, None)
             self.with_batch_queues.discard(name)
             del self._topics[name]
-        self.version = version
-        self._write()
+        self._changed(news, gone, version)
         return True
 
     def create_for_send(
@@ -202,8 +215,8 @@ class Topics:
     ) -> Target:
         """The topic that a send to an unknown name makes; Refusal when it may not.
 
-        It is in no file before `save_made`, which is to come before the send is answered: for all
-        topics of a turn at once, as writing the file takes longer than many turns.
+        It is written down by `save_made`, which is to come before the send is answered: for all
+        topics of a turn at once, as the disk takes longer for it than many turns.
 
         As in RocketMQ a retry topic is made like any other, and with one queue where others are
         not made.
@@ -269,14 +282,18 @@ class Topics:
                 "is in order",
             )
 
-    def to_body(self) -> TopicConfigAndMappingSerializeWrapper:
-        """The table, static topics included, as request 21 has it."""
-        return TopicConfigAndMappingSerializeWrapper(
-            dict(self._topics),
-            self.version,
-            topic_queue_mapping_detail_map=self.static.table,
-            mapping_data_version=self.static.version,
-        )
+    def pieces(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as request 21 has it, static topics included, or topics.json (`standard`), in
+        pieces between which others may work."""
+        body = TopicConfigAndMappingSerializeWrapper({}, self.version)
+        if not standard:
+            body.topic_queue_mapping_detail_map = self.static.table
+            body.mapping_data_version = self.static.version
+        return self.file.pieces(body, self._topics, standard=standard)
+
+    def save(self) -> None:
+        """Write the file, if its journal has something. StoreError when it can't be written."""
+        self.file.save(self.pieces(standard=True))
 
     def _aim(self, config: TopicConfig) -> None:
         name = config.topic_name or ""
@@ -304,14 +321,14 @@ class Topics:
     def _is_closed(self, config: TopicConfig) -> bool:
         return config.order and not self._config.broker_permission & PERM_WRITE
 
-    def _save(self) -> None:
-        self.version = self.version.following(self._now_ms())
-        self._write()
-
-    def _write(self) -> None:
-        body = TopicConfigAndMappingSerializeWrapper({}, self.version)
-        text = self._texts.put_into(body, "topicConfigTable", self._topics)
-        json_file.save(self._path, text)
+    def _changed(
+        self,
+        configs: Iterable[TopicConfig],
+        gone: Iterable[str] = (),
+        version: DataVersion | None = None,
+    ) -> None:
+        put = {config.topic_name or "": config for config in configs}
+        self.file.changed(put, gone, version)
 
     def _system_topics(self) -> list[TopicConfig]:
         """The topics that every RocketMQ broker makes at start."""

@@ -4,7 +4,8 @@ ended in which way since the start."""
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..protocol.bodies.body import Body
+from ..protocol import fastjson
+from ..protocol.bodies.body import Body, filled
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.wire import Int64
 from ..store import json_file
@@ -45,11 +46,15 @@ class TransactionCounts(Saved):
             self.version = found.data_version or DataVersion()
             self._waiting = {name: one.count for name, one in found.transaction_count.items()}
 
-    def to_body(self) -> TransactionMetrics:
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
         """The table as its file has it."""
         now_ms = self._now_ms()
-        table = {topic: Waiting(count, now_ms) for topic, count in self._waiting.items()}
-        return TransactionMetrics(table, self.version)
+        entries = (
+            fastjson.dump({topic: Waiting(count, now_ms)}, ascii_only=standard)[1:-1]
+            for topic, count in sorted(self._waiting.items())
+        )
+        body = TransactionMetrics({}, self.version)
+        return filled(body, "transactionCount", entries, standard=standard)
 
     def begun(self, topic: str) -> None:
         """A half message for this topic came in."""

@@ -8,8 +8,12 @@ from ..protocol import codes
 from ..protocol.bodies.body import Body, read
 from ..protocol.command import Command
 from ..protocol.errors import Refusal
+from ..protocol.frame import FRAME_BYTES_MAX
 from ..protocol.wire import Header
 from .errors import ClientError
+
+# Of a body, strict JSON or not: what fits into a frame (com.rocketmq.remoting.frameMaxLength).
+ANSWER_BYTES_MAX = FRAME_BYTES_MAX
 
 AnyHeader = TypeVar("AnyHeader", bound=Header)
 AnyBody = TypeVar("AnyBody", bound=Body)
@@ -26,7 +30,7 @@ def header_of(answer: Command, kind: type[AnyHeader], request: int) -> AnyHeader
 def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
     """The answer's body as a `kind`; `request` is the code that was asked."""
     try:
-        return kind.decode(answer.body)
+        return kind.decode(answer.body, lenient_bytes_max=ANSWER_BYTES_MAX)
     except ValueError as wrong:
         raise _unreadable(request, wrong) from wrong
 
@@ -34,7 +38,9 @@ def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
 def bodies_of(answer: Command, kind: type[AnyBody], request: int) -> list[AnyBody]:
     """The answer's body as a list of `kind`, empty without a body."""
     try:
-        return read(answer.body, list[kind]) if answer.body else []  # type: ignore[valid-type]
+        if not answer.body:
+            return []
+        return read(answer.body, list[kind], lenient_bytes_max=ANSWER_BYTES_MAX)  # type: ignore[valid-type]
     except ValueError as wrong:
         raise _unreadable(request, wrong) from wrong
 

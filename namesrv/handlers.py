@@ -10,21 +10,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..protocol import codes, java_properties
+from ..protocol import codes, fastjson, java_properties
 from ..protocol.aio.connection import Connection, Row
-from ..protocol.bodies.body import Body
+from ..protocol.aio.slices import LongAnswer, Slices, reply_of
+from ..protocol.bodies.body import Body, filled
 from ..protocol.bodies.cluster import GetBrokerMemberGroupResponseBody, KVTable
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import TopicRouteData
-from ..protocol.bodies.topic import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB, TopicConfigSerializeWrapper
+from ..protocol.bodies.topic import (
+    SYS_FLAG_UNIT,
+    SYS_FLAG_UNIT_SUB,
+    TopicConfigSerializeWrapper,
+    TopicList,
+)
 from ..protocol.command import Command, Reply
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
 from .config import NamesrvConfig, unknown_keys
 from .master_changes import MasterChanges
 from .registration import Notice, Registration
-from .routes import RouteTable, only_zone
+from .routes import Names, RouteTable, only_zone
 from .settings import ORDER_TOPIC_CONFIG, Settings, store
 
 log = logging.getLogger(__name__)
@@ -42,8 +48,11 @@ Kind = TypeVar("Kind", bound=Body)
 class Handlers:
     """The requests of one name server.
 
-    `now_ms` is a steady clock. `notify` is called with each notice for brokers.
+    `now_ms` is a steady clock. `notify` is called with each notice for brokers. `slices` is to be
+    set before the first request.
     """
+
+    slices: Slices
 
     def __init__(
         self,
@@ -223,31 +232,35 @@ class Handlers:
         self._routes.delete_topic(header.topic, header.cluster)
         return Reply()
 
-    def on_all_topics(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_all_topics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
         if not self.config.enable_all_topic_list:
             raise Refusal(codes.SYSTEM_ERROR, "disable: enableAllTopicList is false")
-        return Reply(body=self._routes.all_topics().encode())
+        return self._list(self._routes.all_topics())
 
     def on_by_cluster(
         self, header: headers.TopicsByCluster, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         self._check_topic_list()
-        return Reply(body=self._routes.topics_of_cluster(header.cluster).encode())
+        return self._list(self._routes.topics_of_cluster(header.cluster))
 
     def on_system_topics(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(body=self._routes.system_topics().encode())
 
-    def on_unit_topics(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_unit_topics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
         self._check_topic_list()
-        return Reply(body=self._routes.topics_by_flag(SYS_FLAG_UNIT).encode())
+        return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT))
 
-    def on_unit_sub_topics(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_unit_sub_topics(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongAnswer:
         self._check_topic_list()
-        return Reply(body=self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB).encode())
+        return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB))
 
-    def on_ununit_topics(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_ununit_topics(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongAnswer:
         self._check_topic_list()
-        return Reply(body=self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB, SYS_FLAG_UNIT).encode())
+        return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB, SYS_FLAG_UNIT))
 
     # --- key-value config and settings ----------------------------------------------------------
 
@@ -318,6 +331,10 @@ class Handlers:
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(body=self.config.to_properties(own=False).encode())
+
+    def _list(self, topics: Names) -> LongAnswer:
+        names = (fastjson.dump(topic) if topic is not None else b"" for topic in topics)
+        return self.slices.answer(reply_of(filled(TopicList(), "topicList", names)))
 
     def _check_topic_list(self) -> None:
         if not self.config.enable_topic_list:

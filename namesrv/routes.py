@@ -8,7 +8,7 @@ reporting it, only with the broker, by request, or where `delete_missing` is set
 Times are ms of any steady clock; a connection is any hashable value.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import msgspec
 
@@ -24,6 +24,9 @@ from .registration import Address, Gone, Live, Notice, Registered, Registration
 EXPIRY_MS = 120_000  # for a broker that names no timeout of its own
 TOPICS_MAX = 1_000_000  # topics known at once
 ADDRESSES_MAX = 20_000  # broker addresses alive at once
+# Topics in order; None for one that isn't wanted. Others may work, and change them, meanwhile.
+Names = Iterator[str | None]
+
 SYNC_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
@@ -231,16 +234,14 @@ class RouteTable:
             and live.broker_id == MASTER_ID
         ]
 
-    def all_topics(self) -> TopicList:
+    def all_topics(self) -> Names:
         """Every topic."""
-        return TopicList(sorted(self.topics))
+        return self._topics_where(lambda _: True)
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
+    def topics_of_cluster(self, cluster: str) -> Names:
         """The topics on brokers of this cluster; none when it is unknown."""
         names = self.clusters.get(cluster, set())
-        return TopicList(
-            sorted(topic for topic, on in self.topics.items() if not on.keys().isdisjoint(names))
-        )
+        return self._topics_where(lambda on: not on.keys().isdisjoint(names))
 
     def system_topics(self) -> TopicList:
         """Cluster and broker names, which are topics too, and the address of some broker."""
@@ -250,18 +251,21 @@ class RouteTable:
         addrs = (addr for broker in self.brokers.values() for addr in broker.broker_addrs.values())
         return TopicList(sorted(names), next(addrs, None))
 
-    def topics_by_flag(self, wanted: int, unwanted: int = 0) -> TopicList:
+    def topics_by_flag(self, wanted: int, unwanted: int = 0) -> Names:
         """The topics whose first broker gives them all `wanted` and no `unwanted` sys flags."""
-        return TopicList(
-            sorted(
-                topic
-                for topic, on in self.topics.items()
-                if (flags := next(iter(on.values())).topic_sys_flag) & wanted == wanted
-                and not flags & unwanted
-            )
-        )
+
+        def is_wanted(on: dict[str, QueueData]) -> bool:
+            flags = next(iter(on.values())).topic_sys_flag
+            return flags & wanted == wanted and not flags & unwanted
+
+        return self._topics_where(is_wanted)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _topics_where(self, is_wanted: Callable[[dict[str, QueueData]], bool]) -> Names:
+        for topic in sorted(self.topics):
+            on = self.topics.get(topic)
+            yield topic if on and is_wanted(on) else None
 
     def _check_room(self, said: Registration) -> None:
         if (said.cluster, said.addr) not in self.live and len(self.live) >= self._addresses_max:

@@ -18,6 +18,7 @@ from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
+from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.headers.namesrv import MinBrokerIdChange
 from .config import NamesrvConfig
@@ -87,6 +88,7 @@ class NameServer:
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
+        self._handlers.slices = Slices(server.turn)
         rows = table(self._handlers.rows())
         self.port = await server.listen(config.bind_address, config.listen_port, rows)
         self._server = server

@@ -29,6 +29,7 @@ from . import (
     replication_measures,
     spark_measures,
     store_measures,
+    table_measures,
     transaction_measures,
 )
 from .bench_report import MISSED, PARTS, Measured, block, idle_share, merged
@@ -132,6 +133,10 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     elif part == "burst":
         with both() as sides:
             found.compared = [burst_measures.burst(*sides, program, rounds, scale, _say)]
+    elif part == "tables":
+        found.compared, found.held = table_measures.tables(
+            folder, program, rounds, scale, flags, _say
+        )
     elif part == "transactions":
         with both() as sides:
             found.compared = transaction_measures.transactions(*sides, rounds, scale, _say)

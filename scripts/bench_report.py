@@ -30,6 +30,7 @@ PARTS = {
     "pops": "Pops",
     "filters": "Filters",
     "burst": "A burst beside another topic",
+    "tables": "Requests about whole tables",
     "sync": "Senders that wait for the disk",
     "recovery": "Starts after kill -9",
     "keys": "Look-ups by key",
@@ -152,7 +153,7 @@ def _ticks() -> list[int] | None:
 
 
 def _compared(row: Compared) -> tuple[str, ...]:
-    digits = 2 if row.unit == "s" else 0
+    digits = 2 if row.unit == "s" or row.unit.startswith("times") else 0
     return (
         *(f"{row.name}, {row.unit}", f"{row.java:,.{digits}f}", f"{row.ours:,.{digits}f}"),
         *(f"{row.ratio:.2f}", row.wanted, _mark(row.holds) if row.wanted else "", row.note),

@@ -14,11 +14,13 @@ from .errors import StoreError
 from .files import entries_of
 from .findings import Report
 from .json_file import FILE_BYTES_MAX
+from .json_journal import JOURNAL_SUFFIX, JsonJournal
 
 CHECKPOINT = "checkpoint"
 CONFIG = "config"
 OFFSETS = "consumerOffset.json"
 DELAYS = "delayOffset.json"
+TOPICS = "topics.json"
 
 
 def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
@@ -34,6 +36,8 @@ def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
     for name in sorted({name.removesuffix(".bak") for name in names if ".json" in name}):
         if name.endswith(".new"):
             continue  # a save that did not come to its end
+        if name.endswith(JOURNAL_SUFFIX):
+            continue  # below, with the file that it belongs to
         part.files += 1
         reasons = {}
         is_some = False
@@ -53,7 +57,28 @@ def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
         for candidate, reason in reasons.items():
             others = "; the .bak is taken instead" if name in texts and candidate == name else ""
             tell(CONFIG, folder / candidate, None, reason + others)
+    _add_journal(folder / TOPICS, texts, report, is_open=is_open)
     return Offsets(folder, texts, report)
+
+
+def _add_journal(path: Path, texts: dict[str, Any], report: Report, *, is_open: bool) -> None:
+    """Take in the topics that have come and gone since their file was written."""
+    journal = JsonJournal(path)
+    try:
+        lines = journal.load(parse)
+        size = journal.path.stat().st_size if lines else 0
+    except (OSError, StoreError) as wrong:
+        report.damage(CONFIG, journal.path, None, f"can't be read: {wrong}")
+        return
+    if size > journal.end and not is_open:
+        text = f"{size - journal.end} bytes are no whole line; nobody was told that they are safe"
+        report.note(CONFIG, journal.path, journal.end, text)
+    text = texts.setdefault(path.name, {})
+    table = text.setdefault("topicConfigTable", {}) if isinstance(text, dict) else {}
+    for line in lines:
+        for name in line.get("gone", ()):
+            table.pop(name, None)
+        table.update(_table(line, "put"))
 
 
 class Offsets:
@@ -64,7 +89,7 @@ class Offsets:
         self._report = report
         self._consumed = _table(texts.get(OFFSETS), "offsetTable")
         self._delivered = _table(texts.get(DELAYS), "offsetTable")
-        self._topics = set(_table(texts.get("topics.json"), "topicConfigTable"))
+        self._topics = set(_table(texts.get(TOPICS), "topicConfigTable"))
 
     def compare(self, queues: QueuesCheck, deleted: dict[str, int]) -> None:
         """Report offsets behind the ends of the queues they are of."""

@@ -235,7 +235,7 @@ class Index:
         twice. Times are as exact as the index has them: up to a second too early.
         """
         wanted = key_hash(f"{topic}#{key}")
-        for file in reversed(self.files):
+        for file in reversed(list(self.files)):  # others may work between two offsets
             if file.covers(begin_ms, end_ms):
                 yield from file.find(wanted, begin_ms, end_ms)
             if file.begin_ms < begin_ms:

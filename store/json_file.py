@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..protocol.fastjson import LENIENT_BYTES_MAX, quote_integer_keys
+from ..protocol.fastjson import LENIENT_BYTES_MAX, quote_keys
 from . import disk
 from .errors import DamagedStore, plain_errors
 from .segment import make_folder, sync_folder
@@ -27,7 +27,7 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
     """
     reasons = []
     for candidate in (path, _backup(path)):
-        data = _read(candidate)
+        data = read(candidate)
         if not data.strip():
             continue
         try:
@@ -43,30 +43,16 @@ def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
     """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
     make_folder(path.parent, sync=True)
     data = text.encode() if isinstance(text, str) else text
-    previous = _read(path)
+    previous = read(path)
     if previous:
-        _replace(_backup(path), previous, mode)
-    _replace(path, data, mode)
+        replace(_backup(path), previous, mode)
+    replace(path, data, mode)
     with plain_errors(path.parent, "write"):
         sync_folder(path.parent)
 
 
-def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
-    try:
-        return decode(data)
-    except Exception:
-        if len(data) <= LENIENT_BYTES_MAX:
-            raise
-        # Java leaves integer keys bare; the reader that takes all of its liberties is a slow one,
-        # and declines a text of this size.
-        return decode(quote_integer_keys(data))
-
-
-def _backup(path: Path) -> Path:
-    return path.with_name(path.name + ".bak")
-
-
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """The bytes of a file, none when it isn't there. StoreError when it can't be read."""
     with plain_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -78,7 +64,8 @@ def _read(path: Path) -> bytes:
             disk.current.close(fd)
 
 
-def _replace(path: Path, data: bytes, mode: int) -> None:
+def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Put these bytes into the file's place, all or none of them. StoreError when they can't be."""
     made = path.with_name(path.name + ".new")
     with plain_errors(path, "write"):
         fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -90,3 +77,18 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
         finally:
             disk.current.close(fd)
         disk.current.replace(made, path)
+
+
+def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(data)
+    except Exception:
+        if len(data) <= LENIENT_BYTES_MAX:
+            raise
+        # Java leaves integer keys bare; the reader that takes all of its liberties is a slow one,
+        # and declines a text of this size.
+        return decode(quote_keys(data))
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")

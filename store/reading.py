@@ -7,7 +7,7 @@ the system's work for many small buffers.
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -474,6 +474,18 @@ class Reading(Parts):
     ) -> list[bytes]:
         """The records of a topic with this key or unique key, of a time range, oldest first."""
         self.index_pending()
+        steps = self.query_in_parts(topic, key, begin_ms, end_ms, limit)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def query_in_parts(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
+    ) -> Generator[None, None, list[bytes]]:
+        """The same among the keys that are in the index, with a pause after each message that is
+        looked at: others may work, and what is not in memory is read from the disk for one only."""
         limit = min(limit, QUERY_MESSAGES_MAX)
         wanted = key.encode(errors="replace")
         found: dict[int, bytes] = {}
@@ -482,13 +494,13 @@ class Reading(Parts):
             if len(found) >= limit or place < self._log.start:
                 break
             data = self.message_at(place)
-            if data is None:
-                continue
-            record = decode_record(data)
-            # Another key may have the same hash.
-            is_it = record.topic == topic and wanted in index_keys(record.raw_properties)
-            if is_it and begin_ms <= record.store_ms <= end_ms:
-                found[place] = data
+            if data is not None:
+                record = decode_record(data)
+                # Another key may have the same hash.
+                is_it = record.topic == topic and wanted in index_keys(record.raw_properties)
+                if is_it and begin_ms <= record.store_ms <= end_ms:
+                    found[place] = data
+            yield
         return [found[place] for place in sorted(found)]
 
     # ---- the store as a whole
@@ -522,6 +534,10 @@ class Reading(Parts):
     def queues(self, topic: str) -> list[int]:
         """The ids of the queues of a topic that have been used, ascending."""
         return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
+
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """The topic and the id of every queue."""
+        return [*self._queues.plain, *self._queues.batch]
 
     def topics(self) -> dict[str, list[int]]:
         """Every topic with a queue, and the ids of its queues."""

@@ -2,9 +2,11 @@
 and where pop keeps its records (200056)."""
 
 import logging
+from collections.abc import Generator
 
 from ...protocol import codes, java_properties
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
@@ -31,12 +33,14 @@ class AdminBrokerHandlers:
         topics: Topics,
         runtime_info: RuntimeInfo,
         hot_keys: HotKeys,
+        slices: Slices,
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.runtime_info = runtime_info
         self.hot_keys = hot_keys
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -72,18 +76,31 @@ class AdminBrokerHandlers:
         version = ConfigVersion(self.hot_keys.version.encode().decode())
         return Reply(codes.SUCCESS, version.to_fields(), body=to_text(self.config).encode())
 
-    def on_runtime_info(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=KVTable(self.runtime_info.table()).encode())
+    def on_runtime_info(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(self._runtime_info())
 
-    def on_clean_unused(self, header: None, command: Command, connection: Connection) -> Reply:
-        """Delete the queues of topics that don't exist any more."""
-        known = self.topics.all()
-        for name in self.store.topics():
-            if name not in known and not is_system_topic(name):
-                log.info("deleting the queues of topic %s, which does not exist", name)
-                self.store.delete_topic(name)
-        return OK
+    def on_clean_unused(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(self._clean_unused())
 
     def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Reply:
         """What pop keeps in a key-value store is to be moved into files, where it is already."""
+        return OK
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _runtime_info(self) -> Generator[object, None, Reply]:
+        table = yield from self.runtime_info.table_in_parts()
+        return Reply(codes.SUCCESS, body=KVTable(table).encode())
+
+    def _clean_unused(self) -> Generator[object, None, Reply]:
+        """Delete the queues of topics that don't exist any more."""
+        gone: set[str] = set()
+        for name, _ in self.store.queue_keys():
+            if name in gone or self.topics.get(name) is not None:
+                continue
+            if not is_system_topic(name):
+                gone.add(name)
+                log.info("deleting the queues of topic %s, which does not exist", name)
+                self.store.delete_topic(name)
+            yield None
         return OK

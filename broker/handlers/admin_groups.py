@@ -1,11 +1,13 @@
 """Requests about consumer groups and who is in them: 200, 201, 203, 204, 207, 225, 300, 328, 343,
 345, 352, 353."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from ...protocol import codes
+from ...protocol import codes, fastjson
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
 from ...protocol.bodies import clients as bodies
+from ...protocol.bodies.body import filled
 from ...protocol.bodies.group import (
     GroupForbidden,
     SubscriptionGroupConfig,
@@ -32,13 +34,20 @@ class AdminGroupHandlers:
     """Looks after consumer groups. `address` is this broker's, as clients see it."""
 
     def __init__(
-        self, groups: Groups, offsets: Offsets, clients: Clients, stats: Stats, address: str
+        self,
+        groups: Groups,
+        offsets: Offsets,
+        clients: Clients,
+        stats: Stats,
+        address: str,
+        slices: Slices,
     ) -> None:
         self.groups = groups
         self.offsets = offsets
         self.clients = clients
         self.stats = stats
         self.address = address
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -74,8 +83,8 @@ class AdminGroupHandlers:
             self.groups.put_all([self._checked(config) for config in wanted])
         return OK
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.groups.to_body().encode())
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.groups.pieces()))
 
     def on_config(self, header: GroupName, command: Command, connection: Connection) -> Reply:
         config = self.groups.find_quietly(header.group)
@@ -112,52 +121,56 @@ class AdminGroupHandlers:
 
     def on_consumers(
         self, header: ConsumerGroup, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
                 codes.CONSUMER_NOT_ONLINE, f"the consumer group[{header.group}] not online"
             )
         body = bodies.ConsumerConnection(
-            _connections(group.members.values()),
+            [],
             dict(group.subscriptions),
             group.consume_type,
             group.message_model,
             group.consume_from_where,
         )
-        return Reply(codes.SUCCESS, body=body.encode())
+        members = map(_connection, list(group.members.values()))
+        return self.slices.answer(reply_of(filled(body, "connectionSet", members)))
 
     def on_producers(
         self, header: ProducerGroup, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         members = self.clients.producer_group(header.group)
         if not members:
             raise Refusal(codes.SYSTEM_ERROR, f"the producer group[{header.group}] not exist")
-        body = bodies.ProducerConnection(_connections(members.values()))
-        return Reply(codes.SUCCESS, body=body.encode())
+        found = filled(
+            bodies.ProducerConnection(), "connectionSet", map(_connection, members.values())
+        )
+        return self.slices.answer(reply_of(found))
 
-    def on_all_producers(self, header: None, command: Command, connection: Connection) -> Reply:
-        table = {
-            group: [_producer(member) for member in members.values()]
-            for group, members in self.clients.producers().items()
-        }
-        return Reply(codes.SUCCESS, body=bodies.ProducerTableInfo(table).encode())
+    def on_all_producers(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongAnswer:
+        groups = self._producers_by_group()
+        return self.slices.answer(reply_of(filled(bodies.ProducerTableInfo(), "data", groups)))
 
     # --- groups and topics ----------------------------------------------------------------------
 
     def on_groups_of_topic(
         self, header: TopicName, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         # Java 5.3.3 puts the topic's own name among the groups; that is its mistake, not a rule.
         live = self.clients.groups_of_topic(header.topic)
         names = sorted({*live, *self.offsets.groups_of(header.topic)})
-        return Reply(codes.SUCCESS, body=bodies.GroupList(names).encode())
+        found = filled(bodies.GroupList(), "groupList", map(fastjson.dump, names))
+        return self.slices.answer(reply_of(found))
 
     def on_topics_of_group(
         self, header: GroupName, command: Command, connection: Connection
-    ) -> Reply:
-        body = TopicList(sorted(self.offsets.topics_of(header.group)), self.address)
-        return Reply(codes.SUCCESS, body=body.encode())
+    ) -> LongAnswer:
+        names = map(fastjson.dump, sorted(self.offsets.topics_of(header.group)))
+        found = filled(TopicList([], self.address), "topicList", names)
+        return self.slices.answer(reply_of(found))
 
     def on_subscription(
         self, header: GroupTopic, command: Command, connection: Connection
@@ -168,6 +181,17 @@ class AdminGroupHandlers:
         return Reply(codes.SUCCESS, body=body.encode())
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _producers_by_group(self) -> Iterator[bytes]:
+        for group in sorted(self.clients.producer_names()):
+            members = self.clients.producer_group(group)
+            if not members:
+                continue
+            text = []
+            for member in members.values():
+                text.append(_producer(member).encode())
+                yield b""
+            yield b"%b:[%b]" % (fastjson.dump(group), b",".join(text))
 
     def _checked(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """The group with the attributes that it has; Refusal for a bad name or an attribute."""
@@ -183,11 +207,10 @@ class AdminGroupHandlers:
         return config
 
 
-def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
-    return [
-        bodies.Connection(member.client_id, member.address, member.language, member.version)
-        for member in members
-    ]
+def _connection(member: Member) -> bytes:
+    return bodies.Connection(
+        member.client_id, member.address, member.language, member.version
+    ).encode()
 
 
 def _producer(member: Member) -> bodies.ProducerInfo:

@@ -9,10 +9,11 @@ each sets itself there and reports it with its next offset.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.offsets import (
     GetConsumerStatusBody,
@@ -53,6 +54,7 @@ class AdminOffsetHandlers:
         clients: Clients,
         delays: Delays,
         mark: Callable[[tuple[str, int]], None],
+        slices: Slices,
     ) -> None:
         self.config = config
         self.broker_name = config.broker_name
@@ -63,6 +65,7 @@ class AdminOffsetHandlers:
         self.offsets = offsets
         self.clients = clients
         self.delays = delays
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -74,23 +77,16 @@ class AdminOffsetHandlers:
             Row(codes.QUERY_CORRECTION_OFFSET, CorrectionOffset, self.on_correction),
         ]
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.offsets.to_body().encode())
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.offsets.text()))
 
     def on_delays(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, body=self.delays.to_body().encode())
 
-    def on_clone(self, header: CloneGroupOffset, command: Command, connection: Connection) -> Reply:
-        """Without `offline`, topics that the source no longer subscribes to stay out."""
-        named = (header.topic or "").strip()
-        names = [named] if named else self.offsets.topics_of(header.source)
-        live = self.clients.consumer_group(header.source)
-        if live is not None and live.subscriptions and not header.offline:
-            names = [topic for topic in names if live.reads(topic)]
-        for topic in names:
-            if self.topics.get(topic) is not None:
-                self.offsets.clone(topic, header.source, header.target)
-        return OK
+    def on_clone(
+        self, header: CloneGroupOffset, command: Command, connection: Connection
+    ) -> LongAnswer:
+        return self.slices.answer(self._clone(header))
 
     def on_reset(self, header: ResetOffset, command: Command, connection: Connection) -> Reply:
         if self.config.use_server_side_reset_offset:
@@ -120,7 +116,25 @@ class AdminOffsetHandlers:
 
     def on_correction(
         self, header: CorrectionOffset, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
+        return self.slices.answer(self._correction(header))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _clone(self, header: CloneGroupOffset) -> Generator[object, None, Reply]:
+        """Without `offline`, topics that the source no longer subscribes to stay out."""
+        named = (header.topic or "").strip()
+        names = [named] if named else self.offsets.topics_of(header.source)
+        live = self.clients.consumer_group(header.source)
+        if live is not None and live.subscriptions and not header.offline:
+            names = [topic for topic in names if live.reads(topic)]
+        for topic in names:
+            if self.topics.get(topic) is not None:
+                self.offsets.clone(topic, header.source, header.target)
+            yield None
+        return OK
+
+    def _correction(self, header: CorrectionOffset) -> Generator[object, None, Reply]:
         """The least offset of all groups in each queue; where the group to compare with is behind
         that already, the greatest number there is."""
         topic = header.topic
@@ -132,12 +146,11 @@ class AdminOffsetHandlers:
             for queue_id, offset in self.offsets.queues(topic, group).items():
                 if offset >= self.store.min_offset(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, OFFSET_MAX))
+            yield None
         for queue_id, offset in self.offsets.queues(topic, header.compare_group).items():
             if least.get(queue_id, OFFSET_MAX) > offset:
                 least[queue_id] = OFFSET_MAX
         return Reply(codes.SUCCESS, body=QueryCorrectionOffsetBody(least).encode())
-
-    # --- inside ---------------------------------------------------------------------------------
 
     def _reset_here(self, header: ResetOffset) -> Reply:
         topic, group = header.topic, header.group

@@ -1,11 +1,12 @@
 """Requests about how far and how fast: 208, 303, 315, 317."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 
-from ...protocol import codes
+from ...protocol import codes, fastjson
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.body import MessageQueue
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.bodies.body import MessageQueue, filled
 from ...protocol.bodies.stats import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -47,6 +48,7 @@ class AdminStatsHandlers:
         broker_name: str,
         address: str,
         now_ms: Callable[[], int],
+        slices: Slices,
     ) -> None:
         self.store = store
         self.topics = topics
@@ -57,6 +59,7 @@ class AdminStatsHandlers:
         self.broker_name = broker_name
         self.address = address
         self.now_ms = now_ms
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -68,69 +71,54 @@ class AdminStatsHandlers:
 
     def on_consume_stats(
         self, header: headers.ConsumeStats, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         group = header.group
         if header.topics:
             names: Iterable[str] = filter(None, header.topics.split(";"))
         else:
             named = (header.topic or "").strip()
             names = self._subscribed(group, [named] if named else self.offsets.topics_of(group))
-        found = ConsumeStats()
-        for name in dict.fromkeys(names):
-            config = self.topics.get(name)
-            if config is not None:
-                table = self._progress(name, group, config.read_queue_nums)
-                if name in self.topics.static.table:
-                    # A queue without progress is no queue at 0: the progress is in an older item.
-                    for queue, one in table.items():
-                        if self.offsets.get(name, group, queue.queue_id) < 0:
-                            one.consumer_offset = -1
-                found.offset_table |= table
-                found.consume_tps += self.stats.get_tps(name, group)
-        return Reply(codes.SUCCESS, body=found.encode())
+        return self.slices.answer(self._consume_stats(group, sorted(set(names))))
 
     def on_all(
         self, header: headers.BrokerConsumeStats, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         found = ConsumeStatsList(broker_addr=self.address)
-        for group in self.groups.all():
-            each = []
-            for name in self._subscribed(group, self.offsets.topics_of(group)):
-                config = self.topics.get(name)
-                if config is None or (header.order and not config.order):
-                    continue
-                table = self._progress(name, group, config.write_queue_nums)
-                each.append(ConsumeStats(table, self.stats.get_tps(name, group)))
-                for one in table.values():
-                    found.total_diff += one.broker_offset - one.consumer_offset
-                    found.total_inflight_diff += one.pull_offset - one.consumer_offset
-            found.consume_stats_list.append({group: each})
-        return Reply(codes.SUCCESS, body=found.encode())
+        groups = self._all_groups(header.order, found)
+        return self.slices.answer(reply_of(filled(found, "consumeStatsList", groups)))
 
     def on_time_span(
         self, header: QueryConsumeTimeSpan, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> LongAnswer:
         config = self.topics.get(header.topic)
         if config is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist; create it")
-        queues = range(config.write_queue_nums)
-        spans = [self._span(header.topic, header.group, queue_id) for queue_id in queues]
-        return Reply(codes.SUCCESS, body=QueryConsumeTimeSpanBody(spans).encode())
+        spans = (
+            self._span(header.topic, header.group, queue_id).encode()
+            for queue_id in range(config.write_queue_nums)
+        )
+        found = filled(QueryConsumeTimeSpanBody(), "consumeTimeSpanSet", spans)
+        return self.slices.answer(reply_of(found))
 
-    def on_item(self, header: headers.StatsData, command: Command, connection: Connection) -> Reply:
-        if header.name == QUEUE_PUT_NUMS:
-            found = self._queue_puts(header.key)
+    def on_item(
+        self, header: headers.StatsData, command: Command, connection: Connection
+    ) -> LongAnswer:
+        return self.slices.answer(self._item(header.name, header.key))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _item(self, name: str, key: str) -> Generator[object, None, Reply]:
+        if name == QUEUE_PUT_NUMS:
+            found = self._queue_puts(key)
         else:
-            found = self.stats.item(header.name, header.key)
+            yield from self.stats.totals_in_parts()
+            found = self.stats.item(name, key)
         if found is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
-                f"The stats <{header.name}> <{header.key}> not exist: nothing was counted there "
-                "since the start",
+                f"The stats <{name}> <{key}> not exist: nothing was counted there since the start",
             )
         return Reply(codes.SUCCESS, body=found.encode())
-
-    # --- inside ---------------------------------------------------------------------------------
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
         """What came into one queue, "topic@queueId"; None when there is nothing in it."""
@@ -154,20 +142,68 @@ class AdminStatsHandlers:
             return names
         return [name for name in names if live.reads(name)]
 
-    def _progress(self, topic: str, group: str, queues: int) -> dict[MessageQueue, OffsetWrapper]:
-        found = {}
+    def _consume_stats(self, group: str, topics: list[str]) -> Generator[object, None, Reply]:
+        """The steps of the answer to 208: the rate of all topics stands before their queues."""
+        found = ConsumeStats()
+        for topic in topics:
+            if self.topics.get(topic) is not None:
+                found.consume_tps += self.stats.get_tps(topic, group)
+            yield None
+        queues = (
+            fastjson.dump({queue: at})[1:-1]
+            for topic in topics
+            if (config := self.topics.get(topic)) is not None
+            for queue, at in self._progress_of_items(topic, group, config.read_queue_nums)
+        )
+        return (yield from reply_of(filled(found, "offsetTable", queues)))
+
+    def _all_groups(self, only_in_order: bool, totals: ConsumeStatsList) -> Iterator[bytes]:
+        """The entry of each group in the answer to 317; the differences are added to `totals`."""
+        for group in self.groups.all():
+            each = []
+            for name in self._subscribed(group, self.offsets.topics_of(group)):
+                config = self.topics.get(name)
+                if config is None or (only_in_order and not config.order):
+                    continue
+                queues = []
+                for queue, at in self._progress(name, group, config.write_queue_nums):
+                    totals.total_diff += at.broker_offset - at.consumer_offset
+                    totals.total_inflight_diff += at.pull_offset - at.consumer_offset
+                    queues.append(fastjson.dump({queue: at})[1:-1])
+                    yield b""
+                stats = ConsumeStats(consume_tps=self.stats.get_tps(name, group))
+                each.append(b"".join(filled(stats, "offsetTable", queues)))
+            yield b"{%b:[%b]}" % (fastjson.dump(group), b",".join(each))
+
+    def _progress_of_items(
+        self, topic: str, group: str, queues: int
+    ) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        """The same with -1 for a queue of a static topic that has no progress: it is no queue at 0,
+        as the progress is in an older item of its mapping."""
+        is_static = topic in self.topics.static.table
+        for queue, at in self._progress(topic, group, queues):
+            if is_static and self.offsets.get(topic, group, queue.queue_id) < 0:
+                at.consumer_offset = -1
+            yield queue, at
+
+    def _progress(
+        self, topic: str, group: str, queues: int
+    ) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        """How far a group is in each queue of a topic."""
         for queue_id in range(queues):
             consumed = max(0, self.offsets.get(topic, group, queue_id))
             last_ms = 0
             if consumed > 0:
                 last_ms = max(0, self.store.store_ms_at(topic, queue_id, consumed - 1))
-            found[MessageQueue(topic, self.broker_name, queue_id)] = OffsetWrapper(
-                max(0, self.store.max_offset(topic, queue_id)),
-                consumed,
-                max(consumed, self.offsets.pull_offset(topic, group, queue_id)),
-                last_ms,
+            yield (
+                MessageQueue(topic, self.broker_name, queue_id),
+                OffsetWrapper(
+                    max(0, self.store.max_offset(topic, queue_id)),
+                    consumed,
+                    max(consumed, self.offsets.pull_offset(topic, group, queue_id)),
+                    last_ms,
+                ),
             )
-        return found
 
     def _span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
         store = self.store

@@ -2,6 +2,7 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
 from ..timers import Timers
@@ -10,8 +11,9 @@ from ..timers import Timers
 class AdminTimerHandlers:
     """Answers about the timers; None where timerWheelEnable is false."""
 
-    def __init__(self, timers: Timers | None) -> None:
+    def __init__(self, timers: Timers | None, slices: Slices) -> None:
         self._timers = timers
+        self._slices = slices
 
     def rows(self) -> list[Row]:
         return [
@@ -29,7 +31,7 @@ class AdminTimerHandlers:
             )
         return Reply(body=timers.state.check.numbers())
 
-    def on_metrics(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_metrics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
         """The text of config/timermetrics as it is now."""
         timers = self._timers
         if timers is None:
@@ -37,4 +39,4 @@ class AdminTimerHandlers:
                 codes.SYSTEM_ERROR,
                 "The timer message store is null: timerWheelEnable is false; switch it on",
             )
-        return Reply(body=timers.metrics.to_body().encode())
+        return self._slices.answer(reply_of(timers.metrics.text()))

@@ -4,14 +4,15 @@ Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a 
 queues, a name that could leave the store's folder) is refused here, though Java would take it.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
-from ...protocol import codes
+from ...protocol import codes, fastjson
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.body import MessageQueue
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.bodies.body import MessageQueue, filled
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
 from ...protocol.bodies.topic import (
@@ -73,12 +74,17 @@ class AdminTopicHandlers:
         topics: Topics,
         offsets: Offsets,
         stats: Stats,
+        slices: Slices,
+        save_offsets: Callable[[], Awaitable[bool]],
     ) -> None:
+        """`save_offsets()` gives whether the file of the offsets has what they are now."""
         self.config = config
         self.store = store
         self.topics = topics
         self.offsets = offsets
         self.stats = stats
+        self.slices = slices
+        self.save_offsets = save_offsets
         self._system = system_topics(config)
 
     def rows(self) -> list[Row]:
@@ -126,8 +132,8 @@ class AdminTopicHandlers:
             self.check_name(config.topic_name or "")
         return self._put([self.checked(config) for config in wanted])
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, {}, body=self.topics.to_body().encode())
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.topics.pieces(), {}))
 
     def on_config(self, header: GetTopicConfig, command: Command, connection: Connection) -> Reply:
         config = self.topics.get(header.topic)
@@ -143,37 +149,59 @@ class AdminTopicHandlers:
             config = TopicConfigAndQueueMapping(**fields, mapping_detail=mapping)
         return Reply(codes.SUCCESS, body=config.encode())
 
-    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> LongAnswer:
         name = header.topic
         config = self.topics.get(name)
         if config is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        table = {}
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
-            least = max(0, self.store.min_offset(name, queue_id))
-            most = max(0, self.store.max_offset(name, queue_id))
-            last_ms = self.store.store_ms_at(name, queue_id, most - 1) if most else 0
-            queue = MessageQueue(name, self.config.broker_name, queue_id)
-            table[queue] = TopicOffset(least, most, last_ms)
-        body = TopicStatsTable(table, self.stats.put_tps(name))
-        return Reply(codes.SUCCESS, body=body.encode())
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        body = TopicStatsTable({}, self.stats.put_tps(name))
+        entries = (self._stats_of(name, queue_id) for queue_id in range(queues))
+        return self.slices.answer(reply_of(filled(body, "offsetTable", entries)))
 
-    def on_delete(self, header: TopicName, command: Command, connection: Connection) -> Reply:
+    def on_delete(
+        self, header: TopicName, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         self.check_name(header.topic)
         for name in [header.topic, *self._pop_retry_topics(header.topic)]:
             try:
                 self.store.delete_topic(name)
                 self.topics.delete(name)
-                self.offsets.delete_topic(name)
-                # A topic of that name may come again, and its groups are not to pass it over.
-                self.offsets.save()
             except StoreError as wrong:
                 raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+            self.offsets.delete_topic(name)
             self.stats.delete_topic(name)
-        return OK
+        return self._saved() if self.offsets.changed else OK
 
     def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
         return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _saved(self) -> Reply:
+        """A topic of that name may come again, and its groups are not to pass it over: the answer
+        waits until their offsets are gone from the file, too."""
+        try:
+            is_saved = await self.save_offsets()
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not is_saved:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "the topic is deleted, but what its groups consumed is still in "
+                "consumerOffset.json: the store takes no writes any more; restart this broker and "
+                "delete the topic again",
+            )
+        return OK
+
+    def _stats_of(self, topic: str, queue_id: int) -> bytes:
+        """The entry of one queue in the answer to 202."""
+        store = self.store
+        least = max(0, store.min_offset(topic, queue_id))
+        most = max(0, store.max_offset(topic, queue_id))
+        last_ms = store.store_ms_at(topic, queue_id, most - 1) if most else 0
+        queue = MessageQueue(topic, self.config.broker_name, queue_id)
+        return fastjson.dump({queue: TopicOffset(least, most, last_ms)})[1:-1]
 
     def check_name(self, name: str) -> None:
         """Refusal when this can't be the name of a user's topic."""

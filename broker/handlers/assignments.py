@@ -7,7 +7,7 @@ the queue id -1.
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.assign import STRATEGIES, Strategy, sort_ids
+from ...protocol.assign import STRATEGIES, Strategy
 from ...protocol.bodies.assignment import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -111,7 +111,7 @@ class AssignmentHandlers:
         strategy = STRATEGIES[wanted.strategy_name] if wanted.strategy_name in SERVED else None
         if group is None or strategy is None or not queues:
             return None
-        ids = sort_ids(group.client_ids())
+        ids = group.sorted_ids()
         if mode.mode == POP:
             found = _popping(strategy, wanted.client_id, queues, ids, mode.pop_share_queue_num)
         else:

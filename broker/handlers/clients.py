@@ -5,7 +5,6 @@ from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Reply
@@ -97,8 +96,7 @@ class ClientHandlers:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(codes.SYSTEM_ERROR, f"no consumer for this group, {header.group}")
-        body = GetConsumerListByGroupResponseBody(group.client_ids())
-        return Reply(codes.SUCCESS, body=body.encode())
+        return Reply(codes.SUCCESS, body=group.id_list())
 
     def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
         if not command.body:

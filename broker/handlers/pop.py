@@ -86,8 +86,8 @@ class PopHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.POP_MESSAGE, PopMessage, self.on_pop, "SUB"),
-            Row(codes.PEEK_MESSAGE, PeekMessage, self.on_peek, "SUB"),
+            Row(codes.POP_MESSAGE, PopMessage, self.on_pop, "SUB", bulk=True),
+            Row(codes.PEEK_MESSAGE, PeekMessage, self.on_peek, "SUB", bulk=True),
             Row(codes.NOTIFICATION, Notification, self.on_notification, "SUB"),
             Row(codes.POLLING_INFO, PollingInfo, self.on_polling_info, "SUB"),
         ]

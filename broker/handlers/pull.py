@@ -101,8 +101,8 @@ class PullHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
-            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
+            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
+            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
         ]
 
     def on_pull(

@@ -1,12 +1,11 @@
 """Requests that look for messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33) and a consume
 queue's entries, QUERY_CONSUME_QUEUE (321)."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Generator
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices
 from ...protocol.bodies.queues import ConsumeQueueData, QueryConsumeQueueResponseBody
 from ...protocol.command import Command, Reply
 from ...protocol.errors import Refusal
@@ -23,7 +22,7 @@ from ..config import BrokerConfig
 MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
 ANSWER_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
-KEYS_AT_ONCE = 1_024  # messages whose keys go into the index in one turn, for a query
+KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a query
 
 WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
 
@@ -31,46 +30,44 @@ WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReserved
 class QueryHandlers:
     """Looks for messages."""
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, clients: Clients) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, clients: Clients, slices: Slices
+    ) -> None:
         self.config = config
         self.store = store
         self.clients = clients
+        self.slices = slices
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB"),
-            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB"),
+            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB", bulk=True),
+            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB", bulk=True),
             Row(codes.QUERY_CONSUME_QUEUE, QueryConsumeQueue, self.on_consume_queue),
         ]
 
     def on_query(
         self, header: QueryMessage, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
-        if self.store.index_backlog > KEYS_AT_ONCE:
-            return self._query_behind_keys(header)
-        return self._query(header)
+    ) -> LongAnswer:
+        return self.slices.answer(self._query(header), counted=False)
 
-    async def _query_behind_keys(self, header: QueryMessage) -> Reply:
-        """The same once the keys of what came before are in the index, in parts between which
-        others get their turn."""
+    def _query(self, header: QueryMessage) -> Generator[object, None, Reply]:
+        """The steps of a look-up: the keys of what came before it go into the index first."""
         left = self.store.index_backlog
         while left > 0:
             done = self.store.index_pending(KEYS_AT_ONCE)
             left -= done
             if not done:
                 break
-            await asyncio.sleep(0)
-        return self._query(header)
-
-    def _query(self, header: QueryMessage) -> Reply:
+            yield None
         wanted = header.max_messages
         if header.unique_key == "true":
             wanted = self.config.default_query_max_num
         records: list[bytes] = []
         size = 0
-        for record in self.store.query(
+        found = yield from self.store.query_in_parts(
             header.topic, header.key, header.begin_ms, header.end_ms, min(wanted, MESSAGES_MAX)
-        ):
+        )
+        for record in found:
             size += len(record)
             if records and size > ANSWER_BYTES_MAX:
                 break

@@ -12,7 +12,7 @@ from ..errors import Refusal
 
 BYTES_MAX = 512 << 20
 OWED_BYTES_MAX = 4 << 20  # to one peer, before it is served again
-OWED_IN_TURN_MAX = 1 << 20  # to one peer, after which others that ask for much have another turn
+OWED_IN_TURN_MAX = 1 << 20  # to all peers, after which large answers have another turn
 COUNTED_BYTES_MIN = 64 << 10  # owed to one peer: less is counted when it couldn't be written
 HELD_BYTES_MIN = 64 << 10  # of an unfinished request: smaller ones end when all are too many
 WAITING_SHARE = 4  # requests that wait for messages may have one part in so many of the limit

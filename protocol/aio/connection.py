@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 65_536  # requests without an answer yet, per connection
+WRITE_BYTES_MAX = 256 << 10  # of large answers to one peer, in one turn
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 LANE_MUCH = 2_000  # bytes that came in one piece are several messages
@@ -59,9 +60,10 @@ class Row:
     """One line of a request table: code, kind of header (None when it has none), handler, access.
 
     `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
-    with every message: its header is read in one pass. With an `inbox` its requests are put there,
-    and the handler is for all of them: the owner of the server has it called before the turn's
-    answers go out (`Turn.before_write`).
+    with every message: its header is read in one pass. The answers of a `bulk` row may be large:
+    once a turn gave much (`Turn.gave_much`), its requests wait for another. With an `inbox` its
+    requests are put there, and the handler is for all of them: the owner of the server has it
+    called before the turn's answers go out (`Turn.before_write`).
     """
 
     code: int
@@ -69,6 +71,7 @@ class Row:
     handler: Handler | Callable[[], None]
     access: str = "ADMIN"
     hot: bool = False
+    bulk: bool = False
     inbox: Inbox | None = None
 
 
@@ -171,7 +174,7 @@ class Connection(asyncio.Protocol):
         self.idle_rounds = 0
         self.peer_version = 0
         # Whole frames that go out when the turn ends: who takes an inbox adds his answers.
-        self.out: list[bytes] = []
+        self.out: list[bytes | memoryview] = []
         self.owed = 0  # bytes of answers since it last had read all
         self.backlog = turn.backlog
         self.laned = b""  # what waits in the lane of this turn
@@ -271,6 +274,9 @@ class Connection(asyncio.Protocol):
                         row.inbox.append((header, command, self))
                         is_put = True
                         continue
+                    if row.bulk and self._turn.gave_much:
+                        self._wait_for_turn([command, *commands])
+                        break
                     reply = row.handler(header, command, self)  # type: ignore[call-arg]
             except Refusal as refusal:
                 reply = Reply(refusal.code, refusal.fields, refusal.remark)
@@ -303,7 +309,7 @@ class Connection(asyncio.Protocol):
                 self._turn.lane.connections.remove(self)
             self.serve(laned)
         while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
-            self.owed = 0
+            self.owed = self._turn.given = 0
             self.data_received(b"")
             self.out.clear()  # nobody reads the answers
         self.backlog.add(-self._counted - self._held)
@@ -361,14 +367,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_to_wait(self) -> bool:
-        """A request of it that waits for messages is better done later: it `is_behind`, or all
-        together are owed much, when one connection a turn is served."""
-        return self.is_behind or not self.backlog.owed_max
+        """A request of it that waits for messages is better done later: it `is_behind`, this turn
+        gave much, or all together are owed much, when one connection a turn is served."""
+        return self.is_behind or self._turn.gave_much or not self.backlog.owed_max
 
     def owe(self, size: int) -> None:
         """So many bytes more are owed; where it is much the backlog knows it at once, and who is
         served in the same turn has less room."""
         self.owed += size
+        self._turn.given += size
         if self.owed > COUNTED_BYTES_MIN:
             self._count_owed()
 
@@ -506,13 +513,19 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Hand what is to be written to the transport, in one write."""
+        """Hand what is to be written to the transport, in one write; of large answers a part, and
+        the rest in the next turns."""
         self._queued = False
         out, self.out = self.out, []
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         if out:  # what waits for the disk is answered later
+            if self.owed > WRITE_BYTES_MAX:
+                out, self.out = _split(out, WRITE_BYTES_MAX)
+                if self.out:  # the others' answers first
+                    self._queued = True
+                    self._turn.add(self)
             data = out[0] if len(out) == 1 else b"".join(out)
             if self._is_behind:
                 self._is_behind = transport.get_write_buffer_size() > 0
@@ -526,6 +539,8 @@ class Connection(asyncio.Protocol):
                 if written < len(data):
                     self._is_behind = True
                     transport.write(memoryview(data)[written:])
+        if self._queued:
+            return
         if self.owed:
             self._settle()
         if self._closing:
@@ -703,6 +718,12 @@ class Connection(asyncio.Protocol):
         self._unserved.extendleft(reversed(commands))
         self._read_or_not()
 
+    def _wait_for_turn(self, commands: list[Command]) -> None:
+        """These are for another turn, after what others wait for already."""
+        self._unserved.extendleft(reversed(commands))
+        self._turn.queue(self)
+        self._read_or_not()
+
     def _settle(self) -> None:
         """What is owed is in the backlog while it can't be written, and forgotten once it is."""
         if self._drained is None:
@@ -823,6 +844,19 @@ class Connection(asyncio.Protocol):
             answer = our_fault(command)
         if answer is not None:
             self.answer(command, answer)
+
+
+def _split(
+    out: list[bytes | memoryview], most: int
+) -> tuple[list[bytes | memoryview], list[bytes | memoryview]]:
+    """The first `most` bytes of these, and the others."""
+    for number, piece in enumerate(out):
+        if len(piece) > most:
+            first, rest = out[:number], out[number:]
+            view = memoryview(piece)
+            return [*first, view[:most]], [view[most:], *rest[1:]]
+        most -= len(piece)
+    return out, []
 
 
 def writable_fds(connections: Sequence[Connection]) -> list[int]:

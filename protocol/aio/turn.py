@@ -127,6 +127,7 @@ class Turn:
         "_woken",
         "backlog",
         "before_write",
+        "given",
         "lane",
         "loop",
         "served",
@@ -149,6 +150,7 @@ class Turn:
         self._greedy: dict[Connection, float] = {}  # when they last asked for much
         self._shared_until = 0.0
         self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
+        self.given = 0  # bytes of large answers in this turn
         self.served = 0  # connections that were written to, each turn's added up
         self._scheduled = False
         self._woken = False  # since this turn's end began
@@ -184,8 +186,8 @@ class Turn:
 
     @property
     def gave_much(self) -> bool:
-        """Whoever was served last in this turn got so much that it is enough for one turn."""
-        return bool(self._dirty) and self._dirty[-1].owed > OWED_IN_TURN_MAX
+        """The answers of this turn have so many bytes that it is enough for one turn."""
+        return self.given > OWED_IN_TURN_MAX
 
     def queue(self, connection: "Connection") -> None:
         """The connection has requests that wait: it is served again, after those that came before.
@@ -213,6 +215,7 @@ class Turn:
 
     def _serve_some(self) -> None:
         lane, queue = self.lane, self._queue
+        self.given = 0  # whatever came first in this turn: who waits for one is served
         try:
             for _ in range(len(queue)):
                 before = 0 if lane is None else lane.bytes
@@ -241,6 +244,7 @@ class Turn:
                 is_stored = False
                 log.exception("the store did not take this turn's messages")
         self._scheduled = False
+        self.given = 0
         if self._woken:
             self.wake()
         dirty, self._dirty = self._dirty, []

@@ -6,11 +6,14 @@ reads: odd keys, nulls for "absent", numbers as texts. Objects as keys are messa
 in RocketMQ, so each becomes a `MessageQueue`; its JSON text in the place of a key does too.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 import msgspec
 
 from .. import fastjson
+from ..fastjson import LENIENT_BYTES_MAX
 from ..wire import Int32
 
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
@@ -24,6 +27,9 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     queue_id: Int32 = 0
 
 
+_queue_decoder = msgspec.json.Decoder(MessageQueue, strict=False)
+
+
 class Body(msgspec.Struct, rename="camel"):
     """A JSON body. Subclasses declare fields; `encode` and `decode` come from here."""
 
@@ -32,25 +38,62 @@ class Body(msgspec.Struct, rename="camel"):
         return fastjson.dump(self, bare_keys=not standard, ascii_only=standard)
 
     @classmethod
-    def decode(cls, text: bytes | None) -> Self:
-        """The body from its text; ValueError naming the body, the field and what is wrong."""
+    def decode(cls, text: bytes | None, *, lenient_bytes_max: int = LENIENT_BYTES_MAX) -> Self:
+        """The body from its text; ValueError naming the body, the field and what is wrong.
+
+        A text that is no strict JSON may have `lenient_bytes_max` bytes.
+        """
         if not text:
             raise ValueError(f"{cls.__name__} is missing: the request has no body")
-        return read(text, cls)
+        return read(text, cls, lenient_bytes_max=lenient_bytes_max)
+
+
+def filled(
+    body: Body, name: str, entries: Iterable[bytes], *, standard: bool = False
+) -> Iterator[bytes]:
+    """The text of `body`, whose list or table of this name is empty, with these entries in it, in
+    pieces: others may work between two. An empty entry is no more than a pause.
+
+    What of the body comes behind the entries is read when they are through.
+    """
+    head, _ = _around(body, name, standard)
+    yield head
+    comma = b""
+    for entry in entries:
+        if entry:
+            yield comma + entry
+            comma = b","
+        else:
+            yield b""
+    _, tail = _around(body, name, standard)
+    yield tail
+
+
+def _around(body: Body, name: str, standard: bool) -> tuple[bytes, bytes]:
+    text = body.encode(standard=standard)
+    before = b'"%b":' % name.encode()
+    at = text.index(before) + len(before) + 1
+    return text[:at], text[at:]
 
 
 Kind = TypeVar("Kind")
 
 
-def read(text: bytes, kind: type[Kind]) -> Kind:
+def read(text: bytes, kind: type[Kind], *, lenient_bytes_max: int = LENIENT_BYTES_MAX) -> Kind:
     """A value of this type from its text; ValueError naming the type, the field, what is wrong."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
+    has_refs = b'"$ref"' in text
     try:
-        if b'"$ref"' not in text:
+        if not has_refs:
             found: Kind = decoder.decode(text)
             return found
+    except (ValueError, RecursionError):
+        pass
+    try:
+        if not has_refs and len(text) <= lenient_bytes_max:
+            return _with_quoted_keys(text, decoder, kind)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         pass
     try:
@@ -59,6 +102,17 @@ def read(text: bytes, kind: type[Kind]) -> Kind:
         raise ValueError(f"{kind.__name__} can't be read: it nests too deep") from None
     except ValueError as wrong:
         raise ValueError(f"{kind.__name__} can't be read: {wrong}") from None
+
+
+def _with_quoted_keys(text: bytes, decoder: msgspec.json.Decoder[Kind], kind: type[Kind]) -> Kind:
+    """The value when bare keys are all that the text lacks: ten times as fast as the reader that
+    takes all of fastjson's liberties."""
+    quoted = fastjson.quote_keys(text)
+    try:
+        found: Kind = decoder.decode(quoted)
+        return found
+    except ValueError:
+        return msgspec.convert(_fitted(msgspec.json.decode(quoted)), kind, strict=False)
 
 
 def _fitted(value: Any) -> Any:
@@ -74,6 +128,8 @@ def _fitted(value: Any) -> Any:
 
 def _fitted_key(key: Any) -> Any:
     if isinstance(key, str) and key[:1] == "{" and key[-1:] == "}":
+        with suppress(ValueError):
+            return _queue_decoder.decode(key)
         return msgspec.convert(_fitted(fastjson.parse(key)), MessageQueue, strict=False)
     if isinstance(key, fastjson.ObjectKey):
         return msgspec.convert(_fitted(dict(key)), MessageQueue, strict=False)

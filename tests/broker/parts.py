@@ -4,9 +4,11 @@
 handlers under test and gives back the reply, or raises its Refusal.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from aerobee.broker.clients import Clients
@@ -29,6 +31,8 @@ from aerobee.broker.topics import Topics
 from aerobee.protocol import properties
 from aerobee.protocol.aio.backlog import Backlog
 from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.slices import Slices
+from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -115,34 +119,49 @@ class Parts:
             clients=self.clients, other_masters=OtherMasters(config, ADDRESS),
             started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
+        # Its clock stands still, so that each answer is ready within the first slice.
+        self.slices = slices = Slices(cast(Turn, SimpleNamespace(served=0)), clock=lambda: 0.0)
         families = (
-            AdminTopicHandlers(config, self.store, self.topics, self.offsets, self.stats),
-            AdminGroupHandlers(self.groups, self.offsets, self.clients, self.stats, ADDRESS),
+            AdminTopicHandlers(
+                config, self.store, self.topics, self.offsets, self.stats, slices,
+                self._save_offsets,
+            ),
+            AdminGroupHandlers(
+                self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices
+            ),
             AdminOffsetHandlers(
                 config, self.store, self.topics, self.groups, self.offsets, self.clients,
-                self.delays, self.marked.append,
+                self.delays, self.marked.append, slices,
             ),
             AdminClientHandlers(
                 self.store, self.topics, self.groups, self.clients, broker_name=name
             ),
             AdminStatsHandlers(
                 self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
-                broker_name=name, address=ADDRESS, now_ms=clock,
+                broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
-            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys),
-            QueryHandlers(config, self.store, self.clients),
+            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys, slices),
+            QueryHandlers(config, self.store, self.clients, slices),
         )  # fmt: skip
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
 
     def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
         """The reply to a request with these header fields, written as Java writes them."""
         reply = self._call(code, body, fields)
+        if isinstance(reply, Coroutine):
+            reply = asyncio.run(reply)
         assert isinstance(reply, Reply)
+        if isinstance(reply.body, list):  # as it goes into the frame
+            reply.body = b"".join(reply.body)
         return reply
 
     async def ask_later(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
         """The same of a request that asks somebody else first."""
         return await cast(Coroutine[Any, Any, Reply], self._call(code, body, fields))
+
+    async def _save_offsets(self) -> bool:
+        self.offsets.save()
+        return True
 
     def put(
         self, topic: str, queue_id: int = 0, body: bytes = b"body", at_ms: int = 0, **pairs: str

@@ -161,7 +161,7 @@ def test_a_group_can_be_kept_from_a_topic(parts: Parts) -> None:
     assert parts.groups.forbids("G", "T")
     assert not parts.groups.forbids("G", "U")
     # The bit is the one of the read permission: a Java broker that takes the store over reads it.
-    assert parts.groups.to_body().forbidden_table == {"G": {"T": 4}}
+    assert b'"forbiddenTable":{"G":{"T":4}}' in b"".join(parts.groups.pieces(standard=True))
     parts.ask(FORBIDDEN, group="G", topic="T", readable=True)
     assert not parts.groups.forbids("G", "T")
 

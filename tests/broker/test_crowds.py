@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from aerobee.broker.server import Broker
@@ -10,8 +9,8 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
-from aerobee.store import json_file
 from aerobee.store.errors import DiskFull
+from aerobee.store.json_journal import JsonJournal
 
 from .conftest import Caller, Config, records
 
@@ -129,28 +128,29 @@ async def test_a_connection_that_gives_itself_new_ids_is_known_by_the_last(
 
 
 class Saves:
-    """Counts what is written to the files of the tables, by name; `wrong` makes it fail."""
+    """Counts what is written to the journals of the tables, by name; `wrong` makes it fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
         self.wrong: Exception | None = None
-        self._save = json_file.save
-        monkeypatch.setattr(json_file, "save", self)
+        append = JsonJournal.append
 
-    def __call__(self, path: Path, text: bytes | str) -> None:
-        if self.wrong is not None:
-            raise self.wrong
-        self.names.append(path.name)
-        self._save(path, text)
+        def note(journal: JsonJournal, lines: bytes) -> None:
+            if self.wrong is not None:
+                raise self.wrong
+            self.names.append(journal.path.name)
+            append(journal, lines)
+
+        monkeypatch.setattr(JsonJournal, "append", note)
 
 
-async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_file(
+async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_journal(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = Saves(monkeypatch)
     assert (await tell(caller, consumers={f"g{n}": ["T"] for n in range(50)})).code == 0
-    assert saves.names.count("subscriptionGroup.json") == 1
-    assert saves.names.count("topics.json") == 1
+    assert saves.names.count("subscriptionGroup.json.journal") == 1
+    assert saves.names.count("topics.json.journal") == 1
     assert all(broker.topics.get(f"%RETRY%g{n}") for n in range(50))
 
 
@@ -161,9 +161,9 @@ async def test_new_topics_of_a_turn_cost_one_write_that_comes_before_the_answers
     told: list[str] = []
     broker.topics.on_change = lambda config: told.append(config.topic_name or "")
     await asyncio.gather(*(caller.send(f"T{n}", b"%d" % n) for n in range(8)))
-    assert saves.names.count("topics.json") == 1
+    assert saves.names.count("topics.json.journal") == 1
     assert sorted(told) == [f"T{n}" for n in range(8)]
-    saved = (broker.root / "config" / "topics.json").read_text()
+    saved = (broker.root / "config" / "topics.json.journal").read_text()
     for number in range(8):
         assert f'"T{number}"' in saved
         assert [r.body for r in records(await caller.pull(f"T{number}"))] == [b"%d" % number]

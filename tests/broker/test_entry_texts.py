@@ -13,23 +13,34 @@ def table(*names: str) -> dict[str, TopicConfig]:
     return {name: TopicConfig(name, attributes={"+message.type": "FIFO"}) for name in names}
 
 
+def put_into(
+    texts: EntryTexts,
+    body: TopicConfigAndMappingSerializeWrapper,
+    topics: dict[str, TopicConfig],
+    *,
+    standard: bool = True,
+) -> bytes:
+    return b"".join(texts.pieces(body, NAME, topics, standard=standard))
+
+
+@pytest.mark.parametrize("standard", [True, False])
 @pytest.mark.parametrize("names", [(), ("a",), ("b", "a", 'ünüsual "name"', "%RETRY%g")])
-def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...]) -> None:
+def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bool) -> None:
     texts, topics, version = EntryTexts(), table(*names), DataVersion(1, 2)
     for _ in range(2):
-        whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=True)
+        whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=standard)
         empty = TopicConfigAndMappingSerializeWrapper({}, version)
-        assert texts.put_into(empty, NAME, topics) == whole
+        assert put_into(texts, empty, topics, standard=standard) == whole
     topics.update(table("new", "a"))
     topics["a"].perm = 2
-    whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=True)
-    assert texts.put_into(empty, NAME, topics) == whole
+    whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=standard)
+    assert put_into(texts, empty, topics, standard=standard) == whole
 
 
 def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, topics = EntryTexts(), table("a", "b")
     empty = TopicConfigAndMappingSerializeWrapper({})
-    texts.put_into(empty, NAME, topics)
+    put_into(texts, empty, topics)
     written: list[object] = []
     dump = fastjson.dump
 
@@ -39,7 +50,7 @@ def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(fastjson, "dump", note)
     topics |= table("c")
-    texts.put_into(empty, NAME, topics)
+    put_into(texts, empty, topics)
     assert [value for value in written if isinstance(value, dict)] == [{"c": topics["c"]}]
 
 
@@ -47,5 +58,16 @@ def test_texts_of_what_is_gone_are_forgotten() -> None:
     texts = EntryTexts()
     empty = TopicConfigAndMappingSerializeWrapper({})
     for number in range(3 * SPARE_MAX):
-        texts.put_into(empty, NAME, table(f"T{number}"))
+        put_into(texts, empty, table(f"T{number}"))
     assert len(texts._known) <= SPARE_MAX + 2
+
+
+def test_a_table_may_change_while_its_text_is_made() -> None:
+    texts, topics = EntryTexts(), table("a", "b", "c", "d")
+    pieces = texts.pieces(TopicConfigAndMappingSerializeWrapper({}), NAME, topics)
+    text = next(pieces) + next(pieces)
+    del topics["a"], topics["c"]
+    topics |= table("bb", "e")
+    text += b"".join(pieces)
+    found = TopicConfigAndMappingSerializeWrapper.decode(text)
+    assert list(found.topic_config_table) == ["a", "b", "d"]

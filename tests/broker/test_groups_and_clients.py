@@ -140,8 +140,8 @@ async def test_silent_clients_are_put_out(broker: Broker) -> None:
     await one.heartbeat("c1", topics={"T": "*"})
     await two.heartbeat("c2", topics={"T": "*"})
     limit = broker.now_ms() + broker.config.channel_expired_timeout
-    assert broker.clients.expire(limit - 200_000) == []
-    assert len(broker.clients.expire(limit)) == 2
+    assert not any(broker.clients.expire(limit - 200_000))
+    assert len(set(filter(None, broker.clients.expire(limit)))) == 2
     for part in (one, two):
         await part.peers.close()
 

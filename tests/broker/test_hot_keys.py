@@ -186,7 +186,7 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr("aerobee.broker.server.notify_members", lambda g: told.append(g.name))
+    monkeypatch.setattr(broker.notices, "tell", lambda group: told.append(group.name))
     await caller.heartbeat(group="G1", topics={"T": "*"})
     assert told == ["G1"]
     await update(caller, "notifyConsumerIdsChangedEnable=false")

@@ -76,6 +76,7 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
         await make_topic(caller, name)
     await broker.registration.register_all()
     assert [broker.topics.get(name).order for name in ("T", "U")] == [True, False]
+    broker.topics.save()
     assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
     version = broker.topics.version
     await broker.registration.register_all()

@@ -77,6 +77,8 @@ class Slave:
         )  # fmt: skip
 
     def saved(self, name: str) -> Any:
+        self.topics.save()
+        self.groups.save()
         return json.loads((self.folder / name).read_text())
 
 
@@ -120,6 +122,8 @@ async def test_topics_groups_offsets_and_modes_become_the_masters(
     assert one.offsets.get("A", "cg", 1) == 77
     assert one.modes.get("A", "cg") == mode
     one.offsets.save()
+    broker.topics.save()
+    broker.groups.save()
     config = broker.config.store_dir / "config"
     for name in ("topics.json", "subscriptionGroup.json", "messageRequestMode.json"):
         assert one.saved(name) == json.loads((config / name).read_text()), name

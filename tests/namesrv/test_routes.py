@@ -1,5 +1,7 @@
 """The rules of the route table: who is there, since when, and what that means for topics."""
 
+from collections.abc import Iterable
+
 import pytest
 from aerobee.namesrv.registration import Gone, Registered, Registration
 from aerobee.namesrv.routes import RouteTable, only_zone
@@ -10,6 +12,10 @@ from aerobee.protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from aerobee.protocol.errors import Refusal
 
 VERSION = DataVersion(0, 1_000, 1)
+
+
+def listed(topics: Iterable[str | None]) -> list[str]:
+    return [topic for topic in topics if topic is not None]
 
 
 def said(
@@ -66,12 +72,12 @@ def test_a_first_registration_with_one_topic_is_refused_and_leaves_no_trace() ->
 def test_a_first_registration_with_no_or_several_topics_is_taken(topics: tuple[str, ...]) -> None:
     routes = RouteTable()
     assert register(routes, said(*topics)) == Registered()
-    assert routes.all_topics().topic_list == list(topics)
+    assert listed(routes.all_topics()) == list(topics)
 
 
 def test_one_topic_after_a_full_registration_is_taken(routes: RouteTable) -> None:
     assert register(routes, said("T3", version=DataVersion(0, 2_000, 2))) == Registered()
-    assert routes.all_topics().topic_list == ["T1", "T2", "T3"]
+    assert listed(routes.all_topics()) == ["T1", "T2", "T3"]
 
 
 def test_another_id_of_a_known_name_needs_a_full_registration_of_its_own(
@@ -120,13 +126,13 @@ def test_another_version_changes_the_topics(routes: RouteTable) -> None:
 
 def test_a_topic_stays_when_the_broker_no_longer_reports_it(routes: RouteTable) -> None:
     register(routes, said("T1", "T3", version=DataVersion(0, 2_000, 2)))
-    assert routes.all_topics().topic_list == ["T1", "T2", "T3"]
+    assert listed(routes.all_topics()) == ["T1", "T2", "T3"]
 
 
 def test_a_topic_goes_with_its_report_where_that_is_set(routes: RouteTable) -> None:
     one = said("T1", "T3", version=DataVersion(0, 2_000, 2))
     routes.register(one, 0, "x", delete_missing=True)
-    assert routes.all_topics().topic_list == ["T1", "T3"]
+    assert listed(routes.all_topics()) == ["T1", "T3"]
 
 
 def test_a_slave_learns_where_its_master_is_and_brings_no_topics(routes: RouteTable) -> None:
@@ -134,14 +140,14 @@ def test_a_slave_learns_where_its_master_is_and_brings_no_topics(routes: RouteTa
     found = register(routes, said("S1", "S2", id_=1, addr="10.0.0.2:1", acting_master=False))
     assert found == Registered("10.0.0.1:2", "10.0.0.1:1")
     assert addresses(routes) == {0: "10.0.0.1:1", 1: "10.0.0.2:1"}
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
 
 
 def test_the_least_slave_of_a_name_without_master_brings_topics() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=1, addr="10.0.0.2:1", acting_master=False))
     register(routes, said("T3", "T4", id_=2, addr="10.0.0.3:1", acting_master=False))
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
     assert perms(routes, "T1") == {"a": 6}
 
 
@@ -154,7 +160,7 @@ def test_a_slave_that_may_act_as_master_brings_topics_to_read_only() -> None:
 def test_an_old_slave_brings_no_topics_even_without_a_master() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=1, addr="10.0.0.2:1"))
-    assert routes.all_topics().topic_list == []
+    assert listed(routes.all_topics()) == []
     assert routes.brokers["a"].enable_acting_master is False
 
 
@@ -172,7 +178,7 @@ def test_a_master_that_saw_fewer_masters_than_the_one_there_is_passed_over(
     assert register(routes, late) == Registered()
     assert addresses(routes) == {0: "10.0.0.1:1"}
     assert list(routes.live) == [("C", "10.0.0.1:1")]
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
 
 
 def test_a_master_that_saw_as_many_masters_takes_the_id_over(routes: RouteTable) -> None:
@@ -200,7 +206,7 @@ def test_a_registration_over_the_limit_of_topics_is_refused_whole() -> None:
     with pytest.raises(Refusal, match="1 more topics on top of 2 are over the limit of 2"):
         register(routes, said("T1", "T3", queues=9, version=DataVersion(0, 2_000, 2)))
     register(routes, said("T1", "T2", queues=9, version=DataVersion(0, 3_000, 3)))
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
     with pytest.raises(Refusal, match="over the limit of 2"):
         routes.register_topic("T3", [QueueData("a")])
 
@@ -247,7 +253,7 @@ def test_a_closed_connection_takes_all_its_brokers_with_it(routes: RouteTable) -
     gone = routes.lost("y")
     assert sorted(gone.addresses) == [("C", "10.0.0.2:1"), ("C", "10.0.0.3:1")]
     assert gone.connections == []
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
     assert perms(routes, "T2") == {"a": 6}
     assert routes.lost("y").addresses == []
 
@@ -293,7 +299,7 @@ def test_unregistering_an_unknown_broker_changes_nothing(routes: RouteTable) -> 
     routes.unregister("C", "10.0.0.7:1", "nope", 0)
     routes.unregister("C", "10.0.0.7:1", "a", 0)
     assert addresses(routes) == {0: "10.0.0.1:1"}
-    assert routes.all_topics().topic_list == ["T1", "T2"]
+    assert listed(routes.all_topics()) == ["T1", "T2"]
 
 
 # --- notices about the smallest id --------------------------------------------------------------
@@ -354,9 +360,9 @@ def test_a_topic_is_deleted_everywhere_or_in_one_cluster(routes: RouteTable) -> 
     routes.delete_topic("T1", "C")
     assert perms(routes, "T1") == {"b": 6}
     routes.delete_topic("T1", "D")
-    assert routes.all_topics().topic_list == ["T2"]
+    assert listed(routes.all_topics()) == ["T2"]
     routes.delete_topic("T2")
-    assert routes.all_topics().topic_list == []
+    assert listed(routes.all_topics()) == []
     routes.delete_topic("T2")
 
 
@@ -375,12 +381,12 @@ def test_lists_of_topics(routes: RouteTable) -> None:
     register(routes, said("U", "T2", name="b", addr="10.0.0.2:1", cluster="D", flags=1))
     register(routes, said("V", "W", name="c", addr="10.0.0.3:1", cluster="D", flags=2))
     register(routes, said("X", "Y", name="d", addr="10.0.0.4:1", cluster="D", flags=3))
-    assert routes.topics_of_cluster("C").topic_list == ["T1", "T2"]
-    assert routes.topics_of_cluster("D").topic_list == ["T2", "U", "V", "W", "X", "Y"]
-    assert routes.topics_of_cluster("nope").topic_list == []
-    assert routes.topics_by_flag(1).topic_list == ["U", "X", "Y"]
-    assert routes.topics_by_flag(2).topic_list == ["V", "W", "X", "Y"]
-    assert routes.topics_by_flag(2, 1).topic_list == ["V", "W"]
+    assert listed(routes.topics_of_cluster("C")) == ["T1", "T2"]
+    assert listed(routes.topics_of_cluster("D")) == ["T2", "U", "V", "W", "X", "Y"]
+    assert listed(routes.topics_of_cluster("nope")) == []
+    assert listed(routes.topics_by_flag(1)) == ["U", "X", "Y"]
+    assert listed(routes.topics_by_flag(2)) == ["V", "W", "X", "Y"]
+    assert listed(routes.topics_by_flag(2, 1)) == ["V", "W"]
     system = routes.system_topics()
     assert system.topic_list == ["C", "D", "a", "b", "c", "d"]
     assert system.broker_addr == "10.0.0.1:1"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from aerobee.protocol import fastjson
-from aerobee.protocol.fastjson import ObjectKey, dump, parse, quote_integer_keys
+from aerobee.protocol.fastjson import ObjectKey, dump, parse, quote_keys
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,21 @@ def test_a_value_without_a_json_form_is_named() -> None:
         dump({"a": b"x"})
 
 
+def test_objects_that_are_keys_get_quotes_and_other_objects_do_not() -> None:
+    key = json.dumps({"t": 'x}\\{:"', "q": 1}).encode()
+    text = b'{"a":{%b:{"b":[{"c":1},{"d":2}]} ,{ }:[{},{}]},"s":%b}'
+    string = json.dumps('{{"a":1}:2}').encode()
+    quoted = quote_keys(text % (key, string))
+    assert quote_keys(quoted) == quoted
+    assert json.loads(quoted) == {
+        "a": {key.decode(): {"b": [{"c": 1}, {"d": 2}]}, "{ }": [{}, {}]},
+        "s": '{{"a":1}:2}',
+    }
+
+
 def test_integer_keys_get_quotes_and_nothing_else_does() -> None:
     text = rb'{"a{1:":{1:2,-3 :"x,4:y\"{5:", 6: [7,8]},' + b"\n\t9:{}}"
     quoted = rb'{"a{1:":{"1":2,"-3" :"x,4:y\"{5:", "6": [7,8]},' + b'\n\t"9":{}}'
-    assert quote_integer_keys(text) == quoted
-    assert quote_integer_keys(quoted) == quoted
+    assert quote_keys(text) == quoted
+    assert quote_keys(quoted) == quoted
     json.loads(quoted)

@@ -5,15 +5,17 @@ import contextlib
 import itertools
 import math
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio import turn as turns
-from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, Backlog
+from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, OWED_IN_TURN_MAX, Backlog
 from aerobee.protocol.aio.connection import (
     READ_BYTES,
     READ_BYTES_ALONE,
+    WRITE_BYTES_MAX,
     Connection,
     Row,
     host_bytes,
@@ -368,6 +370,89 @@ async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
         peer.close()
 
 
+async def test_large_answers_of_many_clients_come_in_many_turns_and_small_ones_in_each() -> None:
+    turns_of: dict[str, list[int]] = {"big": [], "small": []}
+
+    def big(header: Name, command: Command, connection: Connection) -> Reply:
+        turns_of["big"].append(turn)
+        return Reply(0, body=b"x" * (BIG_BYTES // 2))
+
+    def small(header: Name, command: Command, connection: Connection) -> Reply:
+        turns_of["small"].append(turn)
+        return Reply(0)
+
+    turn = 0
+
+    def count() -> None:
+        nonlocal turn
+        turn += 1
+
+    server = Server(before_write=count)
+    rows = table([Row(BIG, Name, big, bulk=True), Row(ECHO, Name, small)])
+    port = await server.listen("127.0.0.1", 0, rows)
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(41)]
+    await until(lambda: len(server.connections) == 41)
+    for peer in peers[1:]:  # all are there before the server looks
+        peer.sendall(big_requests(1))
+    peers[0].sendall(encode_request(ECHO, 1, {"name": "small"}))
+    await until(lambda: len(turns_of["big"]) == 40)
+    most = OWED_IN_TURN_MAX // (BIG_BYTES // 2) + 1
+    assert max(Counter(turns_of["big"]).values()) <= 2 * most  # the end of a turn is in the next
+    assert turns_of["small"][0] < turns_of["big"][-20]
+    for peer in peers:
+        peer.close()
+    await server.stop()
+
+
+async def test_a_large_answer_is_written_in_parts_with_turns_for_others_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bodies = [bytes([number]) * 100_000 for number in range(100)]
+
+    def big(header: Name, command: Command, connection: Connection) -> Reply:
+        if header.name == "last":  # what is to be written still goes out
+            asyncio.get_running_loop().call_soon(connection.close)
+        return Reply(0, body=[*bodies, b"y" * (2 << 20)])
+
+    written: list[int] = []
+    flush = Connection.flush
+
+    def note(connection: Connection) -> None:
+        before = sum(map(len, connection.out))
+        flush(connection)
+        written.append(before - sum(map(len, connection.out)))
+
+    monkeypatch.setattr(Connection, "flush", note)
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 25)
+    writer.write(big_requests(1))
+    (answer,) = await read_answers(reader, 1)
+    assert answer.body == b"".join(bodies) + b"y" * (2 << 20)
+    assert max(written) <= WRITE_BYTES_MAX
+    assert len(written) >= len(answer.body) // WRITE_BYTES_MAX
+    writer.write(big_requests(1, "last"))
+    assert len(await read_answers(reader, 1)) == 1
+    assert await reader.read() == b""
+    writer.close()
+    await server.stop()
+
+
+async def test_an_answer_over_the_limit_of_a_frame_is_refused_and_the_connection_lives_on(
+    desk: Desk, server: Server, peers: Peers
+) -> None:
+    for body in (bytes(16 << 20), [bytes(8 << 20), bytes(8 << 20)]):
+        desk.big = lambda header, command, connection, body=body: Reply(0, body=body)  # type: ignore[assignment, misc]
+        server = Server()
+        port = await server.listen("127.0.0.1", 0, desk.rows())
+        where = f"127.0.0.1:{port}"
+        answer = await peers.request(where, BIG, Name("n"), timeout_s=60)
+        assert answer.code == codes.SYSTEM_ERROR
+        assert "the limit of a frame is 16777216 bytes; ask for less" in (answer.remark or "")
+        assert (await peers.request(where, ECHO, Name("n"), timeout_s=60)).code == 0
+        await server.stop()
+
+
 async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
     gathered: list[int] = []
 
@@ -384,6 +469,24 @@ async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
     peer.close()
     await until(lambda: len(gathered) == 60)
     assert max(gathered) <= OWED_BYTES_MAX + BIG_BYTES
+    await server.stop()
+
+
+async def test_what_waits_for_another_turn_is_done_when_its_client_leaves() -> None:
+    seen: list[str] = []
+
+    def big(header: Name, command: Command, connection: Connection) -> Reply:
+        seen.append(header.name)
+        return Reply(0, body=b"x" * BIG_BYTES)
+
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big, bulk=True)]))
+    peer = socket.create_connection(("127.0.0.1", port))
+    await until(lambda: len(server.connections) == 1)
+    peer.sendall(big_requests(6))
+    peer.close()
+    await until(lambda: not server.connections)
+    assert len(seen) == 6
     await server.stop()
 
 

@@ -1,0 +1,199 @@
+"""Answers about whole tables: the same bytes as ever, in slices between which sends are served."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aerobee.broker import offsets, stats
+from aerobee.broker.server import Broker
+from aerobee.client.admin import Admin
+from aerobee.protocol import codes
+from aerobee.protocol.aio import slices as slicing
+from aerobee.protocol.aio.slices import Slices
+from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from aerobee.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from aerobee.protocol.headers import groups as headers
+from aerobee.protocol.headers.topics import TopicName
+
+from .conftest import Caller, Config
+
+QUEUES = 4
+LONG = {
+    codes.GET_ALL_TOPIC_CONFIG: None,
+    codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: None,
+    codes.GET_ALL_CONSUMER_OFFSET: None,
+    codes.GET_BROKER_CONSUME_STATS: headers.BrokerConsumeStats(False),
+    codes.QUERY_TOPIC_CONSUME_BY_WHO: TopicName("topic-0"),
+    codes.GET_BROKER_RUNTIME_INFO: None,
+}
+
+
+def fill(broker: Broker, number: int) -> None:
+    """So many topics and groups, each with offsets in a topic of its own and in the first."""
+    names = [f"topic-{one}" for one in range(number)]
+    broker.topics.put_all([TopicConfig(name, QUEUES, QUEUES) for name in names])
+    groups = [f"group-{one}" for one in range(number)]
+    broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])
+    for topic, group in zip(names, groups, strict=True):
+        for queue_id in range(QUEUES):
+            broker.offsets.commit(topic, group, queue_id, 0)
+        broker.offsets.commit("topic-0", group, 0, 0)
+
+
+def expected_317(broker: Broker) -> bytes:
+    """The answer as one body, written in one go."""
+    found = ConsumeStatsList(broker_addr=broker.address)
+    for group in broker.groups.all():
+        each = []
+        for topic in broker.offsets.topics_of(group):
+            queues = range(QUEUES)
+            table = {MessageQueue(topic, "broker-a", q): OffsetWrapper(0, 0, 0, 0) for q in queues}
+            each.append(ConsumeStats(table, 0.0))
+        found.consume_stats_list.append({group: each})
+    return found.encode()
+
+
+def whole(broker: Broker) -> dict[int, bytes]:
+    """The answers as their bodies write themselves."""
+    topics, groups = broker.topics, broker.groups
+    forbidden = groups.forbidden
+    return {
+        codes.GET_ALL_TOPIC_CONFIG: TopicConfigAndMappingSerializeWrapper(
+            topics.all(), topics.version
+        ).encode(),
+        codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupWrapper(
+            groups.all(), forbidden, groups.version
+        ).encode(),
+        codes.GET_ALL_CONSUMER_OFFSET: broker.offsets.to_body().encode(),
+        codes.GET_BROKER_CONSUME_STATS: expected_317(broker),
+    }
+
+
+@pytest.mark.parametrize("number", [1, 300])
+async def test_answers_in_slices_have_the_bytes_of_the_whole(
+    broker: Broker, caller: Caller, number: int
+) -> None:
+    fill(broker, number)
+    for code, body in whole(broker).items():
+        answer = await caller.ask(code, LONG[code])
+        assert answer.code == codes.SUCCESS
+        assert bytes(answer.body or b"") == body, codes.REQUEST_NAMES[code]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """A slice is one step, whatever the machine; gives how many there were."""
+    count = 0
+
+    def tick() -> float:
+        nonlocal count
+        count += 1
+        return float(count)
+
+    monkeypatch.setattr(offsets, "OFFSETS_PER_PIECE", 10)
+    monkeypatch.setattr(stats, "COUNTERS_PER_PART", 4)
+    init = Slices.__init__
+    monkeypatch.setattr(
+        Slices,
+        "__init__",
+        lambda self, *given: init(self, *given, clock=tick),
+    )
+    return lambda: count
+
+
+@pytest.mark.parametrize("code", LONG)
+async def test_sends_are_served_while_a_long_answer_is_made(
+    steps: Any, start: Any, config: Config, code: int
+) -> None:
+    broker = await start(config())
+    fill(broker, 200)
+    asker, sender = Caller(broker), Caller(broker)
+    assert (await sender.send("topic-0")).code == codes.SUCCESS
+    await asker.ask(codes.GET_BROKER_CONFIG)
+    answer = asyncio.ensure_future(asker.ask(code, LONG[code]))
+    sends = 0
+    while not answer.done():
+        assert (await sender.send("topic-0")).code == codes.SUCCESS
+        sends += 1
+    assert (await answer).code == codes.SUCCESS
+    # A step is at most an entry with its queues; a send takes a few turns of the loop.
+    assert sends >= 20
+    for one in (asker, sender):
+        await one.peers.close()
+
+
+async def test_a_client_that_leaves_ends_the_work_for_its_answer(
+    steps: Any, start: Any, config: Config
+) -> None:
+    broker = await start(config())
+    fill(broker, 300)
+    asker, sender = Caller(broker), Caller(broker)
+    await sender.send("topic-0")
+    answer = asyncio.ensure_future(
+        asker.ask(codes.GET_BROKER_CONSUME_STATS, LONG[codes.GET_BROKER_CONSUME_STATS])
+    )
+    while not broker.slices._answers:
+        await sender.send("topic-0")
+    await asker.peers.close()
+    with pytest.raises(ConnectionError):
+        await answer
+    async with asyncio.timeout(60):
+        while broker.slices._answers:
+            await sender.send("topic-0")
+    await sender.peers.close()
+
+
+async def test_tables_may_change_while_a_long_answer_is_made(
+    steps: Any, start: Any, config: Config
+) -> None:
+    broker = await start(config())
+    fill(broker, 200)
+    asker = Caller(broker)
+    tasks = [asyncio.ensure_future(asker.ask(code, LONG[code])) for code in LONG]
+    number = 0
+    while not all(task.done() for task in tasks):
+        if number < 190:
+            broker.topics.delete(f"topic-{number}")
+            broker.groups.delete(f"group-{199 - number}")
+            broker.offsets.delete_group(f"group-{199 - number}")
+            broker.topics.put(TopicConfig(f"new-{number}"))
+            broker.offsets.commit(f"new-{number}", "new", 0, 1)
+        number += 1
+        await asyncio.sleep(0)
+    for task in tasks:
+        assert (await task).code == codes.SUCCESS
+    await asker.peers.close()
+    # What the next answer says is exact again.
+    for code, body in whole(broker).items():
+        if code != codes.GET_BROKER_CONSUME_STATS:
+            again = Caller(broker)
+            assert bytes((await again.ask(code)).body or b"") == body
+            await again.peers.close()
+
+
+async def test_our_client_reads_an_answer_of_six_megabytes(broker: Broker) -> None:
+    groups = [f"group-{number:04d}-{'long' * 20}" for number in range(2_000)]
+    broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])
+    topic = "topic-" + "long" * 20
+    broker.topics.put(TopicConfig(topic, 16, 16))
+    for group in groups:
+        broker.offsets.commit(topic, group, 0, 0)
+    async with Admin("127.0.0.1:1") as admin:
+        found = await admin.broker_consume_stats(broker.address)
+    assert len(found.encode()) > 6_000_000
+    table = {name: stats for each in found.consume_stats_list for name, stats in each.items()}
+    assert all(len(table[group][0].offset_table) == 16 for group in groups)
+
+
+async def test_an_answer_that_no_frame_holds_is_refused_with_its_limit(
+    broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker, 300)
+    monkeypatch.setattr(slicing, "FRAME_BYTES_MAX", 100_000)
+    answer = await caller.ask(codes.GET_BROKER_CONSUME_STATS, headers.BrokerConsumeStats(False))
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "ask for less at a time" in (answer.remark or "")
+    assert (await caller.send("topic-0")).code == codes.SUCCESS
