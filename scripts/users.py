@@ -74,8 +74,7 @@ async def _permit(admin: Admin, name: str, options: argparse.Namespace) -> int:
         )
     listed = ", ".join(resources)
     if options.action == "disallow":
-        for resource in resources:
-            await admin.delete_access(name, resource)
+        await admin.disallow(name, resources)
         print(f"user {name} has no rule about {listed} any more")
         return 0
     actions = [one.strip() for one in options.actions.split(",") if one.strip()]
@@ -102,7 +101,7 @@ async def _list(admin: Admin, options: argparse.Namespace) -> int:
 async def _show(admin: Admin, name: str, options: argparse.Namespace) -> int:
     """A row for each rule about the user."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
-    for broker, lists in (await admin.access_lists(name)).items():
+    for broker, lists in (await admin.permissions(name)).items():
         for entry in (
             entry
             for one in lists
