@@ -3,11 +3,13 @@ and where pop keeps its records (200056)."""
 
 import logging
 
+from ...conf.version import own_version
 from ...protocol import codes, java_properties
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
+from ...protocol.headers.admin import RuntimeInfoAnswer
 from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import is_system_topic
 from ...store.store import MessageStore
@@ -73,7 +75,9 @@ class AdminBrokerHandlers:
         return Reply(codes.SUCCESS, version.to_fields(), body=to_text(self.config).encode())
 
     def on_runtime_info(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=KVTable(self.runtime_info.table()).encode())
+        # In the header, since mqadmin prints every key of the table.
+        fields = RuntimeInfoAnswer(own_version()).to_fields()
+        return Reply(codes.SUCCESS, fields, body=KVTable(self.runtime_info.table()).encode())
 
     def on_clean_unused(self, header: None, command: Command, connection: Connection) -> Reply:
         """Delete the queues of topics that don't exist any more."""
