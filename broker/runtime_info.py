@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 from ..conf.java_keys import JAVA_KEYS
-from ..conf.version import RUNTIME_KEY, own_version
 from ..protocol.command import VERSION
 from ..protocol.record import store_ms_of
 from ..store.store import MessageStore
@@ -67,7 +66,6 @@ class RuntimeInfo:
             "brokerActive": "true",
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": VERSION,
-            RUNTIME_KEY: own_version(),
             "bootTimestamp": self._started_ms,
             "runtime": _duration(self._now_ms() - self._started_ms),
             "startAcceptSendRequestTimeStamp": 0,

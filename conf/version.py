@@ -2,8 +2,6 @@
 
 from functools import cache
 
-RUNTIME_KEY = "aerobeeVersion"  # in a broker's runtime info (28), beside RocketMQ's keys
-
 
 @cache
 def own_version() -> str:

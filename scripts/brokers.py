@@ -3,7 +3,7 @@
 import argparse
 
 from ..client.admin import Admin
-from ..conf.version import RUNTIME_KEY
+from ..client.administration.brokers import AEROBEE_VERSION
 from ..protocol.bodies.route import MASTER_ID
 from .connecting import add_options, each, run_admin
 from .table import Columns, Row, print_rows
@@ -35,7 +35,7 @@ async def cluster(admin: Admin, options: argparse.Namespace) -> int:
         found = await admin.broker_runtime(broker[3])
         role = "master" if broker[2] == MASTER_ID else f"slave {broker[2]}"
         rates = [_first(found.get(key, "")) for key in ("putTps", "getTransferredTps")]
-        versions = (found.get("brokerVersionDesc", ""), found.get(RUNTIME_KEY, "-"))
+        versions = (found.get("brokerVersionDesc", ""), found.get(AEROBEE_VERSION, "-"))
         return (broker[0], broker[1], role, broker[3], *versions, *rates)
 
     return print_rows(COLUMNS, await each(brokers, row), as_json=options.json)

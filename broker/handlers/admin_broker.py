@@ -4,12 +4,14 @@ and where pop keeps its records (200056)."""
 import logging
 from collections.abc import Generator
 
+from ...conf.version import own_version
 from ...protocol import codes, java_properties
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.slices import LongAnswer, Slices
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
+from ...protocol.headers.admin import RuntimeInfoAnswer
 from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import is_system_topic
 from ...store.store import MessageStore
@@ -90,7 +92,9 @@ class AdminBrokerHandlers:
 
     def _runtime_info(self) -> Generator[object, None, Reply]:
         table = yield from self.runtime_info.table_in_parts()
-        return Reply(codes.SUCCESS, body=KVTable(table).encode())
+        # In the header, since mqadmin prints every key of the table.
+        fields = RuntimeInfoAnswer(own_version()).to_fields()
+        return Reply(codes.SUCCESS, fields, body=KVTable(table).encode())
 
     def _clean_unused(self) -> Generator[object, None, Reply]:
         """Delete the queues of topics that don't exist any more."""

@@ -6,6 +6,7 @@ from ...protocol import codes
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.stats import BrokerStatsData, ConsumeStatsList
+from ...protocol.headers.admin import RuntimeInfoAnswer
 from ...protocol.headers.groups import BrokerConsumeStats, StatsData
 from ...protocol.headers.namesrv import (
     AddWritePermAnswer,
@@ -20,15 +21,19 @@ from ..errors import ClientError
 from .base import Asking
 
 Value = str | int | bool
+AEROBEE_VERSION = "aerobeeVersion"  # beside RocketMQ's names of what a broker measures
 
 
 class BrokerAdmin(Asking):
     """The calls about brokers and name servers. `address` is a broker's "host:port"."""
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
-        """What a broker counts and measures, by RocketMQ's names."""
-        answer = await self._ask(address, codes.GET_BROKER_RUNTIME_INFO)
-        return body_of(answer, KVTable, codes.GET_BROKER_RUNTIME_INFO).table
+        """What a broker counts and measures, by RocketMQ's names; of ours with `aerobeeVersion`."""
+        code = codes.GET_BROKER_RUNTIME_INFO
+        answer = await self._ask(address, code)
+        found = body_of(answer, KVTable, code).table
+        version = header_of(answer, RuntimeInfoAnswer, code).aerobee_version
+        return found if version is None else found | {AEROBEE_VERSION: version}
 
     async def broker_config(self, address: str) -> str:
         """A broker's settings as the text of a properties file."""

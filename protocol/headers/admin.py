@@ -53,3 +53,9 @@ class GroupForbidden(Header):
     group: str
     topic: str
     readable: bool | None = None
+
+
+class RuntimeInfoAnswer(Header):
+    """What our GET_BROKER_RUNTIME_INFO (28) answers besides the body; a Java broker's has none."""
+
+    aerobee_version: str | None = field(name="aerobeeVersion", default=None)

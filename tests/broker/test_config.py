@@ -415,12 +415,11 @@ def test_no_http_port_is_not_one_that_was_set() -> None:
 
 def test_each_key_is_marked_in_the_description() -> None:
     config, _ = load_broker(options=["listenPort=1", "lisenPort=2", "aclEnable=true"])
-    lines = describe(config)
-    assert "used                    listenPort=1" in lines
-    assert "accepted without effect aclEnable=true" in lines
-    assert lines[-1] == "unknown                 lisenPort=2"
-    marked = {line[24:].partition("=")[0] for line in lines}
-    assert marked == {*JAVA_KEYS, *config_module.KEYS.fields, "lisenPort"} | {
+    rows = describe(config, {"listenPort": "--set"})
+    assert ("listenPort", "1", "10911", "--set", "used") in rows
+    assert ("aclEnable", "true", "false", "default", "accepted without effect") in rows
+    assert rows[-1] == ("lisenPort", "2", "", "default", "unknown")
+    assert {row.key for row in rows} == {*JAVA_KEYS, *config_module.KEYS.fields, "lisenPort"} | {
         "configName",
         "clusterName",
         "authConfigPath",
