@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 SECONDS = 20.0  # rocketmq.client.rebalance.waitInterval
 MIN_SECONDS = 1.0  # rocketmq.client.rebalance.minInterval
-MISSING_TOPIC_SECONDS = 5.0  # until the next look for a topic without a route
+MISSING_TOPIC_SECONDS = 1.0  # until the next look for a topic without a route
 
 
 class RebalanceService:

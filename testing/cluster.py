@@ -21,8 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgspec
-
 from ..broker.config import BrokerConfig
 from ..broker.server import Broker
 from ..namesrv.config import NamesrvConfig
@@ -204,7 +202,8 @@ class LocalCluster:
 
 def _by_attribute(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by the attributes of `BrokerConfig`; ValueError names one that is unknown."""
-    attributes = {field.encode_name: field.name for field in msgspec.structs.fields(BrokerConfig)}
+    names, keys = BrokerConfig.__struct_fields__, BrokerConfig.__struct_encode_fields__
+    attributes = dict(zip(keys, names, strict=True))
     found: dict[str, Any] = {}
     for name, value in settings.items():
         attribute = attributes.get(name, name)

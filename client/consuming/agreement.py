@@ -33,11 +33,14 @@ class Agreement:
         self._group = group
         self._model = model
         self._seen: list[str] = []
+        self.is_broken = False  # as far as is known, and the log has it
 
     async def look(
         self, members: list[str], subscriptions: Mapping[str, SubscriptionData]
     ) -> list[str]:
         """What is not as it should be, a sentence each; also in the log."""
+        if len(members) < 2:
+            self.is_broken = False
         if members == self._seen or len(members) < 2:
             return []
         self._seen = members
@@ -46,6 +49,7 @@ class Agreement:
         except AerobeeError as wrong:
             log.debug("members of group %s can't be compared: %s", self._group, wrong)
             return []
+        self.is_broken = bool(found)
         for sentence in found:
             log.warning("%s; give all members of a group the same topics and expressions", sentence)
         return found

@@ -15,13 +15,14 @@ from ..cluster import Cluster
 from ..errors import BrokerError, ClientError
 from ..identity import now_ms
 from .process_queue import ProcessQueue, name_of
-from .pull import OffsetMoved, Puller
+from .pull import LOST_US, OffsetMoved, Puller
 
 log = logging.getLogger(__name__)
 
 PULL_AGAIN_SECONDS = (1.0, 2.0, 4.0)  # pullTimeDelayMillsWhenException, then growing
 FLOW_CONTROL_SECONDS = 0.02  # pullTimeDelayMillsWhenBrokerFlowControl
 NOT_LOCKED_SECONDS = 1.0  # until the next look whether a queue in order is ours alone
+SAY_AGAIN_SECONDS = 300.0  # a topic that the broker doesn't know of is worth another word
 NO_ROOM_SECONDS = 60.0  # a queue full for so long is worth a word
 
 Deliver = Callable[[ProcessQueue, list[Record]], None]
@@ -29,7 +30,11 @@ Moved = Callable[[int], None]
 
 
 class PullLoop:
-    """Pulls each held queue and hands what comes to `deliver`."""
+    """Pulls each held queue and hands what comes to `deliver`.
+
+    `is_explained` says whether the log has it already that the group's members want different
+    things: then it is not said again that a broker doesn't know what is wanted here.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class PullLoop:
         *,
         interval_s: float = 0.0,
         in_order: bool = False,
+        is_explained: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._puller = puller
@@ -47,6 +53,8 @@ class PullLoop:
         self._deliver = deliver
         self._interval_s = interval_s
         self._in_order = in_order
+        self._is_explained = is_explained
+        self._said_at: dict[str, float] = {}  # by topic, that the broker doesn't know of it
         self._going = asyncio.Event()
         self._going.set()
 
@@ -99,6 +107,8 @@ class PullLoop:
             except BrokerError as wrong:
                 if wrong.code == codes.FLOW_CONTROL:
                     wait = FLOW_CONTROL_SECONDS
+                elif wrong.code in LOST_US:
+                    self._say_lost(held.queue.topic, wrong, failures, loop.time())
                 else:
                     log.warning("next try in %g s: %s", wait, wrong)
             except ClientError as wrong:
@@ -143,6 +153,22 @@ class PullLoop:
                 NO_ROOM_SECONDS,
                 held.load,
             )
+
+    def _say_lost(self, topic: str, wrong: BrokerError, failures: int, now: float) -> None:
+        """The broker doesn't know what is wanted: by now it was told again, so once is nothing."""
+        log.debug("pulling %s failed: %s", topic, wrong)
+        said_at = self._said_at.get(topic)
+        is_said = said_at is not None and now - said_at < SAY_AGAIN_SECONDS
+        if not failures or is_said or self._is_explained():
+            return
+        self._said_at[topic] = now
+        log.warning(
+            "%s; it goes on like this while another member of the group subscribes to other topics "
+            "or expressions: give all members the same, or each its own group. Trying again, "
+            "without a word for %g s",
+            wrong,
+            SAY_AGAIN_SECONDS,
+        )
 
     async def _look_again(self, topic: str) -> None:
         try:

@@ -108,6 +108,7 @@ class PushParts:
             self.service.deliver,
             interval_s=settings.pull.interval_s,
             in_order=self.locks is not None,
+            is_explained=lambda: self.agreement.is_broken,
         )
         self.held = HeldQueues(
             self.store,

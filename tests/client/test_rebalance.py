@@ -43,6 +43,19 @@ async def test_queues_are_looked_at_every_20_seconds(
         assert len(asked) == before + 4
 
 
+async def test_a_topic_that_is_made_later_is_consumed_within_two_seconds(
+    fake: FakeCluster, shelf: Shelf, clock: Clock
+) -> None:
+    # Less than the timeout of a request whose send makes the topic.
+    queues = fake.topics.pop("orders")
+    async with member(fake) as consumer:
+        await clock.advance(5)
+        assert consumer.queues == []
+        fake.topics["orders"] = queues
+        await clock.advance(2, step=0.1)
+        assert len(consumer.queues) == queues
+
+
 async def test_a_notice_is_followed_at_once_but_two_rounds_are_a_second_apart(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:

@@ -13,6 +13,7 @@ from aerobee.protocol.bodies.subscription import SubscriptionData
 from aerobee.protocol.command import Command, Reply
 from aerobee.protocol.headers.clients import ConsumerRunningInfo as AskRunningInfo
 
+from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
@@ -85,3 +86,20 @@ async def test_another_model_in_the_group_is_told(
     tell(fake, subscriptions_of("g", MINE), "BROADCASTING")
     (sentence,) = await said(fake, caplog)
     assert "BROADCASTING for its broker, and CLUSTERING here" in sentence
+
+
+async def test_once_that_is_said_the_pulls_that_fail_by_it_are_not_spoken_of(
+    fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    tell(fake, subscriptions_of("g", {"more": "*"}))
+    fake.broker.members |= {"odd", "same"}
+    lost = Reply(codes.SUBSCRIPTION_NOT_EXIST, remark="who?")
+    fake.broker.answers[codes.PULL_MESSAGE] = lambda *_: lost
+    pulls = fake.broker.requests[codes.PULL_MESSAGE]
+    async with Consumer(fake.address, group="g", topics=MINE, client_id="me"):
+        await until(lambda: len(_of(caplog)) == 1)
+        await clock.advance(60)
+        assert len(pulls) > 10
+        assert len(_of(caplog)) == 1
+    warned = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert [text for text in warned if "SUBSCRIPTION_NOT_EXIST (24)" in text] == []
