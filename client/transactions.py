@@ -144,14 +144,27 @@ class TransactionProducer(Producer):
         """Tell the broker. It is told once, and asks when that is lost."""
         await self._end(receipt, state, None)
 
-    async def _end(
-        self, receipt: SendReceipt, state: TransactionState, message: Message | None
-    ) -> None:
+    async def end_confirmed(self, receipt: SendReceipt, state: TransactionState) -> None:
+        """Tell the broker and wait for its answer; raises what kept it from the end.
+
+        For a half message of another producer of the group, too.
+        """
+        topic = receipt.queue.topic
+        await self._open().publish_route(topic)  # it may be the first that is done with the topic
+        address = self._open().address_of(receipt.queue.broker_name)
+        await self._open().ask(address, codes.END_TRANSACTION, self._end_header(receipt, state))
+
+    def _end_header(self, receipt: SendReceipt, state: TransactionState) -> EndTransaction:
         _, log_offset = parse_offset_message_id(receipt.offset_msg_id)
-        header = EndTransaction(
+        return EndTransaction(
             self.group, receipt.queue_offset, log_offset, state, receipt.msg_id,
             receipt.queue.topic, transaction_id=receipt.transaction_id,
         )  # fmt: skip
+
+    async def _end(
+        self, receipt: SendReceipt, state: TransactionState, message: Message | None
+    ) -> None:
+        header = self._end_header(receipt, state)
         cluster = self._open()
         try:
             address = cluster.address_for(receipt.queue)

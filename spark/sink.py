@@ -1,14 +1,15 @@
 """The writers: `df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
 
 At least once: a task that is tried again sends its rows again, under the same `ROW_ID`, to the same
-queues, so that readers can tell (the source's option `dedup` does). With `transactions` the rows of
-a task are seen by nobody before all of them are stored.
+queues, so that readers can tell (the source's option `dedup` does). With `transactions` the rows
+are half messages, which nobody sees; when Spark says that all tasks are done, the driver commits
+them. A task can't do that: the rows of one that fails look to it as if they had come to their end.
 """
 
 import asyncio
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -29,14 +30,16 @@ from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields
 
 UNDER_WAY_MAX = 256  # rows of one task sent and not answered yet
+TRANSACTION_ROWS_MAX = 1_000_000  # of one task; a receipt has about 200 bytes
 QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many rows a task has sent."""
+    """How many rows a task has sent, and those of them that are half messages."""
 
     rows: int
+    half: list[SendReceipt] = field(default_factory=list)
 
 
 class RocketmqWriter(DataSourceArrowWriter):
@@ -50,7 +53,16 @@ class RocketmqWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """Send the rows of one task."""
         rows = (row for batch in iterator for row in batch.to_pylist())
-        return Sent(asyncio.run(send_rows(rows, self.options, _origin(self.job))))
+        return asyncio.run(send_rows(rows, self.options, _origin(self.job)))
+
+    @plain_errors()
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: let their rows be seen."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good: take back what the others have sent."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 
 class RocketmqStreamWriter(DataSourceStreamWriter):
@@ -64,27 +76,58 @@ class RocketmqStreamWriter(DataSourceStreamWriter):
     def write(self, iterator: Iterator[Any]) -> Sent:
         """Send the rows of one task of a micro-batch."""
         rows = (row.asDict() for row in iterator)
-        return Sent(asyncio.run(send_rows(rows, self.options, _origin(self.job))))
+        return asyncio.run(send_rows(rows, self.options, _origin(self.job)))
+
+    @plain_errors()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of the micro-batch are done: let their rows be seen."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A task has failed for good: take back what the others have sent."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 
-async def send_rows(rows: Iterator[dict[str, Any]], options: WriteOptions, origin: str) -> int:
-    """Send rows, many at a time; how many they were. Raises what the client raises.
+async def send_rows(rows: Iterator[dict[str, Any]], options: WriteOptions, origin: str) -> Sent:
+    """Send rows, many at a time. Raises what the client raises.
 
     The queue of a row depends on its number alone, so a later try sends it to the same one.
     """
-    if options.transactions:
-        producer: Producer = TransactionProducer(
-            options.name_server, group=options.group, check=_unknown, security=options.security
-        )
-    else:
-        producer = Producer(options.name_server, group=options.group, security=options.security)
-    async with producer:
+    async with _producer(options) as producer:
         task = _Task(producer, options, origin)
         try:
             return await task.send(rows)
         except BaseException:
             await task.undo()
             raise
+
+
+async def end_rows(
+    messages: Sequence[WriterCommitMessage | None], options: WriteOptions, state: TransactionState
+) -> None:
+    """End the transactions of all rows that tasks have sent; there may be none.
+
+    Raises what kept a commit from its end. A row that is not rolled back is given up by the broker.
+    """
+    half = [each for sent in messages if isinstance(sent, Sent) for each in sent.half]
+    if not half:
+        return
+    async with _producer(options) as producer:
+        assert isinstance(producer, TransactionProducer)
+        for at in range(0, len(half), UNDER_WAY_MAX):
+            some = half[at : at + UNDER_WAY_MAX]
+            ends = (producer.end_confirmed(each, state) for each in some)
+            for wrong in await asyncio.gather(*ends, return_exceptions=True):
+                if wrong is not None and state is TransactionState.COMMIT:
+                    raise wrong
+
+
+def _producer(options: WriteOptions) -> Producer:
+    if options.transactions:
+        return TransactionProducer(
+            options.name_server, group=options.group, check=_unknown, security=options.security
+        )
+    return Producer(options.name_server, group=options.group, security=options.security)
 
 
 class _Task:
@@ -96,7 +139,7 @@ class _Task:
         self._origin = origin
         self._half: list[SendReceipt] = []
 
-    async def send(self, rows: Iterator[dict[str, Any]]) -> int:
+    async def send(self, rows: Iterator[dict[str, Any]]) -> Sent:
         under_way: set[asyncio.Task[None]] = set()
         count = 0
         try:
@@ -114,12 +157,13 @@ class _Task:
                 each.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
             raise
-        await self._end(TransactionState.COMMIT)
-        return count
+        return Sent(count, self._half)
 
     async def undo(self) -> None:
         """Take back what nobody has seen yet."""
-        await self._end(TransactionState.ROLLBACK)
+        if isinstance(self._producer, TransactionProducer):
+            for receipt in self._half:
+                await self._producer.end(receipt, TransactionState.ROLLBACK)
 
     async def _send(self, row: dict[str, Any], number: int) -> None:
         fields = row_fields(row, self._options)
@@ -127,16 +171,15 @@ class _Task:
         message = Message(**fields)
         producer = self._producer
         if isinstance(producer, TransactionProducer):
+            if number >= TRANSACTION_ROWS_MAX:
+                raise ValueError(
+                    f"a task has more than {TRANSACTION_ROWS_MAX} rows, the limit for transactions "
+                    "(the driver holds a receipt of each); repartition the rows, or write without"
+                )
             self._half.append(await producer.begin(message))
             return
         queues = await producer.queues(message.topic)
         await producer.send(message, queue=queues[number % len(queues)])
-
-    async def _end(self, state: TransactionState) -> None:
-        half, self._half = self._half, []
-        for receipt in half:
-            assert isinstance(self._producer, TransactionProducer)
-            await self._producer.end(receipt, state)
 
 
 def _origin(job: str) -> str:

@@ -11,6 +11,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 from aerobee.client import blocking
+from aerobee.client.errors import AerobeeError
+from aerobee.spark import sink
 from aerobee.spark.batch import RocketmqReader
 from aerobee.spark.options import read_options
 from aerobee.spark.schema import ROW_ID, row_columns
@@ -47,22 +49,60 @@ def rows_of(cluster: LocalCluster, **more: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("transactions", "early"), [("true", False), ("false", True)])
-def test_in_transactions_no_row_is_seen_before_the_last_one_is_stored(
-    cluster: LocalCluster, transactions: str, early: bool
-) -> None:
+def written(cluster: LocalCluster, transactions: str) -> RocketmqWriter:
     given = {"topic": TOPIC, "nameServer": cluster.name_server, "transactions": transactions}
-    before_the_last: list[int] = []
+    return RocketmqWriter(write_options(given))
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for number in range(ROWS):
-            if number == ROWS - 1:  # more have been sent than may be under way
-                before_the_last.append(seen(cluster))
-            yield {"value": b"%d" % number}
 
-    assert asyncio.run(send_rows(rows(), write_options(given), "job/0/0")) == ROWS
-    assert (before_the_last[0] > 0) == early
-    assert seen(cluster) == ROWS
+def batches(count: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, count, 100):
+        bodies = [b"%d" % number for number in range(at, min(count, at + 100))]
+        yield pa.RecordBatch.from_pydict({"value": bodies})
+
+
+def test_in_transactions_no_row_is_seen_before_all_tasks_have_stored_theirs(
+    cluster: LocalCluster,
+) -> None:
+    pickled = pickle.dumps(written(cluster, "true"))
+    sent = [pickle.loads(pickled).write(batches(ROWS)) for _ in range(2)]
+    assert seen(cluster) == 0
+    pickle.loads(pickled).commit(pickle.loads(pickle.dumps([*sent, None])))
+    assert seen(cluster) == 2 * ROWS
+
+
+def test_in_transactions_rows_of_a_job_that_fails_are_taken_back(cluster: LocalCluster) -> None:
+    writer = written(cluster, "true")
+    sent = writer.write(batches(20))
+    counts = cluster.brokers[0].transaction_counts
+    assert dict(cluster.call(counts.waiting)) == {TOPIC: 20}
+    writer.abort([sent, None])
+    assert dict(cluster.call(counts.waiting)) == {TOPIC: 0}
+    assert seen(cluster) == 0
+
+
+def test_a_commit_that_does_not_reach_the_broker_fails_the_write(cluster: LocalCluster) -> None:
+    writer = written(cluster, "true")
+    sent = writer.write(batches(20))
+    cluster.stop()
+    with pytest.raises(AerobeeError):
+        writer.commit([sent])
+
+
+def test_without_transactions_rows_are_seen_at_once(cluster: LocalCluster) -> None:
+    writer = written(cluster, "false")
+    sent = writer.write(batches(20))
+    assert seen(cluster) == 20
+    writer.commit([sent])
+    assert seen(cluster) == 20
+
+
+def test_a_task_with_too_many_rows_for_a_transaction_is_told(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "TRANSACTION_ROWS_MAX", 10)
+    with pytest.raises(ValueError, match="more than 10 rows, the limit for transactions"):
+        written(cluster, "true").write(batches(11))
+    assert seen(cluster) == 0
 
 
 def test_in_transactions_the_rows_of_a_task_that_fails_are_never_seen(
