@@ -246,3 +246,28 @@ async def test_a_group_without_retry_queues_has_a_retry_topic_without_queues(
     assert topic is not None
     assert (topic.read_queue_nums, topic.write_queue_nums) == (0, 0)
     assert (await caller.send("%RETRY%none")).code == codes.INVALID_PARAMETER
+
+
+async def test_the_list_of_members_is_kept_and_follows_who_comes_leaves_and_is_renamed(
+    broker: Broker, caller: Caller
+) -> None:
+    other = Caller(broker)
+
+    async def listed() -> list[str]:
+        answer = await caller.ask(codes.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "cg"})
+        found = GetConsumerListByGroupResponseBody.decode(answer.body)
+        group = broker.clients.consumer_group("cg")
+        assert group is not None
+        assert group.sorted_ids() == sorted(found.consumer_id_list)
+        assert group.id_list() is group.id_list()
+        return found.consumer_id_list
+
+    await caller.heartbeat("c1", topics={"T": "*"})
+    assert await listed() == ["c1"]
+    await other.heartbeat("c0", topics={"T": "*"})
+    assert await listed() == ["c1", "c0"]
+    await caller.heartbeat("renamed", topics={"T": "*"})
+    assert await listed() == ["renamed", "c0"]
+    await other.ask(codes.UNREGISTER_CLIENT, {"clientID": "c0", "consumerGroup": "cg"})
+    assert await listed() == ["renamed"]
+    await other.peers.close()

@@ -109,7 +109,7 @@ async def test_sends_are_served_while_a_long_answer_is_made(
     steps: Any, start: Any, config: Config, code: int
 ) -> None:
     broker = await start(config())
-    fill(broker, 200)
+    fill(broker, 100)
     asker, sender = Caller(broker), Caller(broker)
     assert (await sender.send("topic-0")).code == codes.SUCCESS
     await asker.ask(codes.GET_BROKER_CONFIG)
@@ -120,7 +120,7 @@ async def test_sends_are_served_while_a_long_answer_is_made(
         sends += 1
     assert (await answer).code == codes.SUCCESS
     # A step is at most an entry with its queues; a send takes a few turns of the loop.
-    assert sends >= 20
+    assert sends >= 5
     for one in (asker, sender):
         await one.peers.close()
 
@@ -150,15 +150,15 @@ async def test_tables_may_change_while_a_long_answer_is_made(
     steps: Any, start: Any, config: Config
 ) -> None:
     broker = await start(config())
-    fill(broker, 200)
+    fill(broker, 100)
     asker = Caller(broker)
     tasks = [asyncio.ensure_future(asker.ask(code, LONG[code])) for code in LONG]
     number = 0
     while not all(task.done() for task in tasks):
-        if number < 190:
+        if number < 90:
             broker.topics.delete(f"topic-{number}")
-            broker.groups.delete(f"group-{199 - number}")
-            broker.offsets.delete_group(f"group-{199 - number}")
+            broker.groups.delete(f"group-{99 - number}")
+            broker.offsets.delete_group(f"group-{99 - number}")
             broker.topics.put(TopicConfig(f"new-{number}"))
             broker.offsets.commit(f"new-{number}", "new", 0, 1)
         number += 1

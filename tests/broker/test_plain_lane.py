@@ -311,7 +311,7 @@ async def test_who_asks_for_little_is_answered_before_the_others_messages_are_st
         written.clear()
         before = loop_turn.served
         of_much.data_received(send(1))
-        of_little.data_received(encode_request(codes.GET_BROKER_RUNTIME_INFO, 2, {}))
+        of_little.data_received(encode_request(codes.GET_BROKER_CONFIG, 2, {}))
         assert len(await much.answers(1)) == len(await little.answers(1)) == 1
         assert written == [before + 1]
     for client in (much, little):
