@@ -43,7 +43,12 @@ class StartFrom:
                 ) from None
         if isinstance(start, datetime):
             return cls(TIMESTAMP, round(start.timestamp() * 1000))
-        check_type("start", start, (int, float), "give 'latest', 'earliest', a datetime or ms")
+        check_type(
+            "start",
+            start,
+            (int, float),
+            "give 'latest', 'earliest', a datetime or ms since the epoch",
+        )
         if not 0 <= start <= MS_MAX:
             raise ClientError(
                 f"start is {start!r}; as a number it is ms since the epoch, 0 to {MS_MAX}"
