@@ -172,7 +172,7 @@ async def test_a_broker_that_is_given_itself_or_another_broker_for_a_name_server
     said = f"no registration: namesrvAddr {other.address} is a broker; give the address of the name"
     assert any(text.startswith(said) for text in caplog.messages)
     mine.registration._servers = [mine.address]
-    await mine.registration._register_all()
+    await mine.registration.register_all()
     assert f"namesrvAddr {mine.address} is this broker itself; give" in caplog.messages[-1]
 
 
