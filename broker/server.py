@@ -18,6 +18,7 @@ import msgspec
 
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, listen
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
@@ -30,6 +31,7 @@ from .access import Access, open_access
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup, notify_members
 from .config import BrokerConfig
+from .creation_times import CreationTimes
 from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
@@ -117,6 +119,8 @@ class Broker:
         self.port = 0
         self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
+        self.latency = RpcLatency()
+        self.creation_times = CreationTimes()
         self.root = config.store_dir
         self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
@@ -169,7 +173,7 @@ class Broker:
         lanes = await asyncio.to_thread(import_module, "..handlers.plain_lane", __name__)
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
-            self.config, self.store, self.topics, self.due, self.holds, self.stats,
+            self.config, self.store, self.topics, self.due, self.holds, self.stats, self.latency,
             self.sends.suffix.encode(), self.now_ms,
         )  # fmt: skip
         self._plain_lane.open(self.server.turn)
@@ -185,6 +189,7 @@ class Broker:
             before_write=self._end_of_turn,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             backlog=Backlog(config.client_memory_bytes_max),
+            latency=self.latency,
             tls=Tls(
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
@@ -243,7 +248,7 @@ class Broker:
         self._loaded.append(self.transaction_counts)
         self.transactions = Transactions(
             config, self.store, self.topics, self.offsets, self.clients,
-            self.transaction_counts, now_ms,
+            self.transaction_counts, self.stats, now_ms,
         )  # fmt: skip
         closers.append(self._end_transactions)
         kind = FollowingTimers if config.is_slave else Timers
@@ -273,7 +278,7 @@ class Broker:
             config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
             self.syncer.for_answers,
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
-            now_ms,
+            self.latency, now_ms,
         )  # fmt: skip
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,

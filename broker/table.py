@@ -87,7 +87,8 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             broker_name=name, address=address, now_ms=b.now_ms,
         ),
     )  # fmt: skip
-    return table(row for family in families for row in family.rows())
+    rows = table(row for family in families for row in family.rows())
+    return b.creation_times.timed(rows)
 
 
 def fast_table(rows: Mapping[int, Row]) -> dict[int, Row]:

@@ -24,6 +24,7 @@ from .pace import FEW
 from .real_place import number_of, real_place
 from .stats import Stats
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
+from .timer_meters import TimerMeters
 from .timer_metrics import TimerMetrics
 from .timer_state import TimerState
 from .topics import TOPICS_MAX
@@ -80,6 +81,7 @@ class Timers:
     ) -> None:
         self.state = state
         self.metrics = metrics
+        self.meters = TimerMeters()
         self.enqueued = 0  # messages since the start
         self.dequeued = 0
         self._store = store
@@ -223,6 +225,7 @@ class Timers:
             if wrong is not None:
                 raise wrong
             self.dequeued += 1
+            self.meters.left(topic)
 
     @property
     def _first_slot_ms(self) -> int:
@@ -255,6 +258,7 @@ class Timers:
         self._placed = True
         state.waiting += number
         self._count(topic, number)
+        self.meters.came(topic, [out_ms - write_ms])
         return True
 
     def _place_fresh(self, offset: int, most: int, write_ms: int) -> int:
@@ -287,6 +291,7 @@ class Timers:
             slots[slot_ms] = Slot(first, last, before.number + number)
         for topic, number in counts.items():
             self._count(topic, number)
+        self.meters.came_all(topics, (run.slots_ms - write_ms).tolist())
         state.waiting += len(topics)
         return len(topics)
 
@@ -398,6 +403,7 @@ class Timers:
             for unit, topic, magic in units:
                 if unit < number:  # the others come once more
                     self._count(topic, -_number_of(magic))
+                    self.meters.left(topic)
             self.dequeued += done
             state.delivered = number
             self._touched = self._touched or number > first

@@ -29,7 +29,7 @@ from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from .config import BrokerConfig
 from .entry_texts import EntryTexts
-from .stats import Counter, Stats
+from .stats import Puts, Stats
 
 TOPICS_MAX = 100_000
 QUEUES_MAX = 65_536  # of one topic
@@ -52,7 +52,7 @@ class Target:
     config: TopicConfig
     queues: int
     special: bool
-    puts: Counter
+    puts: Puts
     keys: list[tuple[str, int]]
 
 

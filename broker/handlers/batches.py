@@ -13,15 +13,16 @@ from ...protocol.tags import TAG_HASHES
 from ...store.errors import StoreError
 from ...store.even_batch import Batch
 from ...store.store import MessageStore
+from ..arrivals import type_of
 from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
 from ..topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
-# Request, connection, topic, the batch for the store, unique key, whether the answer waits for the
-# disk.
-Taken = tuple[Command, Connection, Target, Batch, bytes, bool]
+# Request, connection, topic, the batch for the store, unique key, type of message, whether the
+# answer waits for the disk.
+Taken = tuple[Command, Connection, Target, Batch, bytes, str, bool]
 
 
 class Batches:
@@ -84,7 +85,7 @@ class Batches:
             header.reconsume_times or 0,
         )  # fmt: skip
         unique = decode(text).get(UNIQ_KEY, "").encode()
-        self.taken.append((command, connection, target, batch, unique, waits))
+        self.taken.append((command, connection, target, batch, unique, type_of(text), waits))
         return None
 
     def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
@@ -94,7 +95,7 @@ class Batches:
         host_hex, region = self._store.host_hex, self._region_id.encode()
         given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
         places = self._store.put_batches([each[3] for each in taken], self._suffix)
-        for (command, _, target, batch, unique, _), placed in zip(taken, places, strict=True):
+        for (command, _, target, batch, unique, kind, _), placed in zip(taken, places, strict=True):
             if isinstance(placed, Malformed):
                 given.append((_unreadable(f"can't be read: {placed}"), 0))
             elif isinstance(placed, StoreError):
@@ -107,14 +108,15 @@ class Batches:
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
                     trace_on=self._trace_on,
                 )  # fmt: skip
-                self._count(target, queue_id, len(offsets), end - offsets[0])
+                self._count(target, queue_id, len(offsets), end - offsets[0], kind)
                 given.append((reply, end))
         return given
 
-    def _count(self, target: Target, queue_id: int, messages: int, size: int) -> None:
-        """So many messages were stored, `size` bytes in the log: counted, and readers woken."""
+    def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
+        """A batch was stored, `size` bytes in the log: counted, and readers woken."""
         target.puts.messages += messages
         target.puts.bytes += size
+        target.puts.arrivals.note_batches(kind, 1, messages, size)
         key = target.keys[queue_id]
         if key in self._holds.parked:
             self._holds.mark(key)
@@ -143,7 +145,7 @@ class Batches:
             count,
             header.reconsume_times or 0,
         )
-        self._count(target, queue_id, count, end - start)
+        self._count(target, queue_id, count, end - start, type_of(text))
         unique = properties.get(UNIQ_KEY) or None
         answer = SendMessageAnswer(
             f"{self._store.host_hex.decode()}{start:016X}",

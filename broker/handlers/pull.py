@@ -97,7 +97,7 @@ class PullHandlers:
         self.filters = filters
         self.stats = stats
         self.now_ms = now_ms
-        self.holds = Holds(self.rerun)
+        self.holds = Holds(self.rerun, now_ms)
 
     def rows(self) -> list[Row]:
         return [
@@ -120,8 +120,8 @@ class PullHandlers:
         if flags & COMMIT_OFFSET and header.commit_offset >= 0:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
-            deadline_ms = self.now_ms() + self._suspend_ms(header)
-            hold = Hold(header, command, connection, deadline_ms)
+            now_ms = self.now_ms()
+            hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
             if not _is_short(header, command):
                 hold.bytes = command.weight()
             if self.holds.park((header.topic, header.queue_id), hold):

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from .backlog import OWED_IN_TURN_MAX, Backlog
+from .rpc_latency import RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -128,6 +129,7 @@ class Turn:
         "backlog",
         "before_write",
         "lane",
+        "latency",
         "loop",
         "served",
         "share",
@@ -138,10 +140,12 @@ class Turn:
         loop: asyncio.AbstractEventLoop | None = None,
         before_write: Callable[[], None] | None = None,
         backlog: Backlog | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
         self.loop = loop or asyncio.get_running_loop()
         self.backlog = backlog or Backlog()
         self.before_write = before_write
+        self.latency = latency  # where somebody wants to know how long requests take
         self.lane: Lane | None = None
         self._dirty: list[Connection] = []
         self._queue: dict[Connection, None] = {}
@@ -262,6 +266,8 @@ class Turn:
             connection.flush()
         if lane is not None and answered:
             lane.write(answered)
+        if self.latency is not None:
+            self.latency.end_turn()
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
