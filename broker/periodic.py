@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
+from ..protocol.aio.slices import OneATurn
 from ..protocol.aio.turn import Turn
 from ..store.errors import StoreError
 from .hot_keys import HotKeys
@@ -30,7 +31,7 @@ class Periodic:
     requests would wait for all of them: `async with periodic.part` lets a task do its next one."""
 
     def __init__(self) -> None:
-        self.part = _OneATurn()
+        self.part = OneATurn()
         self._tasks: list[asyncio.Task[None]] = []
         self._work: list[Work] = []
 
@@ -88,22 +89,6 @@ class Periodic:
                     return
             for _ in range(1, pace.turns):
                 await asyncio.sleep(0)
-
-
-class _OneATurn:
-    """Who enters is alone with it until the next turn of the loop; the others wait in order."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-
-    async def __aenter__(self) -> None:
-        await self._lock.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._lock.release()
 
 
 async def _steps(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -20,6 +20,7 @@ from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, listen
+from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.message_id import UniqueIds
 from ..store import json_file
@@ -195,6 +196,7 @@ class Broker:
             ),
         )
         closers.append(self.server.stop)
+        self.slices = Slices(self.server.turn, self._periodic.part)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)

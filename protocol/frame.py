@@ -11,9 +11,9 @@ into pieces. What is not a frame sets `fault`; nothing after it is read.
 from collections.abc import Iterable
 from struct import Struct
 
-from . import header_binary, header_json, header_msgpack
+from . import codes, header_binary, header_json, header_msgpack
 from .command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, VERSION, Command, Reply
-from .errors import Malformed
+from .errors import Malformed, Refusal
 
 FRAME_BYTES_MAX = 16 << 20  # the whole frame with its length field, as in RocketMQ
 HEAD = Struct(
@@ -155,8 +155,20 @@ def encode_request(
     return frame(header, codec, body)
 
 
+def too_large(size: int) -> Refusal:
+    """Why an answer of so many bytes or more is not sent: its reader would close the connection."""
+    return Refusal(
+        codes.SYSTEM_ERROR,
+        f"the answer has {size} bytes or more, the limit of a frame is {FRAME_BYTES_MAX} bytes; "
+        "ask for less at a time",
+    )
+
+
 def encode_answer(request: Command, reply: Reply) -> list[bytes]:
-    """The frame of an answer to `request`, in its codec, as buffers to be written in order."""
+    """The frame of an answer to `request`, in its codec, as buffers to be written in order.
+
+    In the place of one that is larger than a frame may be stands a refusal that says so.
+    """
     codec = request.codec
     header = CODECS[codec].encode(
         reply.code, FLAG_ANSWER, request.opaque, VERSION, LANGUAGE, reply.fields, reply.remark
@@ -164,9 +176,18 @@ def encode_answer(request: Command, reply: Reply) -> list[bytes]:
     body = reply.body
     if isinstance(body, list):
         size = sum(map(len, body))
+        if size + len(header) > FRAME_BYTES_MAX - HEAD_BYTES:
+            return encode_answer(request, _refused(size + len(header)))
         head = HEAD.pack(LENGTH_BYTES + len(header) + size, codec << 24 | len(header))
         return [head, header, *body]
+    if body and len(body) + len(header) > FRAME_BYTES_MAX - HEAD_BYTES:
+        return encode_answer(request, _refused(len(body) + len(header)))
     return [frame(header, codec, body or b"")]
+
+
+def _refused(size: int) -> Reply:
+    refusal = too_large(size)
+    return Reply(refusal.code, remark=refusal.remark)
 
 
 def frame(header: bytes, codec: int = 0, body: bytes = b"") -> bytes:

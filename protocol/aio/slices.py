@@ -1,0 +1,128 @@
+"""Work that grows with a server's tables, done in slices between which requests are served.
+
+An answer about every topic or every group takes up to seconds of processor time. The handler of
+such a request gives `Slices.answer` a generator, which yields after each small piece of work and
+returns the reply. What is ready within one slice is answered at once. For the rest a task works
+through the generator, one slice in a turn of the event loop, and answers at its end.
+
+Tables may change between two slices, so a generator takes a copy of the names first and skips the
+names that are gone when it comes to them. The task ends with its connection.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, TypeVar
+
+from .. import codes
+from ..command import Reply
+from ..errors import Refusal
+from ..frame import FRAME_BYTES_MAX, too_large
+from .turn import Turn
+
+SLICE_SECONDS = 0.0001  # of work in one turn of the loop, while others are served
+QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
+QUIET_SLICES = 16  # slices without another request, from which on it is quiet
+ANSWERS_MAX = 16  # long answers in the making at a time
+
+Result = TypeVar("Result")
+
+_MORE: Any = object()
+
+
+class OneATurn:
+    """A lock for work beside the requests: its holder is alone with it until the next turn of the
+    loop; the others wait in order."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._lock.release()
+
+
+class Slices:
+    """Runs generators in slices. Slices of different generators, and whatever else enters `part`,
+    never come in the same turn. `clock` gives seconds."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        part: OneATurn | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._turn = turn
+        self._part = part or OneATurn()
+        self._clock = clock
+        self._answers = 0
+
+    def answer(self, steps: Generator[object, None, Reply]) -> Reply | Coroutine[Any, Any, Reply]:
+        """What a handler returns whose reply these steps return. The request is refused
+        (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making."""
+        reply = self._slice(steps, SLICE_SECONDS)
+        return self._answer(steps) if reply is _MORE else reply
+
+    async def run(self, steps: Generator[object, None, Result]) -> Result:
+        """What these steps return, after all turns that they need."""
+        turn, served, quiet = self._turn, self._turn.served, 0
+        try:
+            while True:
+                async with self._part:
+                    seconds = QUIET_SLICE_SECONDS if quiet >= QUIET_SLICES else SLICE_SECONDS
+                    found: Result = self._slice(steps, seconds)
+                    if found is not _MORE:
+                        return found
+                    if quiet < QUIET_SLICES:
+                        await asyncio.sleep(0)  # every other turn is for requests alone
+                quiet = quiet + 1 if turn.served == served else 0
+                served = turn.served
+        finally:
+            steps.close()
+
+    async def _answer(self, steps: Generator[object, None, Reply]) -> Reply:
+        if self._answers >= ANSWERS_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]{self._answers} answers about whole tables are in the making, the "
+                f"limit is {ANSWERS_MAX}; try again later",
+            )
+        self._answers += 1
+        try:
+            return await self.run(steps)
+        finally:
+            self._answers -= 1
+
+    def _slice(self, steps: Generator[object, None, Result], seconds: float) -> Result:
+        """Work for so long; `_MORE` when that was not the end."""
+        clock = self._clock
+        end = clock() + seconds
+        try:
+            while True:
+                next(steps)
+                if clock() >= end:
+                    return _MORE  # type: ignore[no-any-return]
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def body_of(
+    pieces: Iterable[bytes], fields: dict[str, str] | None = None
+) -> Generator[None, None, Reply]:
+    """The steps of an answer whose body is these pieces, one after the other. Refusal as soon as
+    they are more than a frame may hold."""
+    found: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > FRAME_BYTES_MAX:
+            raise too_large(size)
+        found.append(piece)
+        yield
+    return Reply(codes.SUCCESS, fields, body=found)
