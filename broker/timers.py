@@ -9,6 +9,7 @@ requests are served, and each step notes how far it came (`timer_state`).
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..protocol import properties
 from ..protocol.record import Record, decode_record
@@ -65,6 +66,16 @@ def open_timers(
     state = TimerState(config, store, now_ms)
     state.load()
     return (kind or Timers)(config, store, state, metrics, mark, stats)
+
+
+class TimerLag(NamedTuple):
+    """Messages that are not in the wheel yet and the age of the first; messages in the wheel, and
+    how late those are that are due. Times in ms."""
+
+    enqueue: int
+    enqueue_ms: int
+    dequeue: int
+    dequeue_ms: int
 
 
 class Timers:
@@ -142,6 +153,19 @@ class Timers:
             *self._rates,
         )
         return dict(zip(NO_FIGURES, values, strict=True))
+
+    def lag(self, now_ms: int) -> TimerLag:
+        """What RocketMQ's metrics say of the work that is behind."""
+        state = self.state
+        end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
+        behind = max(0, end - state.queue_offset)
+        first_ms = self._store.store_ms_at(WHEEL_TOPIC, QUEUE, state.queue_offset) if behind else 0
+        return TimerLag(
+            behind,
+            max(0, now_ms - first_ms) if first_ms > 0 else 0,
+            max(0, state.waiting - state.delivered),
+            max(0, state.floor(now_ms) - state.read_ms),
+        )
 
     # ---- from the queue into the wheel
 

@@ -1,5 +1,7 @@
 """The HTTP door of a name server: which of its functions answer what."""
 
+from collections.abc import Generator
+
 from ..console.door import Answers, Door
 from ..namesrv.overview import families, overview
 from ..namesrv.server import NameServer
@@ -11,6 +13,17 @@ def namesrv_door(server: NameServer, address: str, port: int) -> Door:
         fault=lambda: None,
         not_ready=lambda: None,
         metrics=lambda: families(server),
+        in_slices=_at_once,
         status=lambda: overview(server),
     )
     return Door(address, port, answers)
+
+
+async def _at_once(steps: Generator[object, None, bytes]) -> bytes:
+    """The result of all steps: those of a name server are few."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        result: bytes = done.value
+        return result

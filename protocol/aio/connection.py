@@ -499,6 +499,10 @@ class Connection(asyncio.Protocol):
         """How many bytes of an unfinished request wait for the rest of it."""
         return self._held
 
+    def unserved_codes(self) -> list[int]:
+        """The codes of its requests that were read and wait for a later turn."""
+        return [command.code for command in self._unserved]
+
     def write_later(self, data: bytes) -> None:
         """These go out at the end of this turn, behind what waits already."""
         self.out.append(data)

@@ -9,7 +9,7 @@ hears nothing tries again, one that hears a lie doesn't.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -190,6 +190,11 @@ class Turn:
     def gave_much(self) -> bool:
         """Whoever was served last in this turn got so much that it is enough for one turn."""
         return bool(self._dirty) and self._dirty[-1].owed > OWED_IN_TURN_MAX
+
+    def unserved(self) -> Iterator[int]:
+        """The codes of requests that were read and wait for a later turn."""
+        for connection in self._queue:
+            yield from connection.unserved_codes()
 
     def queue(self, connection: "Connection") -> None:
         """The connection has requests that wait: it is served again, after those that came before.

@@ -46,7 +46,6 @@ PLACES = {
     "numpy": ["store", "spark", *COMPILED],
     "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
-    "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],
     "pytest": ["testing/fixtures.py"],
