@@ -137,6 +137,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     # Whom it serves
     authentication_enabled: bool = False
     authorization_enabled: bool = False
+    authentication_metadata_provider: str = ""
+    authorization_metadata_provider: str = ""
     init_authentication_user: str = ""
     inner_client_authentication_credentials: str = ""
     authentication_whitelist: str = ""
@@ -327,7 +329,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             )
 
     def _check_access(self) -> None:
-        check_classes(self.others)
+        providers = {
+            "authenticationMetadataProvider": self.authentication_metadata_provider,
+            "authorizationMetadataProvider": self.authorization_metadata_provider,
+        }
+        check_classes(self.others | providers)
         init_user_of(self.init_authentication_user)
         credentials_of(self.inner_client_authentication_credentials)
         codes_of("authenticationWhitelist", self.authentication_whitelist)
@@ -337,6 +343,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "authorizationEnabled is true and authenticationEnabled is not, so anybody could "
                 "name himself any user; switch on both, or neither"
             )
+
+    @property
+    def keeps_users(self) -> bool:
+        """Whether there are users, also before they have to sign anything."""
+        return self.authentication_enabled or bool(self.authentication_metadata_provider.strip())
+
+    @property
+    def keeps_access_lists(self) -> bool:
+        """The same for access lists, which are of users."""
+        return self.authentication_enabled or bool(self.authorization_metadata_provider.strip())
 
     @property
     def acks_needed(self) -> int:

@@ -128,7 +128,7 @@ class Broker:
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
-        self.access: Access | None = None  # where not everybody may do everything
+        self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
@@ -164,7 +164,8 @@ class Broker:
     def may_have_lane(self) -> bool:
         """Whether plain sends may be done by machine code: nothing else is to happen to them."""
         config = self.config
-        is_usual = not config.is_slave and self.syncer.for_answers is None and self.access is None
+        is_open = self.access is None or not self.access.is_enabled
+        is_usual = not config.is_slave and self.syncer.for_answers is None and is_open
         return config.compiled_sends and is_usual
 
     async def open_lane(self) -> None:

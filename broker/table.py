@@ -80,7 +80,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake
         ),
         AdminHaHandlers(b.ha, b.ha_slave),
-        AdminAuthHandlers(b.access),
+        AdminAuthHandlers(b.access, has_lists=b.config.keeps_access_lists),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,

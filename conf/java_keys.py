@@ -221,9 +221,8 @@ _AUTH_TABLE = (
     (
         "String",
         """
-    configName  clusterName  authConfigPath  authenticationProvider  authenticationMetadataProvider
-    authenticationStrategy  authorizationProvider  authorizationMetadataProvider
-    authorizationStrategy
+    configName  clusterName  authConfigPath  authenticationProvider  authenticationStrategy
+    authorizationProvider  authorizationStrategy
     """,
     ),
     (
@@ -256,8 +255,10 @@ def _keys(table: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str | None]]
 # Of the same class, but with an effect here: a broker's settings declare them.
 _USED_AUTH_KEYS = {
     "authenticationEnabled",
+    "authenticationMetadataProvider",
     "authenticationWhitelist",
     "authorizationEnabled",
+    "authorizationMetadataProvider",
     "authorizationWhitelist",
     "initAuthenticationUser",
     "innerClientAuthenticationCredentials",
