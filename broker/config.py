@@ -121,6 +121,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_client_auth_server: bool = False
     tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
+    enable_split_registration: bool = False
+    split_registration_size: Annotated[int, Meta(ge=1, le=100_000)] = 800
     enable_single_topic_register: bool = False
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
@@ -458,8 +460,9 @@ def load_broker(
     return config, warnings
 
 
-def to_text(config: BrokerConfig) -> str:
-    """The body of GET_BROKER_CONFIG (26), without passwords.
+def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
+    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that hold from
+    the next start on.
 
     AuthConfig's keys are there only if they were given.
     """
@@ -467,6 +470,7 @@ def to_text(config: BrokerConfig) -> str:
     given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
     unseen = AUTH_KEYS - config.others.keys() - given
     found = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    found |= later
     return java_properties.dump(found)
 
 

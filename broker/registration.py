@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..protocol import codes
 from ..protocol.bodies.cluster import KVTable
+from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
@@ -69,7 +70,7 @@ class Registration:
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
-        self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
+        self._whole: tuple[object, list[bytes]] = (None, [])  # what those texts were made of
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
         self._away: set[str] = set()  # name servers that don't answer, told once each time
@@ -121,7 +122,7 @@ class Registration:
         if not changed:
             return
         single = self._config.enable_single_topic_register
-        body = b"" if single else self._body(changed)
+        body = b"" if single else self._body(changed, self._topics.version)
         for server in self._servers:
             work = self._tell_each(server, changed) if single else self._register(server, body)
             task = asyncio.create_task(work, name=f"register-{server}")
@@ -162,8 +163,14 @@ class Registration:
             await asyncio.sleep(period)
 
     async def _register_all(self) -> None:
-        body = self._whole_body()
-        await asyncio.gather(*(self._register(server, body) for server in self._servers))
+        bodies = self._whole_bodies()
+        await asyncio.gather(*(self._register_parts(server, bodies) for server in self._servers))
+
+    async def _register_parts(self, server: str, bodies: list[bytes]) -> None:
+        for body in bodies:
+            await self._register(server, body)
+            if not self.registered[server]:
+                return
 
     async def _register(self, server: str, body: bytes) -> None:
         header = RegisterBroker(
@@ -219,16 +226,29 @@ class Registration:
         except (ValueError, StoreError) as wrong:
             log.warning("the order conf of name server %s is not taken: %s", server, wrong)
 
-    def _whole_body(self) -> bytes:
-        """All topics: the text of the last time when nothing has changed since."""
-        state = (self._topics.version, self._config.broker_permission)
+    def _whole_bodies(self) -> list[bytes]:
+        """All topics: the texts of the last time when nothing has changed since.
+
+        With enableSplitRegistration at most splitRegistrationSize topics a text. Name servers pass
+        over a text whose version they know, so each has another; the last one has the table's.
+        """
+        config, topics = self._config, self._topics
+        size = config.split_registration_size if config.enable_split_registration else 0
+        state = (topics.version, config.broker_permission, size)
         if state != self._whole[0]:
-            self._whole = (state, self._body(self._topics.all()))
+            found = list(topics.all().items())
+            step = size or max(1, len(found))
+            parts = [dict(found[at : at + step]) for at in range(0, len(found), step)] or [{}]
+            versions = [topics.version]
+            for _ in parts[1:]:
+                versions.append(versions[-1].following(versions[-1].timestamp))
+            bodies = map(self._body, parts, reversed(versions))
+            self._whole = (state, list(bodies))
         return self._whole[1]
 
-    def _body(self, topics: dict[str, TopicConfig]) -> bytes:
-        """The topics as they may be used here, under the version of the whole table."""
-        wrapper = TopicConfigAndMappingSerializeWrapper(self._usable(topics), self._topics.version)
+    def _body(self, topics: dict[str, TopicConfig], version: DataVersion) -> bytes:
+        """The topics as they may be used here, under a version of the whole table."""
+        wrapper = TopicConfigAndMappingSerializeWrapper(self._usable(topics), version)
         return RegisterBrokerBody(wrapper).encode()
 
     def _usable(self, topics: dict[str, TopicConfig]) -> dict[str, TopicConfig]:

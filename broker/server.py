@@ -176,8 +176,9 @@ class Broker:
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
             self.config, self.store, self.topics, self.due, self.holds, self.stats, self.latency,
-            self.sends.suffix.encode(), self.now_ms,
+            self.now_ms,
         )  # fmt: skip
+        self._plain_lane.write_templates(self.sends.suffix.encode())
         self._plain_lane.open(self.server.turn)
         self._closers.append(self._plain_lane.close)
 
@@ -393,6 +394,12 @@ class Broker:
         def memory() -> None:
             self.server.turn.backlog.bytes_max = config.client_memory_bytes_max
 
+        def templates() -> None:
+            self.sends.write_templates()
+            if self._plain_lane is not None:
+                self._plain_lane.write_templates(self.sends.suffix.encode())
+
+        on_change("traceOn", templates)
         on_change("autoCreateSubscriptionGroup", groups)
         on_change("clientMemoryBytesMax", memory)
 

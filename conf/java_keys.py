@@ -39,7 +39,7 @@ _TABLE = (
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
-    enableSplitRegistration=false  enablePopMessageThreshold=false
+      enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
     clearRetryTopicWhenDeleteTopic=true  enableLmqStats=false
@@ -70,7 +70,6 @@ _TABLE = (
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
     brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
-    splitRegistrationSize=800
     """,
     ),
     (

@@ -38,15 +38,14 @@ class Batches:
         topics: Topics,
         due: Due,
         holds: Holds,
-        suffix: bytes,
     ) -> None:
         self._store = store
         self._topics = topics
         self._due = due
         self._holds = holds
-        self._suffix = suffix
+        self.suffix = b""
         self._region_id = config.region_id
-        self._trace_on = config.trace_on
+        self._config = config
         self.taken: list[Taken] = []
 
     def take(
@@ -94,7 +93,7 @@ class Batches:
         taken, self.taken = self.taken, []
         host_hex, region = self._store.host_hex, self._region_id.encode()
         given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
-        places = self._store.put_batches([each[3] for each in taken], self._suffix)
+        places = self._store.put_batches([each[3] for each in taken], self.suffix)
         for (command, _, target, batch, unique, kind, _), placed in zip(taken, places, strict=True):
             if isinstance(placed, Malformed):
                 given.append((_unreadable(f"can't be read: {placed}"), 0))
@@ -106,7 +105,7 @@ class Batches:
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
-                    trace_on=self._trace_on,
+                    trace_on=self._config.trace_on,
                 )  # fmt: skip
                 self._count(target, queue_id, len(offsets), end - offsets[0], kind)
                 given.append((reply, end))
@@ -140,7 +139,7 @@ class Batches:
             header.born_ms,
             host,
             body,
-            text.encode() + self._suffix,
+            text.encode() + self.suffix,
             TAG_HASHES[properties.get("TAGS", "")],
             count,
             header.reconsume_times or 0,
@@ -155,7 +154,7 @@ class Batches:
             # What tells the producer that the batch has this id, and not its messages theirs.
             batch_uniq_id=unique,
             region=self._region_id,
-            trace_on=self._trace_on,
+            trace_on=self._config.trace_on,
         )
         return Reply(codes.SUCCESS, answer.to_fields()), end
 

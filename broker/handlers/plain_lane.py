@@ -81,7 +81,7 @@ class Way(NamedTuple):
 class PlainLane:
     """Takes what is in the `lane` into the store: the broker has `take` called each turn.
 
-    `suffix` comes behind the properties of each message.
+    `write_templates` has to come first.
     """
 
     def __init__(
@@ -93,30 +93,35 @@ class PlainLane:
         holds: Holds,
         stats: Stats,
         latency: RpcLatency,
-        suffix: bytes,
         now_ms: Callable[[], int],
     ) -> None:
         self.lane = Lane(self._write)
         self._latency = latency
+        self._config = config
         self._broker_name = config.broker_name
         self._store = store
         self._topics = topics
         self._due = due
         self._holds = holds
         self._stats = stats
-        self._suffix = suffix
-        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         self._now_ms = now_ms
-        region = config.region_id.encode()
-        parts = answer_parts(store.host_hex, region, trace_on=config.trace_on)
-        self._plain = PlainSends(parts)
         self._records = PlainRecords()
-        self._ways: dict[int, Way] = {}  # by the number of their group
-        self._forgot = 0
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
         store.gather = gather
+
+    def write_templates(self, suffix: bytes) -> None:
+        """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the
+        properties of each message."""
+        config = self._config
+        self._suffix = suffix
+        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
+        region = config.region_id.encode()
+        parts = answer_parts(self._store.host_hex, region, trace_on=config.trace_on)
+        self._plain = PlainSends(parts)
+        self._ways: dict[int, Way] = {}  # by the number of their group
+        self._forgot = 0
 
     def open(self, turn: Turn) -> None:
         """From now on the connections use it."""

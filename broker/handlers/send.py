@@ -96,6 +96,12 @@ class SendHandlers:
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
+        self._batches = Batches(config, store, topics, due, holds)
+        self.write_templates()
+
+    def write_templates(self) -> None:
+        """Take over traceOn, which stands in each message and each answer."""
+        config = self.config
         self._trace_on = on = config.trace_on
         self._template = answer_template(self._host_hex, self._region, trace_on=on)
         self._with_handle = answer_template(
@@ -104,7 +110,7 @@ class SendHandlers:
         self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(on).lower()}
         shared = self._error_fields | {"CLUSTER": config.broker_cluster_name}
         self.suffix = properties.join(shared)  # behind the properties of each message
-        self._batches = Batches(config, store, topics, due, holds, self.suffix.encode())
+        self._batches.suffix = self.suffix.encode()
 
     def rows(self) -> list[Row]:
         inbox = self._arrived

@@ -431,7 +431,7 @@ def test_each_key_is_marked_in_the_description() -> None:
 def test_the_config_request_gives_javas_keys_and_what_was_given_besides() -> None:
     options = ["listenPort=20911", "namesrvAddr=a:1", "aclEnable=true", "mine=yes"]
     config, _ = load_broker(options=[*options, "aclCacheMaxNum=7"])
-    shown = java_properties.parse(to_text(config))
+    shown = java_properties.parse(to_text(config, {}))
     classes = {key: default for key, (_, default) in java_keys().items() if default is not None}
     # A real broker shows the keys of four of its classes, and of AuthConfig what its file has.
     expected = classes.keys() - AUTH_KEYS | {"rocketmqHome", "namesrvAddr"}
