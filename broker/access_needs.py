@@ -82,6 +82,8 @@ OWN_CLUSTER_GET = frozenset(
         codes.GET_ALL_DELAY_OFFSET,
         codes.GET_TIMER_CHECK_POINT,
         codes.GET_TIMER_METRICS,
+        codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+        codes.GET_COLD_DATA_FLOW_CTR_INFO,
         codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
         codes.GET_ALL_MESSAGE_REQUEST_MODE,
         codes.GET_BROKER_HA_STATUS,
@@ -96,6 +98,10 @@ OWN_CLUSTER_UPDATE = frozenset(
         codes.DELETE_EXPIRED_COMMITLOG,
         codes.SET_MESSAGE_REQUEST_MODE,
         codes.POP_ROLLBACK,
+        codes.EXPORT_ROCKSDB_CONFIG_TO_JSON,
+        codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        codes.SET_COMMITLOG_READ_MODE,
     }
 )
 

@@ -192,6 +192,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_transfer_count_on_message_in_disk: Annotated[int, Meta(ge=1, le=10_000)] = 8
     max_transfer_bytes_on_message_in_disk: PullBytes = 64 << 10
     access_message_in_memory_max_ratio: Percent = 40
+    access_message_in_memory_hot_ratio: Percent = 26
+    cold_data_flow_control_enable: bool = False
+    cold_data_scan_enable: bool = False
+    cg_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 3 << 20
+    global_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 100 << 20
+    data_read_ahead_enable: bool = True
     lite_pull_message_enable: bool = True
     reject_pull_consumer_enable: bool = False
     slave_read_enable: bool = False

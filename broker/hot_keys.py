@@ -54,12 +54,17 @@ STORE_LIMITS = frozenset(
     }
 )
 HOT = STORE_LIMITS | {
+    "accessMessageInMemoryHotRatio",
     "allowRecallWhenBrokerNotWriteable",
     "autoCreateSubscriptionGroup",
     "autoCreateTopicEnable",
     "brokerPermission",
+    "cgColdReadThreshold",
     "channelExpiredTimeout",
     "clientMemoryBytesMax",
+    "coldDataFlowControlEnable",
+    "coldDataScanEnable",
+    "dataReadAheadEnable",
     "defaultPopShareQueueNum",
     "defaultQueryMaxNum",
     "enableMixedMessageType",
@@ -69,6 +74,7 @@ HOT = STORE_LIMITS | {
     "enableSingleTopicRegister",
     "enableSplitRegistration",
     "estimateAccumulation",
+    "globalColdReadThreshold",
     "haMaxGapNotInSync",
     "initPopOffsetByCheckMsgInMem",
     "litePullMessageEnable",

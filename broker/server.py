@@ -278,6 +278,7 @@ class Broker:
             self.filters, self.stats, now_ms,
         )  # fmt: skip
         self.holds = pulls.holds
+        self.pulls = pulls
         self.sends = SendHandlers(
             config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
             self.syncer.for_answers,
@@ -317,6 +318,7 @@ class Broker:
     def _work_periodically(self) -> None:
         config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
         every(SWEEP_SECONDS, lambda: in_turns(self.holds.sweep_in_parts(self.now_ms())))
+        every(SWEEP_SECONDS, self.pulls.sweep_cold)
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
         every(INDEX_SECONDS, self._index)
@@ -400,6 +402,10 @@ class Broker:
                 self._plain_lane.write_templates(self.sends.suffix.encode())
 
         on_change("traceOn", templates)
+        on_change(
+            "dataReadAheadEnable",
+            lambda: self.store.read_log_ahead(wanted=config.data_read_ahead_enable),
+        )
         on_change("autoCreateSubscriptionGroup", groups)
         on_change("clientMemoryBytesMax", memory)
 

@@ -13,6 +13,7 @@ from ..protocol.aio.server import table
 from .handlers.admin_auth import AdminAuthHandlers
 from .handlers.admin_broker import AdminBrokerHandlers
 from .handlers.admin_clients import AdminClientHandlers
+from .handlers.admin_cold_data import AdminColdDataHandlers
 from .handlers.admin_groups import AdminGroupHandlers
 from .handlers.admin_ha import AdminHaHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
@@ -74,6 +75,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         *b.pop.families,
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys),
         AdminStoreHandlers(b.cleaner),
+        AdminColdDataHandlers(pulls.cold, b.store, b.hot_keys),
         AdminTopicHandlers(b.config, b.store, b.topics, b.offsets, b.stats),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address),
         AdminOffsetHandlers(

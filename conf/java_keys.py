@@ -88,8 +88,8 @@ _TABLE = (
     syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
     controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
-    subscriptionExpiredTimeout=600000  cgColdReadThreshold=3145728
-    globalColdReadThreshold=104857600  fetchNamesrvAddrInterval=10000
+    subscriptionExpiredTimeout=600000
+  fetchNamesrvAddrInterval=10000
     popInflightMessageThreshold=10000
     """,
     ),
@@ -168,7 +168,7 @@ _TABLE = (
     maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1
     minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
     sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
-    accessMessageInMemoryHotRatio=26  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
+  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
     rocksdbFlushWalFrequency=1024  spinLockCollisionRetreatOptimalDegree=1000
     """,
     ),
@@ -190,8 +190,8 @@ _TABLE = (
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
     enableCleanExpiredOffset=false  allAckInSyncStateSet=false  enableAutoInSyncReplicas=false
     haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false  syncFromLastFile=false
-    asyncLearner=false  coldDataFlowControlEnable=false  coldDataScanEnable=false
-    dataReadAheadEnable=true  enableBuildConsumeQueueConcurrently=false
+    asyncLearner=false
+  enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false
     putConsumeQueueDataByFileChannel=true  rocksdbCQDoubleWriteEnable=false  useABSLock=false
     """,
