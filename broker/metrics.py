@@ -17,6 +17,7 @@ from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..protocol.pop_handles import normal_topic
 from ..protocol.versions import version_name
 from .arrivals import DELAY
+from .clients import Member
 from .metrics_labels import (
     NODE,
     OWN_NODE,
@@ -31,7 +32,7 @@ from .metrics_labels import (
 from .metrics_lag import lag_families
 from .metrics_pop import pop_families
 from .metrics_store import storage_families, timer_families
-from .stats import Puts
+from .stats import Stats
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -137,48 +138,52 @@ def _requests(broker: "Broker", node: Node) -> Iterator[Family]:
 def _arrivals(broker: "Broker", node: Node) -> Iterator[Family]:
     """What came in. RocketMQ counts neither retries nor dead letters, but for retries that a delay
     level has delivered."""
-    puts = list(broker.stats.all_puts())
+    stats = broker.stats
     yield (
         *("rocketmq_messages_in_total", "counter", "Total number of incoming messages", ARRIVALS),
-        ((labels, messages) for labels, messages, _, _ in _arrived(node, puts)),
+        (one and (one[0], one[1]) for one in _arrived(node, stats)),
     )
     yield (
         *("rocketmq_throughput_in_total", "counter"),
         *("Total traffic of incoming messages, bytes", ARRIVALS),
-        ((labels, size) for labels, _, size, _ in _arrived(node, puts)),
+        (one and (one[0], one[2]) for one in _arrived(node, stats)),
     )
     yield (
         *("rocketmq_message_size", "histogram"),
         *("Size of an incoming message in the log, bytes", ARRIVALS),
-        ((labels, spread(histogram)) for labels, _, _, histogram in _arrived(node, puts)),
+        (one and (one[0], spread(one[3])) for one in _arrived(node, stats)),
     )
 
 
-def _arrived(
-    node: Node, puts: list[tuple[str, Puts]]
-) -> Iterator[tuple[Node, int, int, Histogram]]:
-    """Labels, messages, bytes and sizes."""
-    for topic, counter in puts:
+def _arrived(node: Node, stats: Stats) -> Iterator[tuple[Node, int, int, Histogram] | None]:
+    """Labels, messages, bytes and sizes; None where a topic has nothing to show."""
+    for topic, counter in stats.all_puts():
+        if not counter.messages:
+            yield None
+            continue
         is_again = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
         system = flag(is_system_topic(topic))
         found = counter.arrivals.by_type(counter.messages, counter.bytes)
         for kind, messages, size, sizes in found:
             if kind == DELAY or not is_again:
                 yield (*node, topic, kind, system), messages, size, sizes
+            else:
+                yield None
 
 
 def _reads(broker: "Broker", node: Node) -> Iterator[Family]:
     """What went out. What was popped says whether it was popped again; what was pulled of retry
     topics is not counted, as in RocketMQ."""
     stats = broker.stats
-    gets = list(stats.all_gets())
 
-    def rows(column: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        for (topic, group), counter in gets:
+    def rows(column: str) -> Iterator[tuple[Node, float] | None]:
+        for (topic, group), counter in stats.all_gets():
             pops = stats.pops(topic, group)
             number = getattr(counter, column) - (0 if pops is None else getattr(pops, column))
             if number and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
                 yield (*node, topic, group, flag(is_system_pair(topic, group)), ""), number
+            else:
+                yield None
             if pops is not None:
                 own, is_retry = normal_topic(topic, group), topic.startswith(RETRY_PREFIX)
                 system = flag(is_system_pair(own, group))
@@ -193,10 +198,10 @@ def _reads(broker: "Broker", node: Node) -> Iterator[Family]:
     text = "Messages that went to the dead letters"
     yield (
         *("rocketmq_send_to_dlq_messages_total", "counter", text, TOPIC_AND_GROUP),
-        [
+        (
             ((*node, topic, group, flag(is_system_pair(topic, group))), counter.messages)
             for (topic, group), counter in stats.dead_letters()
-        ],
+        ),
     )
 
 
@@ -214,37 +219,47 @@ def _transactions(broker: "Broker", node: Node) -> Iterator[Family]:
         ),
     ]
     for name, kind, text, values in by_topic:
-        yield name, kind, text, ONE_TOPIC, [((*node, topic), count) for topic, count in values]
+        yield name, kind, text, ONE_TOPIC, (((*node, topic), count) for topic, count in values)
     yield (
         # As in RocketMQ the values are seconds, whatever the name says.
         *("rocketmq_finish_message_latency_milliseconds", "histogram"),
         *("From a half message's birth to its commit, s", ONE_TOPIC),
-        [((*node, topic), spread(found)) for topic, found in counts.latencies()],
+        (((*node, topic), spread(found)) for topic, found in counts.latencies()),
     )
 
 
 def _connections(broker: "Broker", node: Node) -> Iterator[Family]:
-    producers = Tally(
-        (*node, member.language.lower(), version_name(member.version).lower(), "remoting")
-        for members in broker.clients.producers().values()
-        for member in members.values()
-    )
-    consumers = Tally(
-        (
-            *(*node, group.name, member.language.lower(), version_name(member.version).lower()),
-            *(_mode(group.consume_type), "remoting", flag(is_system_group(group.name))),
-        )
-        for group in broker.clients.consumer_groups().values()
-        for member in group.members.values()
-    )
+    def producers() -> Iterator[tuple[Node, float] | None]:
+        found: Tally[Node] = Tally()
+        for members in list(broker.clients.producers().values()):
+            for member in list(members.values()):
+                found[*node, *_client(member)] += 1
+            yield None
+        yield from found.items()
+
+    def consumers() -> Iterator[tuple[Node, float] | None]:
+        for group in list(broker.clients.consumer_groups().values()):
+            found: Tally[Node] = Tally()
+            system = flag(is_system_group(group.name))
+            for member in group.members.values():
+                language, version, protocol = _client(member)
+                mode = _mode(group.consume_type)
+                found[*node, group.name, language, version, mode, protocol, system] += 1
+            yield None
+            yield from found.items()
+
     yield (
         *("rocketmq_producer_connections", "gauge", "Producer connections", PRODUCERS),
-        list(producers.items()),
+        producers(),
     )
     yield (
         *("rocketmq_consumer_connections", "gauge", "Consumer connections", CONSUMERS),
-        list(consumers.items()),
+        consumers(),
     )
+
+
+def _client(member: Member) -> tuple[str, str, str]:
+    return member.language.lower(), version_name(member.version).lower(), "remoting"
 
 
 def _own(broker: "Broker", node: Node) -> Iterator[Family]:
@@ -274,7 +289,10 @@ def _own(broker: "Broker", node: Node) -> Iterator[Family]:
     yield (
         *("aerobee_group_subscriptions_differ", "gauge"),
         *("1 for a group whose members subscribe differently", GROUP),
-        [((*node, group), 1) for group in sorted(broker.clients.differing())],
+        (
+            ((*node, group.name), 1) if group.agreement.differs else None
+            for group in broker.clients.consumer_groups().values()
+        ),
     )
     yield (
         *(

@@ -9,8 +9,9 @@ from ..protocol.names import SYSTEM_GROUP_PREFIX, is_system_topic
 # sum.
 Spread = tuple[Sequence[float], Sequence[int], float]
 # Name, "counter", "gauge" or "histogram", what it is, names of the labels, and the values by their
-# labels.
-Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float | Spread]]]
+# labels, or None where the next value takes long to find and others may be served meanwhile.
+Sample = tuple[Sequence[str], float | Spread]
+Family = tuple[str, str, str, Sequence[str], Iterable[Sample | None]]
 
 Node = tuple[str, ...]  # the values of the labels that say which broker it is
 

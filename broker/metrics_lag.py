@@ -45,8 +45,11 @@ def lag_families(broker: "Broker", node: Node) -> Iterator[Family]:
     """The five, of numbers that are worked out while the first of them is read."""
     rows: list[tuple[tuple[str, ...], Lag]] = []
 
-    def first() -> Iterator[tuple[tuple[str, ...], float]]:
+    def first() -> Iterator[tuple[Node, float] | None]:
         for pair in _pairs(broker):
+            if pair is None:
+                yield None
+                continue
             system = flag(is_system_pair(pair.topic, pair.group))
             labels = (*node, pair.topic, pair.group, flag(pair.is_retry), system)
             found = _lag(broker, pair)
@@ -84,10 +87,12 @@ def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
             yield topic, group, behind
 
 
-def _pairs(broker: "Broker") -> Iterator[_Pair]:
-    """What groups with members subscribe to, then what others have offsets in."""
+def _pairs(broker: "Broker") -> Iterator[_Pair | None]:
+    """What groups with members subscribe to, then what others have offsets in; None between two,
+    of which many may not count."""
     seen: set[tuple[str, str, bool]] = set()
     for group in list(broker.clients.consumer_groups().values()):
+        yield None
         if broker.groups.get(group.name) is None:
             continue
         for topic in list(group.subscriptions):
@@ -106,6 +111,7 @@ def _pairs(broker: "Broker") -> Iterator[_Pair]:
                     read = retry_topic(topic, group.name)
                 yield _Pair(topic, group.name, read, is_retry=True, is_pop=True)
     for read, name in broker.offsets.pairs():
+        yield None
         if read == RETRY_PREFIX + name or is_system_group(name) or broker.groups.get(name) is None:
             continue
         topic, is_retry = normal_topic(read, name), read.startswith(RETRY_PREFIX)

@@ -42,24 +42,24 @@ def pop_families(broker: "Broker", node: Node) -> Iterator[Family]:
     yield (
         *("rocketmq_pop_revive_in_message_total", "counter", "Entries put into the revive topic"),
         (*REVIVE, "revive_message_type", "put_status"),
-        [
+        (
             ((*node, group, topic, kind, PUT_OK), count)
-            for (group, topic, kind), count in meters.revive_in.items()
-        ],
+            for (group, topic, kind), count in list(meters.revive_in.items())
+        ),
     )
     yield (
         *("rocketmq_pop_revive_out_message_total", "counter", "Entries read of the revive topic"),
         (*REVIVE, "queue_id", "revive_message_type"),
-        [
+        (
             ((*node, group, topic, str(queue_id), kind), count)
-            for (group, topic, queue_id, kind), count in meters.revive_out.items()
-        ],
+            for (group, topic, queue_id, kind), count in list(meters.revive_out.items())
+        ),
     )
     yield (
         *("rocketmq_pop_revive_retry_messages_total", "counter", "Messages put to be popped again"),
         (*REVIVE, "put_status"),
-        [
+        (
             ((*node, group, topic, PUT_OK), count)
-            for (group, topic), count in meters.retries.items()
-        ],
+            for (group, topic), count in list(meters.retries.items())
+        ),
     )

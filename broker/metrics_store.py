@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .server import Broker
 
 STORAGE = (*NODE, "storage_type", "storage_medium")
+WHEEL_SECONDS_PER_STEP = 3_600  # looked at at once
 TIMER_BOUNDS_S = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
@@ -56,22 +57,35 @@ def timer_families(broker: "Broker", node: Node) -> Iterator[Family]:
     for name, text, value in numbers:
         yield name, "gauge", text, STORAGE, [(labels, value)]
     topics = (*STORAGE, "topic")
-    waiting = [((*labels, topic), one.count) for topic, one in timers.metrics.counts.items()]
-    yield "rocketmq_timing_messages", "gauge", "Messages that wait", topics, waiting
+    counts = list(timers.metrics.counts.items())
+    yield (
+        *("rocketmq_timing_messages", "gauge", "Messages that wait", topics),
+        (((*labels, topic), one.count) for topic, one in counts),
+    )
     for name, text, table in (
         ("rocketmq_timer_enqueue_total", "Messages that came into the wheel", meters.enqueued),
         ("rocketmq_timer_dequeue_total", "Messages that came out of it", meters.dequeued),
     ):
-        values = [((*labels, topic), count) for topic, count in table.items()]
-        yield name, "counter", text, topics, values
+        found = list(table.items())
+        yield name, "counter", text, topics, (((*labels, topic), count) for topic, count in found)
     text = "How far ahead of its time a message came in, s"
-    delays = [((*labels, topic), spread(found)) for topic, found in meters.delays.items()]
-    yield "rocketmq_delay_message_latency_seconds", "histogram", text, topics, delays
+    delays = list(meters.delays.items())
+    yield (
+        *("rocketmq_delay_message_latency_seconds", "histogram", text, topics),
+        (((*labels, topic), spread(delay)) for topic, delay in delays),
+    )
 
-    def snapshot() -> Iterator[tuple[tuple[str, ...], float]]:
-        for after_s, until_s in zip((0, *TIMER_BOUNDS_S), TIMER_BOUNDS_S, strict=False):
-            span_ms = now_ms + after_s * 1_000, now_ms + until_s * 1_000
-            yield (*labels, str(until_s)), timers.state.wheel.count(*span_ms)
+    def snapshot() -> Iterator[tuple[Node, float] | None]:
+        at_s = 0
+        for bound_s in TIMER_BOUNDS_S:
+            number = 0
+            while at_s < bound_s:
+                end_s = min(at_s + WHEEL_SECONDS_PER_STEP, bound_s)
+                span_ms = now_ms + at_s * 1_000, now_ms + end_s * 1_000
+                number += timers.state.wheel.count(*span_ms)
+                at_s = end_s
+                yield None
+            yield (*labels, str(bound_s)), number
 
     yield (
         *("rocketmq_timer_message_snapshot", "gauge", "Messages that wait, by when they are due"),

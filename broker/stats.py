@@ -287,12 +287,12 @@ class Stats:
         return [self._rate(counter, window, field).tps for window in windows]
 
     def all_puts(self) -> Iterator[tuple[str, Puts]]:
-        """The topics that got messages."""
-        return ((topic, counter) for topic, counter in self._puts.items() if counter.messages)
+        """The topics, some of which may have got no messages."""
+        return iter(list(self._puts.items()))  # more may come while these are read
 
     def all_gets(self) -> Iterator[tuple[tuple[str, str], Counter]]:
-        """The pairs of topic and group that pulled messages."""
-        return ((key, counter) for key, counter in self._gets.items() if counter.messages)
+        """The pairs of topic and group, some of which may have pulled no messages."""
+        return iter(list(self._gets.items()))
 
     def pops(self, topic: str, group: str) -> Counter | None:
         """Messages of `gets` that were popped; None where none were."""
@@ -300,11 +300,11 @@ class Stats:
 
     def own_reads(self) -> Iterator[tuple[tuple[str, str], Counter]]:
         """What the broker itself has read, by topic and group."""
-        return iter(self._own_reads.items())
+        return iter(list(self._own_reads.items()))
 
     def dead_letters(self) -> Iterator[tuple[tuple[str, str], Counter]]:
         """Messages that went to the dead letters, by topic and group."""
-        return iter(self._dead_letters.items())
+        return iter(list(self._dead_letters.items()))
 
     def broker_puts(self) -> Counter:
         """All that came in."""

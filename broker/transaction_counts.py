@@ -90,19 +90,19 @@ class TransactionCounts(Saved):
 
     def waiting(self) -> Iterator[tuple[str, int]]:
         """Topics and how many half messages wait for each."""
-        return iter(self._waiting.items())
+        return iter(list(self._waiting.items()))
 
     def commits(self) -> Iterator[tuple[str, int]]:
         """Topics and commits since the start."""
-        return iter(self._commits.items())
+        return iter(list(self._commits.items()))
 
     def latencies(self) -> Iterator[tuple[str, Histogram]]:
         """Topics and the seconds from a half message's birth to its commit."""
-        return iter(self._latencies.items())
+        return iter(list(self._latencies.items()))
 
     def rollbacks(self) -> Iterator[tuple[str, int]]:
         """Topics and rollbacks since the start."""
-        return iter(self._rollbacks.items())
+        return iter(list(self._rollbacks.items()))
 
     def _add(self, topic: str, change: int) -> None:
         found = self._waiting.get(topic)

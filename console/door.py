@@ -41,7 +41,7 @@ class Answers:
     fault: Callable[[], str | None]
     not_ready: Callable[[], str | None]
     metrics: Callable[[], Iterable[Family]]
-    in_slices: Callable[[Generator[object, None, bytes]], Awaitable[bytes]]
+    in_slices: Callable[[Generator[object, None, list[bytes]]], Awaitable[list[bytes]]]
     status: Callable[[], Status]
 
 
@@ -52,7 +52,9 @@ class Door:
         self.port = port
         self.address = address
         self._answers = answers
-        self._metrics_text: asyncio.Task[bytes] | None = None  # in the making, or kept for a while
+        self._metrics_text: asyncio.Task[list[bytes]] | None = (
+            None  # in the making, or kept for a while
+        )
         self._runner: web.AppRunner | None = None
 
     @property
@@ -101,22 +103,29 @@ class Door:
     async def _readyz(self, _: web.Request) -> web.Response:
         return _verdict(self._answers.fault() or self._answers.not_ready())
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         if self._metrics_text is None:
             self._metrics_text = asyncio.create_task(self._write_metrics())
         # Who goes away while it is in the making takes nobody else's answer along.
-        body = await asyncio.shield(self._metrics_text)
-        return web.Response(body=body, headers=HEADERS | {"Content-Type": CONTENT_TYPE})
+        pieces = await asyncio.shield(self._metrics_text)
+        answer = web.StreamResponse(headers=HEADERS | {"Content-Type": CONTENT_TYPE})
+        answer.content_length = sum(map(len, pieces))
+        await answer.prepare(request)
+        for piece in pieces:
+            await answer.write(piece)
+            await asyncio.sleep(0)  # the daemon's own requests come in between
+        await answer.write_eof()
+        return answer
 
-    async def _write_metrics(self) -> bytes:
+    async def _write_metrics(self) -> list[bytes]:
         began = time.monotonic()
         kept_s = 0.0
         try:
-            body = await self._answers.in_slices(exposition(self._answers.metrics()))
+            pieces = await self._answers.in_slices(exposition(self._answers.metrics()))
             kept_s = min(KEPT_TIMES * (time.monotonic() - began), KEPT_SECONDS_MAX)
         finally:
             asyncio.get_running_loop().call_later(kept_s, self._forget_metrics)
-        return body
+        return pieces
 
     def _forget_metrics(self) -> None:
         self._metrics_text = None

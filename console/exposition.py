@@ -3,40 +3,45 @@
 from collections.abc import Generator, Iterable, Sequence
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SAMPLES_PER_PIECE = 20  # written at once
+SAMPLES_PER_STEP = 10
+SAMPLES_PER_PIECE = 200
 
 # The upper bounds of a histogram's buckets, how many values lie in each and above the last, their
 # sum.
 Spread = tuple[Sequence[float], Sequence[int], float]
 Value = float | Spread
 # Name, "counter", "gauge" or "histogram", what it is, names of the labels, and the values by their
-# labels.
-Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], Value]]]
+# labels, or None where the next value takes long to find and others may be served meanwhile.
+Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], Value] | None]]
 
 
-def exposition(families: Iterable[Family]) -> Generator[None, None, bytes]:
-    """The steps whose result is the text. Values that are made as they are read are made a few at
-    a time, too."""
+def exposition(families: Iterable[Family]) -> Generator[None, None, list[bytes]]:
+    """The steps whose result is the text, in pieces. Values that are made as they are read are made
+    a few at a time, too."""
+    done: list[bytes] = []
     pieces: list[str] = []
     for name, kind, text, labels, values in families:
         if kind == "counter" and not name.endswith("_total"):
             name += "_total"
         described = text.replace("\\", "\\\\").replace("\n", "\\n")
         pieces.append(f"# HELP {name} {described}\n# TYPE {name} {kind}\n")
-        for number, (label_values, value) in enumerate(values, 1):
+        for number, sample in enumerate(values, 1):
+            if number % SAMPLES_PER_STEP == 0:
+                if len(pieces) >= SAMPLES_PER_PIECE:
+                    done.append("".join(pieces).encode())
+                    pieces.clear()
+                yield
+            if sample is None:
+                continue
+            label_values, value = sample
             pairs = _pairs(labels, label_values)
             if isinstance(value, tuple):
                 pieces.append(_histogram(name, pairs, *value))
             else:
                 pieces.append(f"{name}{_braces(pairs)} {float(value)}\n")
-            if number % SAMPLES_PER_PIECE == 0:
-                yield
         yield
-    joined: list[bytes] = []
-    for at in range(0, len(pieces), 1_000):
-        joined.append("".join(pieces[at : at + 1_000]).encode())
-        yield
-    return b"".join(joined)
+    done.append("".join(pieces).encode())
+    return done
 
 
 def _braces(pairs: str) -> str:

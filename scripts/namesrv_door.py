@@ -19,11 +19,11 @@ def namesrv_door(server: NameServer, address: str, port: int) -> Door:
     return Door(address, port, answers)
 
 
-async def _at_once(steps: Generator[object, None, bytes]) -> bytes:
+async def _at_once(steps: Generator[object, None, list[bytes]]) -> list[bytes]:
     """The result of all steps: those of a name server are few."""
     try:
         while True:
             next(steps)
     except StopIteration as done:
-        result: bytes = done.value
+        result: list[bytes] = done.value
         return result

@@ -3,9 +3,13 @@
 import asyncio
 from typing import Any
 
+import pytest
 from aerobee.broker.metrics import families
 from aerobee.broker.server import Broker
+from aerobee.console.exposition import SAMPLES_PER_STEP, exposition
 from aerobee.protocol import codes
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
 from .conftest import Caller, Clock, Config
@@ -20,7 +24,8 @@ def values(broker: Broker, name: str) -> Found:
     """The values of one metric by the labels that follow those of the node."""
     found = {}
     for family in families(broker):
-        rows = list(family[4])  # some are worked out while those before them are read
+        # Some are worked out while those before them are read.
+        rows = [row for row in family[4] if row is not None]
         if family[0] != name:
             continue
         node = OWN_NODE if name.startswith("aerobee_") else NODE
@@ -148,3 +153,105 @@ async def test_what_was_popped_and_is_not_acknowledged_is_counted(
     assert values(p.broker, "aerobee_parked_pops") == {(): 1}
     await p.later(1_000)
     await asked
+
+
+MANY = 300
+
+
+@pytest.fixture
+async def crowded(broker: Broker) -> Broker:
+    """A broker with many topics, and a group with offsets on each."""
+    broker.topics.put_all([TopicConfig(f"t{number}", 4, 4, 6) for number in range(MANY)])
+    broker.groups.put_all([SubscriptionGroupConfig(f"g{number}") for number in range(MANY)])
+    for number in range(MANY):
+        for queue_id in range(4):
+            broker.offsets.commit(f"t{number}", f"g{number}", queue_id, 0)
+    return broker
+
+
+async def test_the_metrics_of_many_topics_and_groups_are_made_in_small_steps(
+    crowded: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = most = steps = 0
+    max_offset = crowded.store.max_offset
+
+    def counting(topic: str, queue_id: int) -> int:
+        nonlocal looks
+        looks += 1
+        return max_offset(topic, queue_id)
+
+    monkeypatch.setattr(crowded.store, "max_offset", counting)
+    making = exposition(families(crowded))
+    while True:
+        before = looks
+        try:
+            next(making)
+        except StopIteration as done:
+            text = b"".join(done.value).decode()
+            break
+        most, steps = max(most, looks - before), steps + 1
+    assert text.count("rocketmq_consumer_lag_messages{") == MANY
+    assert looks >= 4 * MANY
+    assert most <= 4 * SAMPLES_PER_STEP  # the queues of so many topics
+    assert steps > 5 * MANY / SAMPLES_PER_STEP
+
+
+async def test_requests_are_served_while_metrics_are_made(crowded: Broker, caller: Caller) -> None:
+    await caller.send("T")  # makes the topic
+    making = asyncio.create_task(crowded.slices.run(exposition(families(crowded))))
+    assert (await caller.send("T")).code == codes.SUCCESS
+    assert not making.done()
+    assert len(await making) > 1
+
+
+async def test_long_polls_and_oneway_requests_are_told_apart(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T")
+    waiting = asyncio.create_task(caller.pull("T", 1, suspend_ms=2_000))
+    while not broker.holds.count:  # noqa: ASYNC110 - the broker has no event for it
+        await asyncio.sleep(0)
+    clock.ms += 2_500
+    await broker.catch_up()
+    assert (await waiting).code == codes.PULL_NOT_FOUND
+    await caller.peers.oneway(broker.address, codes.GET_BROKER_RUNTIME_INFO)
+    await caller.ask(9_999)
+    found = values(broker, "rocketmq_rpc_latency_milliseconds")
+    assert ("remoting", "send_message_v2", "success", "false", "success") in found
+    bounds, counts, total = found["remoting", "pull_message", "pull_not_found", "true", "success"]
+    assert (counts[list(bounds).index(3_000)], total) == (1, 2_500)
+    assert ("remoting", "get_broker_runtime_info", "success", "false", "oneway") in found
+    assert ("remoting", "9999", "request_code_not_supported", "false", "success") in found
+
+
+async def test_an_offline_group_has_its_lag_and_a_system_group_has_none(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")
+    for group in ("cg", "CID_RMQ_SYS_x"):
+        broker.groups.find(group)
+        await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset(group, "T", 0, 0))
+    assert values(broker, "rocketmq_consumer_lag_messages") == {("T", "cg", "false", "false"): 1}
+    stored_ms = broker.store.store_ms_at("T", 0, 0)
+    broker.now_ms = lambda: stored_ms + 70
+    latency = values(broker, "rocketmq_consumer_lag_latency_milliseconds")
+    assert latency == {("T", "cg", "false", "false"): 70}
+
+
+async def test_what_is_with_a_consumer_is_in_flight_until_it_is_acknowledged(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = Popper(*await run(config()), clock)
+    await p.caller.heartbeat(topics={p.topic: "*"}, group=p.group, consume_type="CONSUME_POP")
+    await p.send(b"a", b"b", b"c")
+    handles = await p.pop(max_messages=2)
+
+    def numbers() -> list[float]:
+        names = ("lag_messages", "inflight_messages", "ready_messages")
+        labels = (p.topic, p.group, "false", "false")
+        return [values(p.broker, f"rocketmq_consumer_{name}")[labels] for name in names]
+
+    assert numbers() == [3, 2, 1]
+    await p.ack(handles[b"a"])
+    assert numbers() == [2, 1, 1]

@@ -464,7 +464,7 @@ def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
     )
     found: dict[tuple[str, Sequence[str]], Any] = {}
     for name, _, _, _, values in families(broker):
-        for labels, value in values:
+        for labels, value in filter(None, values):
             if name in names:
                 found[name, labels] = value[1] if isinstance(value, tuple) else value
             elif name == "rocketmq_rpc_latency_milliseconds" and "get_min_offset" not in labels:

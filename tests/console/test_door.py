@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 import aiohttp
 import pytest
 from aerobee.console.door import OFF, Answers, Door, Family
-from aerobee.console.exposition import SAMPLES_PER_PIECE
+from aerobee.console.exposition import SAMPLES_PER_STEP
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -34,7 +34,7 @@ class Daemon:
             status=lambda: ("a daemon", [("Port", 7)], [("Topics", ["Topic"], [[self.topic]])]),
         )
 
-    async def in_slices(self, steps: Generator[object, None, bytes]) -> bytes:
+    async def in_slices(self, steps: Generator[object, None, list[bytes]]) -> list[bytes]:
         self.written += 1
         while True:
             try:
@@ -127,7 +127,7 @@ async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_on
     daemon.may_go_on.set()
     assert await second == await third
     assert "rocketmq_topic_number" in await second
-    assert daemon.steps > 100 // SAMPLES_PER_PIECE  # it was not written at once
+    assert daemon.steps > 100 // SAMPLES_PER_STEP  # it was not written at once
     async with asyncio.timeout(10):
         while await asked():  # kept for a moment
             pass

@@ -10,7 +10,7 @@ def text_of(*families: Family) -> str:
         try:
             next(steps)
         except StopIteration as done:
-            return done.value.decode()
+            return b"".join(done.value).decode()
 
 
 def read(*families: Family) -> list[tuple[str, dict[str, str], float]]:
