@@ -57,7 +57,10 @@ NO_MIGRATION = (
     "createAcl"
 )
 NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
+NO_LIGHT_QUEUES = "messages get no entries in %LMQ% queues (docs/known-gaps.md)"
 RELIED_ON = {
+    "enableLmq": NO_LIGHT_QUEUES,
+    "enableMultiDispatch": NO_LIGHT_QUEUES,
     "aclEnable": NO_PLAIN_ACL,
     "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,

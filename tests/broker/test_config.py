@@ -173,6 +173,8 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         ("migrateAuthFromV1Enabled", "createUser and createAcl"),
         ("enableDLegerCommitLog", "no replicas"),
         ("enableControllerMode", "no replicas"),
+        ("enableLmq", "%LMQ% queues"),
+        ("enableMultiDispatch", "%LMQ% queues"),
     ],
 )
 def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str) -> None:
