@@ -35,7 +35,9 @@ LOG_EVERY_MS = 1_000
 
 
 class Access:
-    """Lets requests through to their handlers, or refuses them. `refused` counts the latter."""
+    """Users and access lists, which may be kept before they count; where access control
+    `is_enabled`, lets requests through to their handlers, or refuses them. `refused` counts the
+    latter."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class Access:
         """`message_at` gives the record at a place of the log, None where there is none."""
         self.users = users
         self.lists = lists
+        self.is_enabled = config.authentication_enabled
         self.refused = 0
         self._cluster = config.broker_cluster_name
         self._is_limited = config.authorization_enabled
@@ -58,7 +61,9 @@ class Access:
         self._log_again_ms = 0
 
     def guard(self, rows: Mapping[int, Row]) -> dict[int, Row]:
-        """The same table, in which every request is looked at first."""
+        """The same table, in which every request is looked at first if that is switched on."""
+        if not self.is_enabled:
+            return dict(rows)
         return {code: self._guarded(row) for code, row in rows.items()}
 
     def check(self, command: Command, connection: Connection) -> None:
@@ -74,9 +79,17 @@ class Access:
             self._note(command, connection, refusal)
             raise
 
-    def sender(self, command: Command) -> UserInfo:
-        """Who signed the request; Refusal when that is not proven."""
-        return self._proven(command, _fields(command))
+    def may_change_supers(self, command: Command) -> bool:
+        """Whether a super user has sent the request; Refusal when that is not proven.
+
+        While access control is off nobody has to sign, and nothing is proven, as in RocketMQ.
+        """
+        fields = _fields(command)
+        if self.is_enabled:
+            return self._proven(command, fields).is_super
+        name = fields.get(ACCESS_KEY, "")
+        user = self.users.get(name)
+        return not name or (user is not None and user.is_super)
 
     def _check(self, command: Command, fields: dict[str, str], connection: Connection) -> None:
         user = None
@@ -181,11 +194,11 @@ class _GuardedInbox(Inbox):
 def open_access(
     config: BrokerConfig, message_at: Callable[[int], bytes | None], now_ms: Callable[[], int]
 ) -> Access | None:
-    """Users and lists from their files, with the first users made; None where all may do all.
+    """Users and lists from their files, with the first users made; None where none are kept.
 
     StoreError when a file can't be read or written.
     """
-    if not config.authentication_enabled:
+    if not config.keeps_users:
         return None
     folder = config.store_dir / "config"
     users, lists = Users(folder / "users.json"), AccessLists(folder / "acls.json")
@@ -198,7 +211,7 @@ def open_access(
                 users.create(user)
             except Refusal as wrong:  # there are too many
                 raise StoreError(f"user {user.username} can't be made: {wrong.remark}") from None
-    if not len(users):
+    if config.authentication_enabled and not len(users):
         log.warning(
             "access control is on and there is no user, so nobody can do anything; name the first "
             "in initAuthenticationUser"

@@ -38,10 +38,14 @@ from .policies import (
 Fields = dict[str, str]
 Actions = tuple[str, ...]
 
-# Who has signed may do this: it is about himself, or says nothing that is anybody's.
+# Any user that signs may do this: it is about the user itself, or it is what RocketMQ tells each
+# user, the broker's state and the settings of its topics and groups.
 FREE = frozenset(
     {
         codes.CHECK_CLIENT_CONFIG,
+        codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        codes.GET_ALL_TOPIC_CONFIG,
+        codes.GET_BROKER_RUNTIME_INFO,
         codes.QUERY_ASSIGNMENT,
         codes.SEND_REPLY_MESSAGE,
         codes.SEND_REPLY_MESSAGE_V2,
@@ -73,14 +77,13 @@ CLUSTER_UPDATE = frozenset(
 # The same for requests that RocketMQ doesn't look at.
 OWN_CLUSTER_GET = frozenset(
     {
-        codes.GET_ALL_TOPIC_CONFIG,
         codes.GET_BROKER_CONFIG,
-        codes.GET_BROKER_RUNTIME_INFO,
         codes.GET_ALL_CONSUMER_OFFSET,
         codes.GET_ALL_DELAY_OFFSET,
         codes.GET_TIMER_CHECK_POINT,
         codes.GET_TIMER_METRICS,
-        codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+        codes.GET_COLD_DATA_FLOW_CTR_INFO,
         codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
         codes.GET_ALL_MESSAGE_REQUEST_MODE,
         codes.GET_BROKER_HA_STATUS,
@@ -95,6 +98,10 @@ OWN_CLUSTER_UPDATE = frozenset(
         codes.DELETE_EXPIRED_COMMITLOG,
         codes.SET_MESSAGE_REQUEST_MODE,
         codes.POP_ROLLBACK,
+        codes.EXPORT_ROCKSDB_CONFIG_TO_JSON,
+        codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        codes.SET_COMMITLOG_READ_MODE,
     }
 )
 

@@ -58,7 +58,10 @@ NO_MIGRATION = (
     "createAcl"
 )
 NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
+NO_LIGHT_QUEUES = "messages get no entries in %LMQ% queues (docs/known-gaps.md)"
 RELIED_ON = {
+    "enableLmq": NO_LIGHT_QUEUES,
+    "enableMultiDispatch": NO_LIGHT_QUEUES,
     "aclEnable": NO_PLAIN_ACL,
     "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,
@@ -123,6 +126,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_client_auth_server: bool = False
     tls_client_trust_cert_path: str = ""
     register_name_server_period: PeriodMs = 30_000
+    enable_split_registration: bool = False
+    split_registration_size: Annotated[int, Meta(ge=1, le=100_000)] = 800
     enable_single_topic_register: bool = False
     forward_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
     allow_duplicate_master: bool = False
@@ -141,6 +146,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     # Whom it serves
     authentication_enabled: bool = False
     authorization_enabled: bool = False
+    authentication_metadata_provider: str = ""
+    authorization_metadata_provider: str = ""
     init_authentication_user: str = ""
     inner_client_authentication_credentials: str = ""
     authentication_whitelist: str = ""
@@ -192,6 +199,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_transfer_count_on_message_in_disk: Annotated[int, Meta(ge=1, le=10_000)] = 8
     max_transfer_bytes_on_message_in_disk: PullBytes = 64 << 10
     access_message_in_memory_max_ratio: Percent = 40
+    access_message_in_memory_hot_ratio: Percent = 26
+    cold_data_flow_control_enable: bool = False
+    cold_data_scan_enable: bool = False
+    cg_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 3 << 20
+    global_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 100 << 20
+    data_read_ahead_enable: bool = True
     lite_pull_message_enable: bool = True
     reject_pull_consumer_enable: bool = False
     slave_read_enable: bool = False
@@ -328,7 +341,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
             )
 
     def _check_access(self) -> None:
-        check_classes(self.others)
+        providers = {
+            "authenticationMetadataProvider": self.authentication_metadata_provider,
+            "authorizationMetadataProvider": self.authorization_metadata_provider,
+        }
+        check_classes(self.others | providers)
         init_user_of(self.init_authentication_user)
         credentials_of(self.inner_client_authentication_credentials)
         codes_of("authenticationWhitelist", self.authentication_whitelist)
@@ -343,6 +360,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def name_servers(self) -> list[str]:
         """The addresses in namesrvAddr, which may have commas between them, too."""
         return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
+
+    @property
+    def keeps_users(self) -> bool:
+        """Whether there are users, also before they have to sign anything."""
+        return self.authentication_enabled or bool(self.authentication_metadata_provider.strip())
+
+    @property
+    def keeps_access_lists(self) -> bool:
+        """The same for access lists, which are of users."""
+        return self.authentication_enabled or bool(self.authorization_metadata_provider.strip())
 
     @property
     def acks_needed(self) -> int:
@@ -448,8 +475,9 @@ def load_broker(
     return config, warnings
 
 
-def to_text(config: BrokerConfig) -> str:
-    """The body of GET_BROKER_CONFIG (26), without passwords.
+def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
+    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that hold from
+    the next start on.
 
     AuthConfig's keys are there only if they were given.
     """
@@ -457,6 +485,7 @@ def to_text(config: BrokerConfig) -> str:
     given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
     unseen = AUTH_KEYS - config.others.keys() - given
     found = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    found |= later
     return java_properties.dump(found)
 
 

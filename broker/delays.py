@@ -27,6 +27,7 @@ from .stats import Stats
 log = logging.getLogger(__name__)
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # as RocketMQ's metrics name the reader of that topic
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
 NEVER_MS = (1 << 63) - 1
 WARN_MS = 10_000  # between two words about the same trouble
@@ -182,7 +183,7 @@ class Delays(Saved):
             if size:
                 self.offsets[level] = offset
                 self.changed = True
-            self._stats.moved(copies, found)
+            self._stats.moved(copies, found, (SCHEDULE_TOPIC, SCHEDULE_GROUP))
             for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
                 self._mark(place)
         if wrong is not None:

@@ -29,6 +29,7 @@ class Hold:
     header: PullMessage
     command: Command
     connection: Connection
+    since_ms: int
     deadline_ms: int
     bytes: int = 0
 
@@ -36,7 +37,8 @@ class Hold:
 class Holds:
     """The parked pulls. `rerun(header, command, connection, may_hold)` is the pull handler."""
 
-    def __init__(self, rerun: Rerun) -> None:
+    def __init__(self, rerun: Rerun, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self.parked: dict[Key, list[Hold]] = {}
         self.count = 0
         self.marked: dict[Key, None] = {}
@@ -137,6 +139,7 @@ class Holds:
                     self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
                     self.count += 1
                     return
-                connection.answer(hold.command, reply)
+                waited_ms = self._now_ms() - hold.since_ms
+                connection.answer_late(hold.command, reply, waited_ms, is_long_polling=True)
         if hold.bytes:
             connection.backlog.waiting -= hold.bytes

@@ -150,6 +150,10 @@ class Offsets(Saved):
         """All offsets of a group in a topic, by queue."""
         return dict(self._table.get((topic, group), {}))
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """Topic and group, wherever a group has reported offsets."""
+        return list(self._table)
+
     def pulled(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Remember how far the group has read, which may be ahead of what it consumed."""
         queues = self._pulled.get((topic, group))

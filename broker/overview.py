@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from .metrics import lags
+from .metrics_lag import lags
 from .runtime_info import VERSION_NAME
 
 if TYPE_CHECKING:

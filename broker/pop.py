@@ -34,6 +34,7 @@ from .matching import Wanted, look
 from .offsets import Offsets
 from .pop_buffer import PopBuffer
 from .pop_checkpoints import CheckPoint
+from .pop_meters import PopMeters
 from .pop_orders import PopOrders
 from .stats import Stats
 from .topics import Topics
@@ -78,7 +79,9 @@ class Pops:
         buffer: PopBuffer,
         orders: PopOrders,
         stats: Stats,
+        meters: PopMeters,
     ) -> None:
+        self._meters = meters
         self._config = config
         self._store = store
         self._topics = topics
@@ -287,6 +290,7 @@ class Pops:
             if not self._buffer.add(point, found.pop_ms):
                 return False
             self._stats.check_point(header.topic, group)
+            self._meters.popped(topic, group, queue_id, got.count)
         found.starts.append(start_offset_info(retry, queue_id, offset))
         found.offsets.append(msg_offset_info(retry, queue_id, messages))
         if retry != "0" and not self._config.pop_response_return_actual_retry_topic:
@@ -298,6 +302,7 @@ class Pops:
         gets = self._stats.gets(topic, group)
         gets.messages += got.count
         gets.bytes += got.size
+        self._stats.popped(topic, group, got.count, got.size)
         return True
 
     def _retell(

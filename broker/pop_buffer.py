@@ -72,6 +72,18 @@ class PopBuffer:
             return offset
         return line.points[-1].next_offset
 
+    @property
+    def in_lines(self) -> int:
+        """Check points that a group's offset has not passed."""
+        return sum(len(line.points) for line in self._lines.values())
+
+    def latest(self, topic: str, group: str, queue_id: int) -> int:
+        """Where the group's next pop begins if what it popped is still here; -1 if not."""
+        line = self._lines.get((topic, group, queue_id))
+        if line is None or line.base != self._offsets.get(topic, group, queue_id):
+            return -1
+        return line.points[-1].next_offset
+
     def add(self, point: CheckPoint, now_ms: int) -> bool:
         """Keep a new check point; False when there is one like it. StoreError when it can't be.
 

@@ -15,6 +15,7 @@ from ..store.store import MessageStore
 from .config import BrokerConfig
 from .due import Due
 from .pop_checkpoints import CheckPoint, Key
+from .pop_meters import ACK, CHECK_POINT, PopMeters
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
@@ -33,8 +34,14 @@ class PopLog:
     """
 
     def __init__(
-        self, config: BrokerConfig, store: MessageStore, due: Due, now_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        due: Due,
+        meters: PopMeters,
+        now_ms: Callable[[], int],
     ) -> None:
+        self._meters = meters
         self.topic = revive_topic(config.broker_cluster_name)
         self._broker_name = config.broker_name
         self._store = store
@@ -46,7 +53,9 @@ class PopLog:
         body = point.to_body(self._broker_name).encode()
         due_ms = point.revive_ms - CHECK_POINT_AHEAD_MS
         name = self._name(point.key, point.start_offset, CHECK_POINT_TAG)
-        return self._put(point.revive_queue_id, body, CHECK_POINT_TAG, name, due_ms)
+        end = self._put(point.revive_queue_id, body, CHECK_POINT_TAG, name, due_ms)
+        self._meters.wrote(point.group, point.topic, CHECK_POINT)
+        return end
 
     def ack(self, key: Key, offsets: Sequence[int], revive_queue_id: int, revive_ms: int) -> int:
         """Keep acknowledgements for a check point that is in the revive topic already."""
@@ -55,9 +64,12 @@ class PopLog:
         fields = (first, start, group, topic, queue_id, pop_ms, self._broker_name)
         name = self._name(key, first, ACK_TAG)
         if first >= 0:
-            return self._put(revive_queue_id, AckMsg(*fields).encode(), ACK_TAG, name, revive_ms)
-        body = BatchAckMsg(*fields, list(offsets)).encode()
-        return self._put(revive_queue_id, body, BATCH_ACK_TAG, name, revive_ms)
+            body, tag = AckMsg(*fields).encode(), ACK_TAG
+        else:
+            body, tag = BatchAckMsg(*fields, list(offsets)).encode(), BATCH_ACK_TAG
+        end = self._put(revive_queue_id, body, tag, name, revive_ms)
+        self._meters.wrote(group, topic, ACK)
+        return end
 
     def _name(self, key: Key, offset: int, tag: str) -> str:
         topic, group, queue_id, _, pop_ms = key

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 
 from ..protocol.errors import Refusal
 from ..store.errors import StoreError
@@ -20,6 +21,7 @@ from .offsets import Offsets
 from .pop import Pops
 from .pop_buffer import PopBuffer
 from .pop_log import PopLog
+from .pop_meters import PopMeters
 from .pop_orders import PopOrders
 from .pop_peek import Peeks
 from .pop_revive import PopRevive
@@ -57,12 +59,15 @@ class PopParts:
         self._store = store
         self._now_ms = now_ms
         self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
-        revive_log = PopLog(config, store, due, now_ms)
+        self.meters = meters = PopMeters()
+        revive_log = PopLog(config, store, due, meters, now_ms)
         self.buffer = PopBuffer(config, store, offsets, revive_log)
-        self.revive = PopRevive(config, store, topics, groups, offsets, timers, stats, wake, now_ms)
+        self.revive = PopRevive(
+            config, store, topics, groups, offsets, timers, stats, meters, wake, now_ms
+        )
         self.modes = RequestModes(folder / "messageRequestMode.json")
         self._queues = TopicQueues(config, topics, now_ms)
-        pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats)
+        pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
             config, topics, groups, filters, pops, peeks, holds, wake, now_ms, client_ms
@@ -71,7 +76,7 @@ class PopParts:
             self.handlers,
             PopAckHandlers(
                 config, store, topics, groups, offsets, self.buffer, self.orders, revive_log, stats,
-                self.handlers.wake, now_ms,
+                meters, self.handlers.wake, now_ms,
             ),
             AssignmentHandlers(config, topics, groups, clients, self.modes, self._queues),
         )  # fmt: skip
@@ -84,7 +89,9 @@ class PopParts:
     def sweep(self) -> None:
         """What is due now: answers of requests that waited, notes that were in memory for long."""
         now_ms = self._now_ms()
+        began = perf_counter()
         self.buffer.sweep(now_ms)
+        self.meters.scans.record(int((perf_counter() - began) * 1_000))
         for key in self.orders.freed(now_ms):
             self.handlers.wake(*key)
         self.handlers.sweep(now_ms)

@@ -29,6 +29,7 @@ class Poll:
 
     end_ms: int
     number: int
+    since_ms: int = field(compare=False)
     header: Any = field(compare=False)
     command: Command = field(compare=False)
     connection: Connection = field(compare=False)
@@ -44,6 +45,7 @@ class PopPolls:
         rerun: Rerun,
         per_place_max: int,
         total_max: int,
+        now_ms: Callable[[], int],
         *,
         once: bool = False,
     ) -> None:
@@ -53,6 +55,7 @@ class PopPolls:
         self._per_place_max = per_place_max
         self._total_max = total_max
         self._once = once
+        self._now_ms = now_ms
         self._waiting: dict[Place, list[Poll]] = {}
         self._places: dict[Key, dict[Place, None]] = {}  # whom a message in a queue concerns
         self._number = 0
@@ -81,7 +84,9 @@ class PopPolls:
         if weight and not connection.backlog.may_wait(weight):
             return False
         self._number += 1
-        poll = Poll(end_ms - END_EARLY_MS, self._number, header, command, connection, weight)
+        poll = Poll(
+            end_ms - END_EARLY_MS, self._number, self._now_ms(), header, command, connection, weight
+        )  # fmt: skip
         if polls is None:
             polls = self._waiting[place] = []
         for key in queues:
@@ -114,7 +119,7 @@ class PopPolls:
                 self.count += 1
                 return
             _let_go(poll)
-            poll.connection.answer(poll.command, reply)
+            self._answer(poll, reply)
             if self._once:
                 return
 
@@ -129,7 +134,7 @@ class PopPolls:
                     continue
                 reply = self._rerun(poll.header, poll.command, poll.connection, True)
                 assert reply is not None, "a last run has an answer"
-                poll.connection.answer(poll.command, reply)
+                self._answer(poll, reply)
 
     def tidy(self) -> None:
         """Forget clients that left, and stop watching queues that nobody waits for."""
@@ -149,6 +154,10 @@ class PopPolls:
             if not places:
                 del self._places[key]
                 self._holds.unwatch(key, self._on_message)
+
+    def _answer(self, poll: Poll, reply: Reply | bytes) -> None:
+        waited_ms = self._now_ms() - poll.since_ms
+        poll.connection.answer_late(poll.command, reply, waited_ms, is_long_polling=True)
 
     def _on_message(self, key: Key) -> None:
         for place in list(self._places.get(key, ())):

@@ -27,6 +27,7 @@ from .groups import Groups
 from .offsets import Offsets
 from .pop_checkpoints import CheckPoint, Key, from_body
 from .pop_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
+from .pop_meters import ACK, CHECK_POINT, PopMeters
 from .stats import Stats
 from .timers import Timers
 from .topics import Topics
@@ -66,9 +67,11 @@ class PopRevive:
         offsets: Offsets,
         timers: Timers | None,
         stats: Stats,
+        meters: PopMeters,
         wake: Callable[[tuple[str, int]], None],
         now_ms: Callable[[], int],
     ) -> None:
+        self._meters = meters
         self._config = config
         self._store = store
         self._topics = topics
@@ -124,6 +127,13 @@ class PopRevive:
         done = [self._done_offset(queue) + 1 for queue in self._queues]
         return [max(0, end - offset) for end, offset in zip(ends, done, strict=True)]
 
+    def behind_ms(self, now_ms: int) -> list[int]:
+        """How long ago the entries were due that come next, by queue; 0 where none waits."""
+        return [
+            max(0, now_ms - queue.read_ms) if count > 1 and queue.read_ms else 0
+            for queue, count in zip(self._queues, self.behind(), strict=True)
+        ]
+
     # --- reading --------------------------------------------------------------------------------
 
     def _read(self, queue: _Queue) -> bool:
@@ -140,6 +150,7 @@ class PopRevive:
             for log_offset, _, _ in entries:
                 data = store.message_at(log_offset)
                 if data is not None:
+                    self._stats.own_read(topic, REVIVE_GROUP, 1, len(data))
                     self._take(queue, decode_record(data))
                 queue.next += 1
             if len(entries) < ENTRIES_PER_LOOK:
@@ -155,6 +166,8 @@ class PopRevive:
         try:
             if tag == CHECK_POINT_TAG:
                 point = from_body(PopCheckPoint.decode(record.body), queue.queue_id)
+                if point is not None:
+                    self._meters.read(point.group, point.topic, queue.queue_id, CHECK_POINT)
                 if point is not None:  # after a crash the timer may bring one twice
                     queue.points.setdefault(point.key, (queue.next, point))
             elif tag in (ACK_TAG, BATCH_ACK_TAG):
@@ -166,6 +179,7 @@ class PopRevive:
                     ack.start_offset,
                     ack.pop_time,
                 )
+                self._meters.read(key[1], key[0], queue.queue_id, ACK)
                 _, point = queue.points.get(key, (0, None))
                 for offset in ack.ack_offset_list if tag == BATCH_ACK_TAG else [ack.ack_offset]:
                     if point is not None and not point.ack(offset):
@@ -245,6 +259,8 @@ class PopRevive:
             message.reconsume_times + 1,
         )
         self._stats.put(name, end - start)
+        self._meters.retried(point.group, point.topic)
+        self._meters.settled(point.topic, point.group, point.queue_id, 1)
         self._wake((name, 0))
 
     # --- how far it is --------------------------------------------------------------------------

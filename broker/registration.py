@@ -16,6 +16,7 @@ from ..protocol import codes, fastjson
 from ..protocol.aio.slices import Slices, collected
 from ..protocol.bodies.body import filled
 from ..protocol.bodies.cluster import KVTable
+from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.register import RegisterBrokerBody
 from ..protocol.bodies.route import QueueData, TopicRouteData
 from ..protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
@@ -76,7 +77,7 @@ class Registration:
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
-        self._whole: tuple[object, bytes] = (None, b"")  # what the text of all topics was made of
+        self._whole: tuple[object, list[bytes]] = (None, [])  # what those texts were made of
         self._in_order = asyncio.Lock()  # what was said of a topic first must not be told last
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
@@ -190,11 +191,19 @@ class Registration:
         """Tell each name server these topics, or all."""
         async with self._in_order:
             if topics is None:
-                body = await self._whole_body()
+                bodies = await self._whole_bodies()
             else:
-                body = await self._body(topics)
-            waiting = [asyncio.create_task(self._register(each, body)) for each in self._servers]
+                bodies = [await self._body(topics, self._topics.version)]
+            waiting = [
+                asyncio.create_task(self._register_parts(each, bodies)) for each in self._servers
+            ]
         await asyncio.gather(*waiting)
+
+    async def _register_parts(self, server: str, bodies: list[bytes]) -> None:
+        for body in bodies:
+            await self._register(server, body)
+            if not self.registered[server]:
+                return
 
     async def _register(self, server: str, body: bytes) -> None:
         header = RegisterBroker(
@@ -257,19 +266,34 @@ class Registration:
         except (ValueError, StoreError) as wrong:
             log.warning("the order conf of name server %s is not taken: %s", server, wrong)
 
-    async def _whole_body(self) -> bytes:
-        """All topics: the text of the last time when nothing has changed since."""
-        versions = self._topics.version, self._topics.static.version
-        state = (versions, self._config.broker_permission)
+    async def _whole_bodies(self) -> list[bytes]:
+        """All topics: the texts of the last time when nothing has changed since.
+
+        With enableSplitRegistration at most splitRegistrationSize topics a text. Name servers pass
+        over a text whose version they know, so each has another; the last one has the table's.
+        """
+        config, topics = self._config, self._topics
+        size = config.split_registration_size if config.enable_split_registration else 0
+        state = (topics.version, topics.static.version, config.broker_permission, size)
         if state != self._whole[0]:
-            self._whole = (state, await self._body(self._topics.all()))
+            found = list(topics.all().items())
+            step = size or max(1, len(found))
+            parts = [dict(found[at : at + step]) for at in range(0, len(found), step)] or [{}]
+            versions = [topics.version]
+            for _ in parts[1:]:
+                versions.append(versions[-1].following(versions[-1].timestamp))
+            bodies = [
+                await self._body(part, version)
+                for part, version in zip(parts, reversed(versions), strict=True)
+            ]
+            self._whole = (state, bodies)
         return self._whole[1]
 
-    async def _body(self, topics: dict[str, TopicConfig]) -> bytes:
-        """The topics as they may be used here, under the version of the whole table."""
+    async def _body(self, topics: dict[str, TopicConfig], version: DataVersion) -> bytes:
+        """The topics as they may be used here, under a version of the whole table."""
         static = self._topics.static
         infos = {name: static.info(name) for name in static.table if name in topics}
-        wrapper = TopicConfigAndMappingSerializeWrapper({}, self._topics.version, infos)
+        wrapper = TopicConfigAndMappingSerializeWrapper({}, version, infos)
         entries = (
             fastjson.dump({name: self._usable(topics[name])})[1:-1] for name in sorted(topics)
         )

@@ -20,6 +20,7 @@ import msgspec
 
 from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, listen, table
 from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
@@ -33,6 +34,7 @@ from .access import Access, open_access
 from .cleaner import Cleaner
 from .clients import Clients, ConsumerGroup
 from .config import BrokerConfig
+from .creation_times import CreationTimes
 from .delays import Delays, parse_levels
 from .due import Due
 from .filters import Filters
@@ -130,13 +132,15 @@ class Broker:
         self.port = 0
         self.fast_port = 0
         self.stats = Stats(config.broker_cluster_name, now_ms)
+        self.latency = RpcLatency()
+        self.creation_times = CreationTimes()
         self.root = config.store_dir
         self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[Saved] = []
         self.timers: Timers | None = None
-        self.access: Access | None = None  # where not everybody may do everything
+        self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # what a slave does besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
@@ -172,7 +176,8 @@ class Broker:
     def may_have_lane(self) -> bool:
         """Whether plain sends may be done by machine code: nothing else is to happen to them."""
         config = self.config
-        is_usual = not config.is_slave and self.syncer.for_answers is None and self.access is None
+        is_open = self.access is None or not self.access.is_enabled
+        is_usual = not config.is_slave and self.syncer.for_answers is None and is_open
         return config.compiled_sends and is_usual
 
     async def open_lane(self) -> None:
@@ -182,9 +187,10 @@ class Broker:
         lanes = await asyncio.to_thread(import_module, "..handlers.plain_lane", __name__)
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
-            self.config, self.store, self.topics, self.due, self.holds, self.stats,
-            self.sends.suffix.encode(), self.now_ms,
+            self.config, self.store, self.topics, self.due, self.holds, self.stats, self.latency,
+            self.now_ms,
         )  # fmt: skip
+        self._plain_lane.write_templates(self.sends.suffix.encode())
         self._plain_lane.open(self.server.turn)
         self._closers.append(self._plain_lane.close)
 
@@ -198,6 +204,7 @@ class Broker:
             before_write=self._end_of_turn,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             backlog=Backlog(config.client_memory_bytes_max),
+            latency=self.latency,
             tls=Tls(
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
@@ -261,7 +268,7 @@ class Broker:
         self._loaded.append(self.transaction_counts)
         self.transactions = Transactions(
             config, self.store, self.topics, self.offsets, self.clients,
-            self.transaction_counts, now_ms,
+            self.transaction_counts, self.stats, now_ms,
         )  # fmt: skip
         closers.append(self._end_transactions)
         kind = FollowingTimers if config.is_slave else Timers
@@ -287,11 +294,12 @@ class Broker:
             self.filters, self.stats, now_ms,
         )  # fmt: skip
         self.holds = pulls.holds
+        self.pulls = pulls
         self.sends = SendHandlers(
             config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
             self.syncer.for_answers,
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
-            now_ms,
+            self.latency, now_ms,
         )  # fmt: skip
         self.forwarding = Forwarding(config)
         closers.append(self.forwarding.close)
@@ -342,6 +350,7 @@ class Broker:
     def _work_periodically(self) -> None:
         config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
         every(SWEEP_SECONDS, lambda: in_turns(self.holds.sweep_in_parts(self.now_ms())))
+        every(SWEEP_SECONDS, self.pulls.sweep_cold)
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
         every(INDEX_SECONDS, self._index)
@@ -443,6 +452,16 @@ class Broker:
         def memory() -> None:
             self.server.turn.backlog.bytes_max = config.client_memory_bytes_max
 
+        def templates() -> None:
+            self.sends.write_templates()
+            if self._plain_lane is not None:
+                self._plain_lane.write_templates(self.sends.suffix.encode())
+
+        on_change("traceOn", templates)
+        on_change(
+            "dataReadAheadEnable",
+            lambda: self.store.read_log_ahead(wanted=config.data_read_ahead_enable),
+        )
         on_change("autoCreateSubscriptionGroup", groups)
         on_change("clientMemoryBytesMax", memory)
 

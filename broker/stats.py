@@ -8,13 +8,14 @@ nothing but a comparison.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from ..protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 from ..protocol.names import is_system_topic
 from ..store.errors import StoreError
 from ..store.writing import Message, Placed
+from .arrivals import DELAY, Arrivals
 
 KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
 SAMPLE_MS = 10_000
@@ -77,6 +78,16 @@ class Counter:
         self.calls += other.calls
 
 
+class Puts(Counter):
+    """What came in for a topic. `arrivals` notes what is different about some of it."""
+
+    __slots__ = ("arrivals",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrivals = Arrivals()
+
+
 class _History:
     """The values of a counter where they changed, no older than its window needs."""
 
@@ -135,14 +146,17 @@ class Stats:
 
     def __init__(self, cluster: str, now_ms: Callable[[], int]) -> None:
         self._cluster = cluster
-        self._puts: dict[str, Counter] = {}
+        self._puts: dict[str, Puts] = {}
         self._gets: dict[tuple[str, str], Counter] = {}
         self._send_backs: dict[tuple[str, str], Counter] = {}
         self._acks: dict[tuple[str, str], Counter] = {}
+        self._pops: dict[tuple[str, str], Counter] = {}
+        self._own_reads: dict[tuple[str, str], Counter] = {}
+        self._dead_letters: dict[tuple[str, str], Counter] = {}
         self._check_points: dict[tuple[str, str], Counter] = {}
         self._broker_acks = Counter()
         self._broker_check_points = Counter()
-        self._other_puts = Counter()  # of deleted topics and of those beyond the limit
+        self._other_puts = Puts()  # of deleted topics and of those beyond the limit
         self._other_gets = Counter()
         # Not counted but added up; these have the histories.
         self._totals = Totals(Counter(), Counter(), Counter(), Counter())
@@ -154,9 +168,14 @@ class Stats:
 
     # --- counting -------------------------------------------------------------------------------
 
-    def puts(self, topic: str) -> Counter:
+    def puts(self, topic: str) -> Puts:
         """Messages that came in for a topic."""
-        return self._puts.get(topic) or _new(self._puts, topic, self._other_puts)
+        found = self._puts.get(topic)
+        if found is None:
+            if len(self._puts) >= KEYS_MAX:
+                return self._other_puts
+            found = self._puts[topic] = Puts()
+        return found
 
     def gets(self, topic: str, group: str) -> Counter:
         """Messages that a group pulled from a topic."""
@@ -182,17 +201,60 @@ class Stats:
         self._broker_check_points.messages += 1
 
     def put(self, topic: str, size: int) -> None:
-        """A message of so many bytes was stored there."""
+        """The broker itself stored a message of so many bytes there."""
         counter = self.puts(topic)
         counter.messages += 1
         counter.bytes += size
+        counter.arrivals.own_messages += 1
+        counter.arrivals.own_bytes += size
 
-    def moved(self, messages: Iterable[Message], places: Iterable[Placed | StoreError]) -> None:
+    def moved(
+        self,
+        messages: Iterable[Message],
+        places: Iterable[Placed | StoreError],
+        source: tuple[str, str] | None = None,
+    ) -> None:
         """Messages that waited in a system topic have come to their own; so far it had counted
-        them. Those that have no place have not."""
+        them. Those that have no place have not.
+
+        With a `source`, the topic and the group that read it, RocketMQ's metrics count them as
+        read there and as delayed messages that came in.
+        """
         for (key, *_), place in zip(messages, places, strict=False):
-            if not isinstance(place, StoreError):
-                self.put(key[0], place[2] - place[0])
+            if isinstance(place, StoreError):
+                continue
+            size = place[2] - place[0]
+            if source is None:
+                self.put(key[0], size)
+                continue
+            counter = self.puts(key[0])
+            counter.messages += 1
+            counter.bytes += size
+            counter.arrivals.note(DELAY, size)
+            self.own_read(*source, 1, size)
+
+    def own_read(self, topic: str, group: str, messages: int, size: int) -> None:
+        """The broker itself has read messages, which is in no total."""
+        counter = self._own_reads.get((topic, group))
+        if counter is None:
+            counter = _new(self._own_reads, (topic, group), Counter())
+        counter.messages += messages
+        counter.bytes += size
+
+    def popped(self, topic: str, group: str, messages: int, size: int) -> None:
+        """A group popped messages, which `gets` counts as well."""
+        counter = self._pops.get((topic, group))
+        if counter is None:
+            counter = _new(self._pops, (topic, group), Counter())
+        counter.messages += messages
+        counter.bytes += size
+
+    def dead_letter(self, topic: str, group: str) -> None:
+        """A message of a topic has gone to the dead letters of a group."""
+        counter = self._dead_letters.get((topic, group))
+        if counter is None:
+            counter = _new(self._dead_letters, (topic, group), Counter())
+        counter.messages += 1
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's counters. The broker's totals keep what they had."""
@@ -232,13 +294,25 @@ class Stats:
         windows = (TEN_SECONDS, MINUTE, TEN_MINUTES)
         return [self._rate(counter, window, field).tps for window in windows]
 
-    def all_puts(self) -> Iterator[tuple[str, Counter]]:
-        """The topics that got messages."""
-        return ((topic, counter) for topic, counter in self._puts.items() if counter.messages)
+    def all_puts(self) -> Iterator[tuple[str, Puts]]:
+        """The topics, some of which may have got no messages."""
+        return iter(list(self._puts.items()))  # more may come while these are read
 
     def all_gets(self) -> Iterator[tuple[tuple[str, str], Counter]]:
-        """The pairs of topic and group that pulled messages."""
-        return ((key, counter) for key, counter in self._gets.items() if counter.messages)
+        """The pairs of topic and group, some of which may have pulled no messages."""
+        return iter(list(self._gets.items()))
+
+    def pops(self, topic: str, group: str) -> Counter | None:
+        """Messages of `gets` that were popped; None where none were."""
+        return self._pops.get((topic, group))
+
+    def own_reads(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """What the broker itself has read, by topic and group."""
+        return iter(list(self._own_reads.items()))
+
+    def dead_letters(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """Messages that went to the dead letters, by topic and group."""
+        return iter(list(self._dead_letters.items()))
 
     def broker_puts(self) -> Counter:
         """All that came in."""
@@ -356,13 +430,13 @@ class Stats:
     def _drop_pairs(self, place: int, name: str) -> None:
         for key in [key for key in self._gets if key[place] == name]:
             self._other_gets.add(self._gets.pop(key))
-        for table in self._of_pairs():
+        for table in (*self._of_pairs(), self._own_reads, self._dead_letters):
             for key in [key for key in table if key[place] == name]:
                 del table[key]
 
     def _of_pairs(self) -> tuple[dict[tuple[str, str], Counter], ...]:
         """The tables by topic and group that are in no total."""
-        return self._send_backs, self._acks, self._check_points
+        return self._send_backs, self._acks, self._check_points, self._pops
 
 
 def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
@@ -372,7 +446,9 @@ def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
     return counter
 
 
-def _add_up(counters: list[tuple[str, Counter]], total: Counter, users: Counter) -> Iterator[None]:
+def _add_up(
+    counters: Sequence[tuple[str, Counter]], total: Counter, users: Counter
+) -> Iterator[None]:
     """Add the counters of these topics to `total`, those of the users' topics to `users`, too."""
     for number, (topic, counter) in enumerate(counters, 1):
         if counter.messages or counter.calls:

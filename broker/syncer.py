@@ -44,7 +44,7 @@ LAST_SECONDS = 2.0  # how long a stop waits for slaves
 Answers = list[tuple[Connection, Command, Reply | bytes]]
 # What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
 Late = Callable[[Reply | bytes, int], Reply | bytes]
-Group = tuple[int, int, int, Answers, Late]  # end, deadlines for disk and slaves, answers
+Group = tuple[int, int, Answers, Late]  # end in the log, when they began to wait in ms, answers
 
 
 def late_answer(reply: Reply | bytes, code: int) -> Reply:
@@ -126,10 +126,7 @@ class Syncer:
             for connection, command, reply in answers[room:]:
                 connection.answer(command, late(reply, code))
             answers = answers[:room]
-        now = self._now_ms()
-        self._groups.append(
-            (end, now + self._timeout_ms, now + self._slave_timeout_ms, answers, late)
-        )
+        self._groups.append((end, self._now_ms(), answers, late))
         self._waiting += len(answers)
         if self._is_sync:
             self._want()
@@ -173,21 +170,22 @@ class Syncer:
 
     def _late_code(self, group: Group, now: int) -> int:
         """What took a group too long; 0 while it may wait."""
-        end, disk_ms, slaves_ms, _, _ = group
+        end, since_ms, _, _ = group
         if self._has_slaves and self._replicated < end:
-            return codes.FLUSH_SLAVE_TIMEOUT if slaves_ms <= now else 0
-        return codes.FLUSH_DISK_TIMEOUT if disk_ms <= now else 0
+            return codes.FLUSH_SLAVE_TIMEOUT if since_ms + self._slave_timeout_ms <= now else 0
+        return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
 
     def _give_up(self, code: int) -> None:
         """Answer the oldest group without what it waits for."""
-        *_, answers, late = self._groups.popleft()
+        _, since_ms, answers, late = self._groups.popleft()
         self._waiting -= len(answers)
+        waited_ms = self._now_ms() - since_ms
         for connection, command, reply in answers:
             if self.failure is None:
-                connection.answer(command, late(reply, code))
+                connection.answer_late(command, late(reply, code), waited_ms)
             else:
                 refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                connection.answer(command, refused)
+                connection.answer_late(command, refused, waited_ms)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
@@ -275,7 +273,7 @@ class Syncer:
             self._begin()  # it is under way while those are answered
         self._answer(released)
 
-    def _released(self) -> list[Answers]:
+    def _released(self) -> list[tuple[int, Answers]]:
         """Take out what is safe."""
         groups = self._groups
         safe = self._store.durable_end if self._is_sync else self._replicated
@@ -283,21 +281,22 @@ class Syncer:
             safe = min(safe, self._replicated)
         released = []
         while groups and groups[0][0] <= safe:
-            answers = groups.popleft()[3]
+            _, since_ms, answers, _ = groups.popleft()
             self._waiting -= len(answers)
-            released.append(answers)
+            released.append((since_ms, answers))
         return released
 
-    def _answer(self, released: list[Answers]) -> None:
+    def _answer(self, released: list[tuple[int, Answers]]) -> None:
         self._give(released)
         for callback in self._after_sync:
             callback()
         self._wake()
 
-    def _give(self, released: list[Answers]) -> None:
-        for answers in released:
+    def _give(self, released: list[tuple[int, Answers]]) -> None:
+        now = self._now_ms() if released else 0
+        for since_ms, answers in released:
             for connection, command, reply in answers:
-                connection.answer(command, reply)
+                connection.answer_late(command, reply, now - since_ms)
         if self._given is not None and not self._groups:
             self._given.set()
 

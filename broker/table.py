@@ -13,6 +13,7 @@ from ..protocol.aio.server import table
 from .handlers.admin_auth import AdminAuthHandlers
 from .handlers.admin_broker import AdminBrokerHandlers
 from .handlers.admin_clients import AdminClientHandlers
+from .handlers.admin_cold_data import AdminColdDataHandlers
 from .handlers.admin_groups import AdminGroupHandlers
 from .handlers.admin_ha import AdminHaHandlers
 from .handlers.admin_offsets import AdminOffsetHandlers
@@ -78,6 +79,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         *b.pop.families,
         AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys, b.slices),
         AdminStoreHandlers(b.cleaner),
+        AdminColdDataHandlers(pulls.cold, b.store, b.hot_keys),
         topics,
         AdminStaticTopicHandlers(b.topics, topics),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
@@ -86,14 +88,15 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.slices,
         ),
         AdminHaHandlers(b.ha, b.ha_slave),
-        AdminAuthHandlers(b.access),
+        AdminAuthHandlers(b.access, has_lists=b.config.keeps_access_lists),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
             broker_name=name, address=address, now_ms=b.now_ms, slices=b.slices,
         ),
     )  # fmt: skip
-    return table(row for family in families for row in family.rows())
+    rows = table(row for family in families for row in family.rows())
+    return b.creation_times.timed(rows)
 
 
 def fast_table(rows: Mapping[int, Row]) -> dict[int, Row]:

@@ -9,6 +9,7 @@ requests are served, and each step notes how far it came (`timer_state`).
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..protocol import properties
 from ..protocol.record import Record, decode_record
@@ -24,6 +25,7 @@ from .pace import FEW
 from .real_place import number_of, real_place
 from .stats import Stats
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
+from .timer_meters import TimerMeters
 from .timer_metrics import TimerMetrics
 from .timer_state import TimerState
 from .topics import TOPICS_MAX
@@ -66,6 +68,16 @@ def open_timers(
     return (kind or Timers)(config, store, state, metrics, mark, stats)
 
 
+class TimerLag(NamedTuple):
+    """Messages that are not in the wheel yet and the age of the first; messages in the wheel, and
+    how late those are that are due. Times in ms."""
+
+    enqueue: int
+    enqueue_ms: int
+    dequeue: int
+    dequeue_ms: int
+
+
 class Timers:
     """The work. `mark((topic, queue))` says that a message was delivered. Times in ms."""
 
@@ -80,6 +92,7 @@ class Timers:
     ) -> None:
         self.state = state
         self.metrics = metrics
+        self.meters = TimerMeters()
         self.enqueued = 0  # messages since the start
         self.dequeued = 0
         self._store = store
@@ -140,6 +153,19 @@ class Timers:
             *self._rates,
         )
         return dict(zip(NO_FIGURES, values, strict=True))
+
+    def lag(self, now_ms: int) -> TimerLag:
+        """What RocketMQ's metrics say of the work that is behind."""
+        state = self.state
+        end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
+        behind = max(0, end - state.queue_offset)
+        first_ms = self._store.store_ms_at(WHEEL_TOPIC, QUEUE, state.queue_offset) if behind else 0
+        return TimerLag(
+            behind,
+            max(0, now_ms - first_ms) if first_ms > 0 else 0,
+            max(0, state.waiting - state.delivered),
+            max(0, state.floor(now_ms) - state.read_ms),
+        )
 
     # ---- from the queue into the wheel
 
@@ -223,6 +249,7 @@ class Timers:
             if wrong is not None:
                 raise wrong
             self.dequeued += 1
+            self.meters.left(topic)
 
     @property
     def _first_slot_ms(self) -> int:
@@ -255,6 +282,7 @@ class Timers:
         self._placed = True
         state.waiting += number
         self._count(topic, number)
+        self.meters.came(topic, [out_ms - write_ms])
         return True
 
     def _place_fresh(self, offset: int, most: int, write_ms: int) -> int:
@@ -287,6 +315,7 @@ class Timers:
             slots[slot_ms] = Slot(first, last, before.number + number)
         for topic, number in counts.items():
             self._count(topic, number)
+        self.meters.came_all(topics, (run.slots_ms - write_ms).tolist())
         state.waiting += len(topics)
         return len(topics)
 
@@ -398,6 +427,7 @@ class Timers:
             for unit, topic, magic in units:
                 if unit < number:  # the others come once more
                     self._count(topic, -_number_of(magic))
+                    self.meters.left(topic)
             self.dequeued += done
             state.delivered = number
             self._touched = self._touched or number > first

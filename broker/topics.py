@@ -31,7 +31,7 @@ from ..store.errors import StoreError
 from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
 from .config import BrokerConfig
 from .static_topics import StaticTopics
-from .stats import Counter, Stats
+from .stats import Puts, Stats
 from .table_file import Change, TableFile
 
 TOPICS_MAX = 100_000
@@ -61,7 +61,7 @@ class Target:
     config: TopicConfig
     queues: int
     special: bool
-    puts: Counter
+    puts: Puts
     keys: list[tuple[str, int]]
     seen: int = 0
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from ..protocol import fastjson
 from ..protocol.bodies.body import Body, filled
 from ..protocol.bodies.data_version import DataVersion
+from ..protocol.histogram import Histogram
 from ..protocol.wire import Int64
 from ..store import json_file
 from .saved import Saved
 
 TOPICS_MAX = 100_000
+LATENCY_BOUNDS_S = (5, 60, 600, 3_600, 43_200, 86_400)
 
 
 class Waiting(Body):
@@ -36,6 +38,7 @@ class TransactionCounts(Saved):
         self._waiting: dict[str, int] = {}
         self._commits: dict[str, int] = {}
         self._rollbacks: dict[str, int] = {}
+        self._latencies: dict[str, Histogram] = {}
         self.asked = 0
         self.given_up = 0
 
@@ -64,10 +67,17 @@ class TransactionCounts(Saved):
         """It could not be stored."""
         self._add(topic, -1)
 
-    def committed(self, topic: str) -> None:
+    def committed(self, topic: str, born_ms: int) -> None:
         """One of them is a message now."""
         self._add(topic, -1)
         _count(self._commits, topic)
+        seconds = max(0, self._now_ms() - born_ms) // 1_000
+        found = self._latencies.get(topic)
+        if found is None:
+            if len(self._latencies) >= TOPICS_MAX:
+                return
+            found = self._latencies[topic] = Histogram(LATENCY_BOUNDS_S)
+        found.record(seconds)
 
     def rolled_back(self, topic: str) -> None:
         """One of them was taken back."""
@@ -85,15 +95,19 @@ class TransactionCounts(Saved):
 
     def waiting(self) -> Iterator[tuple[str, int]]:
         """Topics and how many half messages wait for each."""
-        return iter(self._waiting.items())
+        return iter(list(self._waiting.items()))
 
     def commits(self) -> Iterator[tuple[str, int]]:
         """Topics and commits since the start."""
-        return iter(self._commits.items())
+        return iter(list(self._commits.items()))
+
+    def latencies(self) -> Iterator[tuple[str, Histogram]]:
+        """Topics and the seconds from a half message's birth to its commit."""
+        return iter(list(self._latencies.items()))
 
     def rollbacks(self) -> Iterator[tuple[str, int]]:
         """Topics and rollbacks since the start."""
-        return iter(self._rollbacks.items())
+        return iter(list(self._rollbacks.items()))
 
     def _add(self, topic: str, change: int) -> None:
         found = self._waiting.get(topic)

@@ -23,6 +23,7 @@ from ..store.store import MessageStore
 from .clients import Clients
 from .config import BrokerConfig
 from .offsets import Offsets
+from .stats import Stats
 from .topics import Topics
 from .transaction_counts import TransactionCounts
 
@@ -53,8 +54,10 @@ class Transactions:
         offsets: Offsets,
         clients: Clients,
         counts: TransactionCounts,
+        stats: Stats,
         now_ms: Callable[[], int],
     ) -> None:
+        self._stats = stats
         self._now_ms = now_ms
         self._counts = counts
         self._config = config
@@ -134,6 +137,7 @@ class Transactions:
                 return
             for log_offset, _, _ in entries:
                 data = store.message_at(log_offset)
+                self._stats.own_read(OP_TOPIC, GROUP, 1, len(data or b""))
                 body = b"" if data is None else decode_record(data).body
                 # What is behind the walk has been asked about again, under another offset.
                 numbers = {int(word) for word in body.split(b",") if word.isdigit()}
@@ -155,6 +159,7 @@ class Transactions:
         if data is None:
             log.warning("the half message at %d is not in the log any more", entries[0][0])
             return True
+        self._stats.own_read(HALF_TOPIC, GROUP, 1, len(data))
         half = decode_record(data)
         if half.store_ms >= start_ms:
             return False

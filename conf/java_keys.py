@@ -39,7 +39,7 @@ _TABLE = (
     compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
-    enableSplitRegistration=false  enablePopMessageThreshold=false
+      enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
     clearRetryTopicWhenDeleteTopic=true  enableLmqStats=false
@@ -70,7 +70,6 @@ _TABLE = (
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
     brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
-    splitRegistrationSize=800
     """,
     ),
     (
@@ -89,8 +88,8 @@ _TABLE = (
     syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
     controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
-    subscriptionExpiredTimeout=600000  cgColdReadThreshold=3145728
-    globalColdReadThreshold=104857600  fetchNamesrvAddrInterval=10000
+    subscriptionExpiredTimeout=600000
+  fetchNamesrvAddrInterval=10000
     popInflightMessageThreshold=10000
     """,
     ),
@@ -169,7 +168,7 @@ _TABLE = (
     maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1
     minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
     sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
-    accessMessageInMemoryHotRatio=26  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
+  batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
     rocksdbFlushWalFrequency=1024  spinLockCollisionRetreatOptimalDegree=1000
     """,
     ),
@@ -191,8 +190,8 @@ _TABLE = (
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
     enableCleanExpiredOffset=false  allAckInSyncStateSet=false  enableAutoInSyncReplicas=false
     haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false  syncFromLastFile=false
-    asyncLearner=false  coldDataFlowControlEnable=false  coldDataScanEnable=false
-    dataReadAheadEnable=true  enableBuildConsumeQueueConcurrently=false
+    asyncLearner=false
+  enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false
     putConsumeQueueDataByFileChannel=true  rocksdbCQDoubleWriteEnable=false  useABSLock=false
     """,
@@ -221,9 +220,8 @@ _AUTH_TABLE = (
     (
         "String",
         """
-    configName  clusterName  authConfigPath  authenticationProvider  authenticationMetadataProvider
-    authenticationStrategy  authorizationProvider  authorizationMetadataProvider
-    authorizationStrategy
+    configName  clusterName  authConfigPath  authenticationProvider  authenticationStrategy
+    authorizationProvider  authorizationStrategy
     """,
     ),
     (
@@ -256,8 +254,10 @@ def _keys(table: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str | None]]
 # Of the same class, but with an effect here: a broker's settings declare them.
 _USED_AUTH_KEYS = {
     "authenticationEnabled",
+    "authenticationMetadataProvider",
     "authenticationWhitelist",
     "authorizationEnabled",
+    "authorizationMetadataProvider",
     "authorizationWhitelist",
     "initAuthenticationUser",
     "innerClientAuthenticationCredentials",

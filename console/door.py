@@ -4,19 +4,18 @@ A door asks its daemon through five functions at the time of each request and ke
 reads, so nothing here can change a cluster.
 """
 
+import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector
 
+from .exposition import CONTENT_TYPE, Family, exposition
 from .page import WITH_SYSTEM, Status, render
 
 log = logging.getLogger(__name__)
@@ -26,8 +25,10 @@ PORT_DISTANCE = 10  # from the daemon's listen port, where nobody sets another
 PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 
-# Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
-Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
+# Metrics that took long to write are given again for so many times as long, so that whoever asks
+# often takes no more than a tenth of the daemon's time.
+KEPT_TIMES = 9
+KEPT_SECONDS_MAX = 5.0
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -38,7 +39,9 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Answers:
-    """What a daemon says about itself. Each function is called anew for each request.
+    """What a daemon says about itself. Each function is called anew for each request, but for
+    metrics that are asked for often. `in_slices` works through steps, between which the daemon
+    serves its own requests, and gives their result.
 
     `fault` and `not_ready` give the reason in one sentence, or None when all is well. `note` gives
     what is worth knowing all the same, or None. `status` is told whether the topics of the system
@@ -48,6 +51,7 @@ class Answers:
     fault: Callable[[], str | None]
     not_ready: Callable[[], str | None]
     metrics: Callable[[], Iterable[Family]]
+    in_slices: Callable[[Generator[object, None, list[bytes]]], Awaitable[list[bytes]]]
     status: Callable[[bool], Status]
     note: Callable[[], str | None] = lambda: None
 
@@ -66,8 +70,9 @@ class Door:
             first = listen_port + PORT_DISTANCE
             self._ports = [*range(first, min(first + PORTS_TRIED, PORT_MAX + 1)), 0]
         self._answers = answers
-        self._registry = CollectorRegistry()
-        self._registry.register(_Families(answers.metrics))
+        self._metrics_text: asyncio.Task[list[bytes]] | None = (
+            None  # in the making, or kept for a while
+        )
         self._runner: web.AppRunner | None = None
 
     @property
@@ -117,6 +122,8 @@ class Door:
 
     async def stop(self) -> None:
         """Close the port and its connections."""
+        if self._metrics_text is not None:
+            self._metrics_text.cancel()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -128,9 +135,32 @@ class Door:
         fault = self._answers.fault() or self._answers.not_ready()
         return _verdict(fault, self._answers.note())
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._registry)
-        return web.Response(body=body, headers=HEADERS | {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        if self._metrics_text is None:
+            self._metrics_text = asyncio.create_task(self._write_metrics())
+        # Who goes away while it is in the making takes nobody else's answer along.
+        pieces = await asyncio.shield(self._metrics_text)
+        answer = web.StreamResponse(headers=HEADERS | {"Content-Type": CONTENT_TYPE})
+        answer.content_length = sum(map(len, pieces))
+        await answer.prepare(request)
+        for piece in pieces:
+            await answer.write(piece)
+            await asyncio.sleep(0)  # the daemon's own requests come in between
+        await answer.write_eof()
+        return answer
+
+    async def _write_metrics(self) -> list[bytes]:
+        began = time.monotonic()
+        kept_s = 0.0
+        try:
+            pieces = await self._answers.in_slices(exposition(self._answers.metrics()))
+            kept_s = min(KEPT_TIMES * (time.monotonic() - began), KEPT_SECONDS_MAX)
+        finally:
+            asyncio.get_running_loop().call_later(kept_s, self._forget_metrics)
+        return pieces
+
+    def _forget_metrics(self) -> None:
+        self._metrics_text = None
 
     async def _page(self, request: web.Request) -> web.Response:
         answers, with_system = self._answers, WITH_SYSTEM in request.query
@@ -142,24 +172,6 @@ class Door:
             with_system=with_system,
         )
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
-
-
-class _Families(Collector):
-    """Reads the daemon's counters when somebody asks for metrics."""
-
-    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
-        self._read = families
-
-    def describe(self) -> Iterable[Metric]:
-        return ()  # known only when asked; nothing else is registered beside it
-
-    def collect(self) -> Iterator[Metric]:
-        for name, kind, text, labels, values in self._read():
-            make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-            family = make(name, text, labels=labels)
-            for label_values, value in values:
-                family.add_metric(label_values, value)
-            yield family
 
 
 @cache

@@ -30,25 +30,30 @@ SEND = np.dtype(
         for name in (
             "piece", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
             "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
-            "keys_at", "keys_end", "wait_at", "wait_end", "tags", "log_offset", "queue_offset",
+            "keys_at", "keys_end", "wait_at", "wait_end", "fifo", "tags", "log_offset",
+            "queue_offset",
             "size", "code", "batch", "answered", "name_at", "name_end",
         )
     ]
 )  # fmt: skip
 # Those for one queue that are to wait for the same, as one of their properties says, or not to
-# wait: how many, and the bytes of their bodies and properties. Places are in the names that are
-# kept from turn to turn, as the groups are.
+# wait, and have the same `marks`: how many messages, the bytes of their bodies and properties,
+# those of the largest, and requests. Places are in the names that are kept from turn to turn, as
+# the groups are.
 GROUP = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "topic_at", "topic_end", "queue_id", "wait_at", "wait_end", "count", "bytes",
+            "topic_at", "topic_end", "queue_id", "wait_at", "wait_end", "marks", "count", "bytes",
+            "largest", "requests",
         )
     ]
 )  # fmt: skip
 SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the common way
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
+FIFO, BATCH, ONEWAY = 1, 2, 4  # marks of a group: a sharding key, batches, no answer wanted
+PART_NUMBERS = 5  # that are told of each group
 GROUPS_MAX = 1_024  # that are kept, and in a turn
 NAMES_BYTES = 256 << 10  # of these
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
@@ -67,6 +72,7 @@ def _word(text: str) -> Bytes:
 
 
 UNIQ_KEY, KEYS, TAGS = _word("UNIQ_KEY"), _word("KEYS"), _word("TAGS")
+SHARDING_KEY = _word("__SHARDINGKEY")
 DELAY, DELAY_SEC, DELAY_MS, DELIVER_MS = (
     _word("DELAY"), _word("TIMER_DELAY_SEC"), _word("TIMER_DELAY_MS"), _word("TIMER_DELIVER_MS")
 )  # fmt: skip
@@ -221,6 +227,8 @@ def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> b
         return not _is(texts, start, name_end, POP_CK)
     elif first == 73:
         return not _is(texts, start, name_end, INNER_NUM)
+    elif first == 95 and _is(texts, start, name_end, SHARDING_KEY):
+        send.fifo = wide(1)
     return True
 
 
@@ -588,6 +596,7 @@ def _group_number(
         found = (found * 31 + wide(data[place])) & 0xFFFFFFFF
     for place in range(wanted.wait_at, wanted.wait_end):
         found = (found * 31 + wide(texts[place])) & 0xFFFFFFFF
+    found += wanted.marks
     mask = len(table) - 1
     slot = (found ^ found >> 15) & mask
     while table[slot]:
@@ -595,6 +604,7 @@ def _group_number(
         other = groups[number]
         if (
             other.queue_id == wanted.queue_id
+            and other.marks == wanted.marks
             and _alike(
                 data, wanted.topic_at, wanted.topic_end, names, other.topic_at, other.topic_end
             )
@@ -620,21 +630,28 @@ def _group_number(
 @compiled
 def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Numbers) -> int:
     """Add up what is in each group; how many have something. `parts` gets of each of these its
-    number, its messages and bytes."""
+    number and what `GROUP` says of its messages."""
     for number in range(used):
-        groups[number].count = groups[number].bytes = 0
+        group = groups[number]
+        group.count = group.bytes = group.largest = group.requests = 0
     for number in range(count):
         send = sends[number]
         group = groups[send.group]
+        size = send.body_end - send.body_at + send.text_end - send.text_at
         group.count += 1
-        group.bytes += send.body_end - send.body_at + send.text_end - send.text_at
-    found = 0
+        group.bytes += size
+        if size > group.largest:
+            group.largest = size
+        if send.answered:
+            group.requests += 1
+    at = 0
     for number in range(used):
-        if groups[number].count:
-            parts[found * 3], parts[found * 3 + 1] = number, groups[number].count
-            parts[found * 3 + 2] = groups[number].bytes
-            found += 1
-    return found
+        group = groups[number]
+        if group.count:
+            parts[at], parts[at + 1], parts[at + 2] = number, group.count, group.bytes
+            parts[at + 3], parts[at + 4] = group.largest, group.requests
+            at += PART_NUMBERS
+    return at // PART_NUMBERS
 
 
 @compiled
@@ -683,6 +700,7 @@ def read_sends(
                 break
             send, group = sends[count], groups[known[0]]
             send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
+            send.fifo = 0
             text_end = NOT_PLAIN
             if mixed == before_size:
                 text_end = _header_again(
@@ -695,7 +713,7 @@ def read_sends(
                 group.topic_at, group.topic_end = header_at + topic_at, header_at + topic_end
             else:
                 send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
-                send.times = send.batch = 0
+                send.times = send.batch = send.fifo = 0
                 before_size = 0
                 text_end = _header(data, header_at, header_end, texts, to, send, group, spans)
                 if text_end >= 0 and not send.batch:
@@ -715,6 +733,11 @@ def read_sends(
             if not is_plain:
                 break
             group.wait_at, group.wait_end = send.wait_at, send.wait_end
+            group.marks = send.fifo
+            if send.batch:
+                group.marks |= BATCH
+            if send.oneway:
+                group.marks |= ONEWAY
             send.name_at, send.name_end = send.unique_at, send.unique_end
             came = 1
             if send.batch:

@@ -11,9 +11,13 @@ import numpy as np
 
 from .plain_answers import ANSWER_VALUES_MAX, write_answers
 from .plain_reading import (
+    BATCH,
+    FIFO,
     GROUP,
     GROUPS_MAX,
     NAMES_BYTES,
+    ONEWAY,
+    PART_NUMBERS,
     SEND,
     SEND_BYTES_MIN,
     SPANS,
@@ -27,11 +31,20 @@ NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the 
 
 
 class Group(NamedTuple):
-    """What some sends have in common; `waits` is the property that says so, or nothing."""
+    """What some sends have in common; `waits` is the property that says so, or nothing; `is_fifo`:
+    they have a sharding key."""
 
     topic: str
     queue_id: int
     waits: str
+    is_fifo: bool = False
+    is_batch: bool = False
+    is_oneway: bool = False
+
+
+# The sends of one group: its number, messages, the bytes of their bodies and of their properties as
+# they came, those of the largest message, and requests.
+Part = tuple[int, int, int, int, int]
 
 
 class PlainSends:
@@ -39,8 +52,7 @@ class PlainSends:
     (`headers.send.answer_parts`).
 
     After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
-    `read_sends` (None when all of all `pieces` was), and the `parts`: number of a group, messages
-    of it, and the bytes of their bodies and of their properties as they came. The `groups` are kept
+    `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept
     with their numbers from turn to turn, until they are too many: `forgot` counts how often.
     """
 
@@ -53,7 +65,7 @@ class PlainSends:
         self._groups = np.zeros(GROUPS_MAX, GROUP)
         self._known = np.zeros(2, np.int64)
         self._names = np.empty(NAMES_BYTES, np.uint8)
-        self._found = np.empty(3 * GROUPS_MAX, np.int64)
+        self._found = np.empty(PART_NUMBERS * GROUPS_MAX, np.int64)
         self._spans = np.zeros(SPANS + 1, np.int64)
         self._no_words = np.zeros(GROUPS_MAX, np.int64)
         self.answers = np.empty(0, np.uint8)
@@ -61,7 +73,7 @@ class PlainSends:
         self.count = 0
         self.pieces = 0
         self.taken: list[int] | None = None
-        self.parts: list[tuple[int, int, int]] = []
+        self.parts: list[Part] = []
         self.groups: list[Group] = []
         self.forgot = 0
 
@@ -84,18 +96,20 @@ class PlainSends:
             self._found, self._spans, taken,
         )  # fmt: skip
         self.taken = None if done == len(data) else taken.tolist()
-        found = iter(self._found[: 3 * parts].tolist())
-        self.parts = list(zip(found, found, found, strict=True))
+        found = iter(self._found[: PART_NUMBERS * parts].tolist())
+        self.parts = list(zip(found, found, found, found, found, strict=True))
         if self._known[0] > len(self.groups):
             self._learn()
 
     def _learn(self) -> None:
         """The groups that are new."""
         names = self._names[: self._known[1]].tobytes().decode()
-        for topic_at, topic_end, queue_id, wait_at, wait_end, *_ in self._groups[
+        for topic_at, topic_end, queue_id, wait_at, wait_end, marks, *_ in self._groups[
             len(self.groups) : self._known[0]
         ].tolist():
-            self.groups.append(Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end]))
+            marked = (bool(marks & mark) for mark in (FIFO, BATCH, ONEWAY))
+            group = Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end], *marked)
+            self.groups.append(group)
 
     def forget(self) -> None:
         """Begin anew with the groups and their numbers."""

@@ -12,6 +12,7 @@ def broker_door(broker: Broker) -> Door:
         fault=lambda: fault(broker),
         not_ready=lambda: not_ready(broker),
         metrics=lambda: families(broker),
+        in_slices=lambda steps: broker.slices.run(steps),
         status=lambda with_system: overview(broker, with_system=with_system),
         note=lambda: note(broker),
     )

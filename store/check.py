@@ -112,7 +112,7 @@ class _LogCheck(Walk):
         part = report.part(LOG, "messages")
         part.files = len(row.items)
         for problem in row.problems:
-            report.damage(LOG, problem.path, problem.at, problem.text)
+            report.tell(LOG, problem)
 
     def look(self) -> None:
         """Look at every record, and at what is behind the last."""

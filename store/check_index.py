@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import entries_of
+from .files import STRAY, Problem, entries_of
 from .findings import Report
 from .index_file import (
     ENTRY_BYTES,
@@ -52,7 +52,7 @@ class IndexCheck:
             if entry.is_folder or entry.size == 0:
                 continue
             if len(entry.name) != NAME_DIGITS or not entry.name.isdigit():
-                report.damage(INDEX, path, None, f"has no business here: {NAME_DIGITS} digits name")
+                report.tell(INDEX, Problem(path, STRAY, is_stray=True))
                 continue
             part.files += 1
             if entry.size < HEADER_BYTES + SLOT_BYTES + 2 * ENTRY_BYTES:

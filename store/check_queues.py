@@ -132,7 +132,7 @@ class PlainCheck:
         part = report.part(QUEUES, "entries")
         part.files += len(row.items)
         for problem in row.problems:
-            report.damage(QUEUES, problem.path, problem.at, problem.text)
+            report.tell(QUEUES, problem)
         self.first = row.start // ENTRY_BYTES
         self.count = self._count_entries()
         self._seen = np.zeros(self.count - self.first, np.bool_)
@@ -288,7 +288,7 @@ class BatchCheck:
         part = report.part(BATCHES, "entries")
         part.files += len(row.items)
         for problem in row.problems:
-            report.damage(BATCHES, problem.path, problem.at, problem.text)
+            report.tell(BATCHES, problem)
         self.end_offset = 0
         self._units: dict[int, tuple[int, Path, int]] = {}  # by place: size, file and byte
         for segment in row.items:

@@ -67,7 +67,7 @@ class TimerFilesCheck:
         part = self._report.part(TIMER, "units")
         part.files = len(self._row.items) + self._note_path.exists() + self._wheel_path.exists()
         for problem in self._row.problems:
-            self._report.damage(TIMER, problem.path, problem.at, problem.text)
+            self._report.tell(TIMER, problem)
         slots = self._slots()
         if not self._precision_ms:
             self._precision_ms = self._likely_precision(slots)

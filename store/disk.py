@@ -4,6 +4,7 @@ Everything in this folder that touches a file does it through `current`. Nothing
 calls: what the system raises, they raise, and each one means what its name means in `os`.
 """
 
+import ctypes
 import errno
 import mmap
 import os
@@ -23,6 +24,8 @@ except (ImportError, AttributeError) as lack:
         "WSL or in a Linux container. The client, the name server and the commands that ask a "
         "broker run here"
     ) from None
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Entry(NamedTuple):
@@ -106,6 +109,24 @@ class Disk:
         """A hint that these bytes of a file will be read or written: they get memory now."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
+
+    def absent(self, address: int, size: int) -> int:
+        """How many of these bytes of a mapped file are not in memory. OSError when the system can't
+        say."""
+        page = mmap.PAGESIZE
+        start = address // page * page
+        pages = (address + size - start + page - 1) // page
+        found = (ctypes.c_ubyte * pages)()
+        length = ctypes.c_size_t(pages * page)
+        if _LIBC.mincore(ctypes.c_void_p(start), length, found) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        absent = sum(not one & 1 for one in found)
+        return min(size, absent * page)
+
+    def read_ahead(self, view: mmap.mmap, *, wanted: bool) -> None:
+        """A hint whether what follows a page that is read of this file will be read as well."""
+        if hasattr(mmap, "MADV_RANDOM"):
+            view.madvise(mmap.MADV_NORMAL if wanted else mmap.MADV_RANDOM)
 
     def lock(self, fd: int, size: int) -> None:
         """Lock the first bytes of a file against other processes. OSError when one has them."""

@@ -13,16 +13,20 @@ from pathlib import Path
 from . import disk
 from .errors import plain_errors
 from .segment import Segment
-from .segments import NAME_DIGITS
+from .segments import NAME_DIGITS, sorted_out
+
+STRAY = f"is not the store's, whose files are named by {NAME_DIGITS} digits; it is passed over"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a file or a folder; `at` is the byte in the file, if one is."""
+    """Something that is wrong with a file or a folder; `at` is the byte in the file, if one is.
+    What `is_stray` is not the store's, and harmless."""
 
     path: Path
     text: str
     at: int | None = None
+    is_stray: bool = False
 
 
 class Row:
@@ -39,12 +43,13 @@ class Row:
         self.folder = folder
         self.items: list[Segment] = []
         self.problems: list[Problem] = []
-        found = [entry for entry in entries_of(folder) if not entry.is_folder]
-        named = [entry for entry in found if entry.name.isascii() and entry.name.isdigit()]
-        for entry in found:
-            if entry not in named:
-                text = f"has no business here: files are named by {NAME_DIGITS} digits"
-                self.problems.append(Problem(folder / entry.name, text))
+        with plain_errors(folder, "read"):
+            try:
+                named, strays = sorted_out(folder)
+            except FileNotFoundError:
+                named, strays = [], []
+        for path in strays:
+            self.problems.append(Problem(path, STRAY, is_stray=True))
         self.size = size or _size_of(named)
         for number, entry in enumerate(named):
             path, base = folder / entry.name, int(entry.name)

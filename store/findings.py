@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .files import Problem
+
 FINDINGS_KEPT = 1_000  # of one part; more are only counted
 
 
@@ -69,6 +71,11 @@ class Report:
         """Something is worth knowing."""
         self.parts[part].notes += 1
         self._keep(Finding(part, path, at, text, False), self.parts[part].notes)
+
+    def tell(self, part: str, problem: Problem) -> None:
+        """Something is wrong with a file, or it is not the store's."""
+        say = self.note if problem.is_stray else self.damage
+        say(part, problem.path, problem.at, problem.text)
 
     def _keep(self, finding: Finding, number: int) -> None:
         if number <= FINDINGS_KEPT:

@@ -22,6 +22,7 @@ from .index_file import NAME_DIGITS, IndexFile, file_bytes, file_name
 from .key_hash import Hashes, key_hash, key_hashes
 from .keys import hashes_of_keys, index_keys, places_of_keys, table_of
 from .segment import Segment, make_folder
+from .segments import sorted_out, warn_of
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,8 @@ class Index:
             return
         size = file_bytes(self._slots, self._capacity)
         with plain_errors(self._folder, "read"):
-            entries = [entry for entry in disk.current.entries(self._folder) if not entry.is_folder]
+            entries, strays = sorted_out(self._folder)
+            warn_of(strays)
             for number, (name, _, found) in enumerate(entries):
                 path = self._folder / name
                 if found == 0 or (sure and found != size):
@@ -80,7 +82,7 @@ class Index:
                     for late, _, _ in entries[number:]:
                         disk.current.unlink(self._folder / late)
                     return
-                if found != size or len(name) != NAME_DIGITS or not name.isdigit():
+                if found != size or len(name) != NAME_DIGITS:
                     raise DamagedStore(
                         f"{path} has {found} bytes, index files have {size} with "
                         f"{self._slots} slots (maxHashSlotNum) and {self._capacity} entries "

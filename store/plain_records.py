@@ -251,7 +251,7 @@ class PlainRecords:
             self._forget()
             self._forgot = plain.forgot
         known = self._known
-        for (number, _, _), course in zip(plain.parts, courses, strict=True):
+        for (number, *_), course in zip(plain.parts, courses, strict=True):
             if known.get(number) is not course:
                 self._learn(number, course)
         entries_at = 0

@@ -10,6 +10,7 @@ from .batch_queue import BatchQueue
 from .consume_queue import ConsumeQueue
 from .errors import DamagedStore, StoreError, plain_errors
 from .queue_ext import QueueExt
+from .segments import warn_of
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Queues:
                 self._ext[topic, queue_id] = QueueExt(folder, self._settings.queue_ext_file_bytes)
             except DamagedStore as wrong:  # clients filter what has no tag hash here
                 log.error("%s; the tags of some messages of this queue are not known", wrong)
+        warn_of([stray for queue in self.all() for stray in queue.segments.strays])
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; a new, empty one when there was none. No file is made yet."""

@@ -548,8 +548,12 @@ class Reading(Parts):
 
     def _measure_memory(self) -> None:
         """How much of the log is taken to be in memory: a part of what the machine has."""
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._memory_bytes = memory * self.settings.memory_ratio_percent // 100
+        self._memory_bytes = self.memory_part(self.settings.memory_ratio_percent)
+
+    @staticmethod
+    def memory_part(percent: int) -> int:
+        """So many percent of the machine's memory, in bytes."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
 
     def _place(self, queue: Queue, offset: int) -> int | None:
         """The log offset of the message at this queue offset."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from . import checkpoint as checkpoints
@@ -23,6 +22,7 @@ from .files import Row, entries_of, queue_folders
 from .index_file import HEADER
 from .lock import StoreLock, sync_had_failed, write_abort
 from .segment import Segment, sync_folder
+from .segments import sorted_out
 from .settings import StoreSettings
 from .store import MessageStore
 from .view import StoreView
@@ -62,7 +62,7 @@ def rebuild(
         _delete_queues(root, view)
         with plain_errors(root / "index", "delete"):
             if disk.current.is_folder(root / "index"):
-                rmtree(root / "index")
+                _delete_files(root / "index")
             sync_folder(root)
     finally:
         view.release()
@@ -88,7 +88,7 @@ def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
         "batch_queue_file_bytes": noted.batch_queue_file_bytes or _size(batch),
     }
     for entry in entries_of(root / "index"):
-        if not entry.is_folder and entry.size:
+        if not entry.is_folder and entry.size and entry.name.isdigit():
             path = root / "index" / entry.name
             segment = Segment(path, 0, entry.size, writable=False)
             if entry.size < HEADER.size or HEADER.unpack_from(segment.view)[-1] <= 1:
@@ -134,4 +134,13 @@ def _delete_queues(root: Path, view: StoreView) -> None:
             if last is not None and len(last) and 0 <= int(last["offset"][0]) < start:
                 continue
             with plain_errors(folder, "delete"):
-                rmtree(folder)
+                _delete_files(folder)
+
+
+def _delete_files(folder: Path) -> None:
+    """Delete the store's files, and the folder unless there is something else in it."""
+    entries, strays = sorted_out(folder)
+    for entry in entries:
+        disk.current.unlink(folder / entry.name)
+    if not strays:
+        disk.current.remove_folder(folder)

@@ -16,6 +16,7 @@ from .derive_runs import RunDerive
 from .index import Index
 from .parts import Parts
 from .run import Passed, Run
+from .segments import warn_of
 from .walk import Progress, Walk, whole_record
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def recover(
     # Whoever was killed may not have synced the names of new files.
     commit_log.new_files = index.new_files = not is_clean
     commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
+    warn_of(commit_log.segments.strays)
     queues.load(
         is_clean=is_clean and checkpoint.synced_end >= 0,
         sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,

@@ -1,6 +1,7 @@
 """A row of files of one size without gaps; each file's name is the place of its first byte."""
 
 import logging
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +15,33 @@ NAME_DIGITS = 20
 MISSING_FILES_MAX = 1_000  # made again as zeros between two that are there
 
 
+def sorted_out(folder: Path) -> tuple[list[disk.Entry], list[Path]]:
+    """The files of a folder that have a number for a name, and whatever else is there. OSError as
+    the system gives it."""
+    entries: list[disk.Entry] = []
+    strays: list[Path] = []
+    for entry in disk.current.entries(folder):
+        if entry.name.isascii() and entry.name.isdigit() and not entry.is_folder:
+            entries.append(entry)
+        else:
+            strays.append(folder / entry.name)
+    return entries, strays
+
+
+def warn_of(strays: Sequence[Path]) -> None:
+    """Say once what is passed over."""
+    if strays:
+        log.warning(
+            "%s is not the store's and is passed over%s; nothing of it is read or deleted",
+            strays[0],
+            f", as are {len(strays) - 1} others" if len(strays) > 1 else "",
+        )
+
+
 class Segments:
     """The files of one commit log or queue, in order. `setting` names the size for messages."""
 
-    __slots__ = ("folder", "is_mended", "items", "setting", "size", "writable")
+    __slots__ = ("folder", "is_mended", "items", "setting", "size", "strays", "writable")
 
     def __init__(self, folder: Path, size: int, setting: str, *, writable: bool) -> None:
         self.folder = folder
@@ -25,10 +49,12 @@ class Segments:
         self.setting = setting
         self.writable = writable
         self.items: list[Segment] = []
+        self.strays: list[Path] = []  # what is not the store's
         self.is_mended = False  # zeros stand for something that was lost
 
     def load(self, *, sure: bool = False) -> None:
-        """Find the files. DamagedStore when one has a strange name, or another size.
+        """Find the files. DamagedStore when one has another size. What has no number for a name is
+        not the store's: it is passed over, and never deleted (`strays`).
 
         A file that is missing between others, or cut off, becomes one of zeros, or with zeros at
         its end, which is reported: what was in it is gone, but the others are good. A cut-off file
@@ -38,18 +64,13 @@ class Segments:
         """
         self.items = []
         try:
-            entries = [entry for entry in disk.current.entries(self.folder) if not entry.is_folder]
+            entries, self.strays = sorted_out(self.folder)
         except FileNotFoundError:
             return
         except OSError as wrong:
             raise plain_error(wrong, self.folder, "read") from wrong
         for number, entry in enumerate(entries):
             path = self.folder / entry.name
-            if not entry.name.isascii() or not entry.name.isdigit():
-                raise DamagedStore(
-                    f"{path} has no business here: files are named by {NAME_DIGITS} digits; move "
-                    "it away"
-                )
             found = entry.size
             if found == 0 and number == len(entries) - 1 and self.items:
                 # A crash between making a file and giving it its size.
@@ -99,10 +120,10 @@ class Segments:
             self.items.pop()
 
     def delete(self) -> None:
-        """Delete all files and the folder."""
+        """Delete all files, and the folder unless there is something else in it."""
         self.cut(-1)
         with plain_errors(self.folder, "delete"):
-            if disk.current.is_folder(self.folder):
+            if disk.current.is_folder(self.folder) and not disk.current.entries(self.folder):
                 disk.current.remove_folder(self.folder)
 
     def release(self) -> None:
@@ -128,5 +149,5 @@ class Segments:
 
     def _is_proved(self, entries: list[disk.Entry]) -> bool:
         """Whether two neighbours are as far apart as a file is long."""
-        bases = [int(entry.name) for entry in entries if entry.name.isdigit()]
+        bases = [int(entry.name) for entry in entries]
         return any(after - base == self.size for base, after in pairwise(bases))

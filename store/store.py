@@ -18,6 +18,7 @@ from .cleaning import Cleaning
 from .errors import DiskFull, StoreError, WritesRefused, plain_errors
 from .following import Following
 from .lock import StoreLock, sync_had_failed, write_abort
+from .page_cache import PageCache
 from .reading import Found
 from .recovery import recover
 from .segment import make_folder, sync_folder
@@ -37,7 +38,7 @@ QUEUE_ENTRY_BYTES = 20
 INDEX_SYNC_MAX = 1_024  # messages whose keys are added before a sync, as they would be soon
 
 
-class MessageStore(Writing, BulkReading, Cleaning, Following):
+class MessageStore(Writing, BulkReading, Cleaning, Following, PageCache):
     """A store folder, opened. `host` is this broker's ip and port as records have it."""
 
     def __init__(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..protocol.record import MAGIC_BLANK
 from .errors import plain_errors
 from .segment import Segment, sync_folder
-from .segments import Segments
+from .segments import Segments, warn_of
 
 WHEEL_TOPIC = "rmq_sys_wheel_timer"  # has the messages that the units lead to
 QUEUE = 0  # of it, the only one
@@ -112,6 +112,7 @@ class TimerLog:
     def load(self) -> None:
         """Find the files. DamagedStore when one can't be; the end is then to be set by `cut`."""
         self.segments.load()
+        warn_of(self.segments.strays)
         self.end = self._written = self.segments.start
 
     def holds(self, end: int) -> bool:

@@ -151,6 +151,20 @@ class TimerWheel:
             tick += count
         return None
 
+    def count(self, from_ms: int, until_ms: int) -> int:
+        """How many messages are in the slots from `from_ms` on and before `until_ms`."""
+        tick, until = from_ms // self._precision_ms, until_ms // self._precision_ms
+        until = min(until, tick + SLOTS)
+        total = 0
+        while tick < until:
+            at = tick % SLOTS
+            count = min(SLOTS - at, until - tick)
+            slots = self._slots(at, count)
+            used = slots["tick"] == np.arange(tick, tick + count)
+            total += int(slots["number"][used].sum())
+            tick += count
+        return total
+
     def make_anew(self) -> None:
         """Forget all slots."""
         self._segment.delete()

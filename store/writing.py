@@ -172,7 +172,7 @@ class Writing(Batches):
         log = self._log
         size = 0
         counts: dict[ConsumeQueue, int] = {}
-        for (queue, more, _), (_, messages, came) in zip(courses, plain.parts, strict=True):
+        for (queue, more, _), (_, messages, came, *_) in zip(courses, plain.parts, strict=True):
             size += messages * (queue.fixed_bytes + len(more)) + came
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size

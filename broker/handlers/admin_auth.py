@@ -1,7 +1,8 @@
 """Requests about users and access lists: 3001 to 3010.
 
-A broker has none of either until access control is switched on. Until then RocketMQ answers each of
-them SYSTEM_ERROR, and so does this broker, which says why.
+They are kept once access control is switched on, or before that where
+authenticationMetadataProvider and authorizationMetadataProvider name a class. Else RocketMQ answers
+each of them SYSTEM_ERROR, and so does this broker, which says why.
 """
 
 from collections.abc import Callable
@@ -24,10 +25,12 @@ SUPER_ONLY = "The super user can only be {} by super user"
 
 
 class AdminAuthHandlers:
-    """Answers about users and access lists; that there are none where `access` is None."""
+    """Answers about users, and where `has_lists` about access lists; that there are none where
+    `access` is None."""
 
-    def __init__(self, access: Access | None) -> None:
+    def __init__(self, access: Access | None, *, has_lists: bool) -> None:
         self._access = access
+        self._has_lists = has_lists
 
     def rows(self) -> list[Row]:
         asked: list[tuple[int, Any, Any]] = [
@@ -90,7 +93,7 @@ class AdminAuthHandlers:
     # --- access lists ---------------------------------------------------------------------------
 
     def on_put_acl(self, header: AclSubject, command: Command, connection: Connection) -> Reply:
-        access = self._on(command)
+        access = self._lists_on(command)
         info = body_of(command, AclInfo)
         subject = info.subject or header.subject
         user = user_of(subject)
@@ -99,18 +102,18 @@ class AdminAuthHandlers:
         return _written(lambda: access.lists.put(user, info.policies))
 
     def on_delete_acl(self, header: AclResource, command: Command, connection: Connection) -> Reply:
-        access = self._on(command)
+        access = self._lists_on(command)
         user = self._subject(access, header.subject)
         about = resource_of(header.resource) if header.resource else None
         return _written(lambda: access.lists.delete(user, header.policy_type, about))
 
     def on_get_acl(self, header: AclSubject, command: Command, connection: Connection) -> Reply:
-        access = self._on(command)
+        access = self._lists_on(command)
         found = access.lists.get(self._subject(access, header.subject))
         return OK if found is None else Reply(codes.SUCCESS, body=found.encode())
 
     def on_list_acls(self, header: AclFilter, command: Command, connection: Connection) -> Reply:
-        access = self._on(command)
+        access = self._lists_on(command)
         found = access.lists.all(header.subject_filter, header.resource_filter)
         return Reply(codes.SUCCESS, body=fastjson.dump(found)) if found else OK
 
@@ -123,9 +126,20 @@ class AdminAuthHandlers:
                 f"{codes.REQUEST_NAMES[command.code]}: access control is not configured on this "
                 "broker, so it keeps no users and no access lists; whoever can connect may do "
                 "everything, so let only those connect who may (bindAddress), or switch it on "
-                "(authenticationEnabled)",
+                "(authenticationEnabled), or prepare it (authenticationMetadataProvider)",
             )
         return self._access
+
+    def _lists_on(self, command: Command) -> Access:
+        access = self._on(command)
+        if not self._has_lists:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"{codes.REQUEST_NAMES[command.code]}: the authorizationMetadataProvider is not "
+                "configured on this broker, so it keeps no access lists; set it, or switch access "
+                "control on (authenticationEnabled)",
+            )
+        return access
 
     @staticmethod
     def _subject(access: Access, subject: str | None) -> str:
@@ -154,7 +168,7 @@ def _user_in(header: UserName, command: Command) -> UserInfo:
 
 def _check_super(access: Access, command: Command, remark: str, code: int) -> None:
     """Refusal unless a super user has signed this, even where a white list spares the signature."""
-    if not access.sender(command).is_super:
+    if not access.may_change_supers(command):
         raise Refusal(code, remark)
 
 

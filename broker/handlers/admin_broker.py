@@ -76,7 +76,11 @@ class AdminBrokerHandlers:
 
     def on_config(self, header: None, command: Command, connection: Connection) -> Reply:
         version = ConfigVersion(self.hot_keys.version.encode().decode())
-        return Reply(codes.SUCCESS, version.to_fields(), body=to_text(self.config).encode())
+        return Reply(
+            codes.SUCCESS,
+            version.to_fields(),
+            body=to_text(self.config, self.hot_keys.later).encode(),
+        )
 
     def on_runtime_info(self, header: None, command: Command, connection: Connection) -> LongAnswer:
         return self.slices.answer(self._runtime_info())

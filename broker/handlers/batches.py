@@ -13,6 +13,7 @@ from ...protocol.tags import TAG_HASHES
 from ...store.errors import StoreError
 from ...store.even_batch import Batch
 from ...store.store import MessageStore
+from ..arrivals import type_of
 from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
@@ -20,9 +21,9 @@ from ..logical_targets import LOGICAL
 from ..topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
-# Request, connection, topic, queue, the batch for the store, unique key, whether the answer waits
-# for the disk.
-Taken = tuple[Command, Connection, Target, int, Batch, bytes, bool]
+# Request, connection, topic, queue, the batch for the store, unique key, type of message, whether
+# the answer waits for the disk.
+Taken = tuple[Command, Connection, Target, int, Batch, bytes, str, bool]
 
 
 class Batches:
@@ -38,15 +39,14 @@ class Batches:
         topics: Topics,
         due: Due,
         holds: Holds,
-        suffix: bytes,
     ) -> None:
         self._store = store
         self._topics = topics
         self._due = due
         self._holds = holds
-        self._suffix = suffix
+        self.suffix = b""
         self._region_id = config.region_id
-        self._trace_on = config.trace_on
+        self._config = config
         self.taken: list[Taken] = []
 
     def take(
@@ -85,7 +85,9 @@ class Batches:
             header.reconsume_times or 0,
         )  # fmt: skip
         unique = decode(text).get(UNIQ_KEY, "").encode()
-        self.taken.append((command, connection, target, queue_id, batch, unique, waits))
+        self.taken.append(
+            (command, connection, target, queue_id, batch, unique, type_of(text), waits)
+        )
         return None
 
     def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
@@ -94,8 +96,10 @@ class Batches:
         taken, self.taken = self.taken, []
         host_hex, region = self._store.host_hex, self._region_id.encode()
         given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
-        places = self._store.put_batches([each[4] for each in taken], self._suffix)
-        for (command, _, target, queue_id, _, unique, _), placed in zip(taken, places, strict=True):
+        places = self._store.put_batches([each[4] for each in taken], self.suffix)
+        for (command, _, target, queue_id, _, unique, kind, _), placed in zip(
+            taken, places, strict=True
+        ):
             if isinstance(placed, Malformed):
                 given.append((_unreadable(f"can't be read: {placed}"), 0))
             elif isinstance(placed, StoreError):
@@ -107,16 +111,17 @@ class Batches:
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
                 reply = send_answer(
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
-                    trace_on=self._trace_on,
+                    trace_on=self._config.trace_on,
                 )  # fmt: skip
-                self._count(target, queue_id, len(offsets), end - offsets[0])
+                self._count(target, queue_id, len(offsets), end - offsets[0], kind)
                 given.append((reply, end))
         return given
 
-    def _count(self, target: Target, queue_id: int, messages: int, size: int) -> None:
-        """So many messages were stored, `size` bytes in the log: counted, and readers woken."""
+    def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
+        """A batch was stored, `size` bytes in the log: counted, and readers woken."""
         target.puts.messages += messages
         target.puts.bytes += size
+        target.puts.arrivals.note_batches(kind, 1, messages, size)
         key = target.keys[queue_id]
         if key in self._holds.parked:
             self._holds.mark(key)
@@ -139,12 +144,12 @@ class Batches:
             header.born_ms,
             host,
             body,
-            text.encode() + self._suffix,
+            text.encode() + self.suffix,
             TAG_HASHES[properties.get("TAGS", "")],
             count,
             header.reconsume_times or 0,
         )
-        self._count(target, queue_id, count, end - start)
+        self._count(target, queue_id, count, end - start, type_of(text))
         if target.seen == LOGICAL:
             first = target.offset(queue_id, first)
         unique = properties.get(UNIQ_KEY) or None
@@ -156,7 +161,7 @@ class Batches:
             # What tells the producer that the batch has this id, and not its messages theirs.
             batch_uniq_id=unique,
             region=self._region_id,
-            trace_on=self._trace_on,
+            trace_on=self._config.trace_on,
         )
         return Reply(codes.SUCCESS, answer.to_fields()), end
 

@@ -17,6 +17,7 @@ from ...protocol import codes
 from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.crowd import Crowd
+from ...protocol.aio.rpc_latency import ONEWAY, SEND_BATCH_OK, SEND_V2_OK, RpcLatency
 from ...protocol.aio.turn import Block, Lane, Turn, block_of
 from ...protocol.errors import Refusal
 from ...protocol.frame import encode_request
@@ -30,6 +31,7 @@ from ...store.index_file import IndexFile
 from ...store.index_links import link
 from ...store.plain_records import Course, PlainRecords
 from ...store.store import MessageStore
+from ..arrivals import DELAY, FIFO, NORMAL, SMALL_BYTES
 from ..config import BrokerConfig
 from ..due import Due
 from ..holds import Holds
@@ -63,19 +65,23 @@ def prepare() -> None:
 
 class Way(NamedTuple):
     """What becomes of a group of sends: its topic, where it goes, the queue that was asked for, and
-    its slot of the timer wheel in ms, 0 for none. One that `is_timed` holds for a moment only."""
+    its slot of the timer wheel in ms, 0 for none. One that `is_timed` holds for a moment only.
+    `kind` is the type of its messages, and `answer` under what its requests are counted, for the
+    metrics."""
 
     target: Target
     course: Course
     key: tuple[str, int]
     slot_ms: int
     is_timed: bool
+    kind: str
+    answer: int
 
 
 class PlainLane:
     """Takes what is in the `lane` into the store: the broker has `take` called each turn.
 
-    `suffix` comes behind the properties of each message.
+    `write_templates` has to come first.
     """
 
     def __init__(
@@ -86,29 +92,36 @@ class PlainLane:
         due: Due,
         holds: Holds,
         stats: Stats,
-        suffix: bytes,
+        latency: RpcLatency,
         now_ms: Callable[[], int],
     ) -> None:
         self.lane = Lane(self._write)
+        self._latency = latency
+        self._config = config
         self._broker_name = config.broker_name
         self._store = store
         self._topics = topics
         self._due = due
         self._holds = holds
         self._stats = stats
-        self._suffix = suffix
-        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         self._now_ms = now_ms
-        region = config.region_id.encode()
-        parts = answer_parts(store.host_hex, region, trace_on=config.trace_on)
-        self._plain = PlainSends(parts)
         self._records = PlainRecords()
-        self._ways: dict[int, Way] = {}  # by the number of their group
-        self._forgot = 0
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
         store.gather = gather
+
+    def write_templates(self, suffix: bytes) -> None:
+        """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the
+        properties of each message."""
+        config = self._config
+        self._suffix = suffix
+        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
+        region = config.region_id.encode()
+        parts = answer_parts(self._store.host_hex, region, trace_on=config.trace_on)
+        self._plain = PlainSends(parts)
+        self._ways: dict[int, Way] = {}  # by the number of their group
+        self._forgot = 0
 
     def open(self, turn: Turn) -> None:
         """From now on the connections use it."""
@@ -158,7 +171,7 @@ class PlainLane:
         now_ms = self._now_ms()
         ways: list[Way] = []
         odd: list[int] = []
-        for number, messages, _ in plain.parts:
+        for number, messages, *_ in plain.parts:
             way = self._ways.get(number)
             if way is None or not self._still_goes(way):
                 way = self._way(plain.groups[number], messages, now_ms)
@@ -177,7 +190,7 @@ class PlainLane:
         self._tell(ways)
         words = {
             number: words_before(way.target.name, self._broker_name, way.slot_ms + 1)
-            for way, (number, _, _) in zip(ways, plain.parts, strict=True)
+            for way, (number, *_) in zip(ways, plain.parts, strict=True)
             if way.slot_ms
         }
         self._ends = plain.write_answers(words)
@@ -216,25 +229,48 @@ class PlainLane:
         if queue is None or (queue.is_schedule and key is own):
             return None
         delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1
-        return Way(target, Course(queue, more, delay_ms), own, slot_ms, bool(group.waits))
+        kind = FIFO if group.is_fifo else DELAY if group.waits else NORMAL
+        answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
+        if group.is_oneway:
+            answer |= ONEWAY
+        course, is_timed = Course(queue, more, delay_ms), bool(group.waits)
+        return Way(target, course, own, slot_ms, is_timed, kind, answer)
 
     def _tell(self, ways: list[Way]) -> None:
         """Let those know who count messages and wait for them."""
-        plain, parked = self._plain, self._holds.parked
-        for (target, course, key, _, _), (_, messages, came) in zip(ways, plain.parts, strict=True):
+        plain, parked, answered = self._plain, self._holds.parked, self._latency.answered
+        for (target, course, key, _, _, kind, answer), part in zip(ways, plain.parts, strict=True):
+            number, messages, came, largest, requests = part
             topic, puts = course.queue.topic, target.puts
             if topic != target.name:  # its own has it only once its time has come
                 puts = self._stats.puts(topic)
             elif key in parked:
                 self._holds.mark(key)
+            extra = course.queue.fixed_bytes + len(course.more)
+            size = came + messages * extra
             puts.messages += messages
-            puts.bytes += came + messages * (course.queue.fixed_bytes + len(course.more))
+            puts.bytes += size
+            answered[answer] += requests
+            if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
+                continue
+            if requests != messages:
+                puts.arrivals.note_batches(kind, requests, messages, size)
+            elif largest + extra > SMALL_BYTES:
+                puts.arrivals.note_all(kind, messages, size, self._sizes(number))
+            else:
+                puts.arrivals.note_all(kind, messages, size)
         if any(way.slot_ms for way in ways):
             self._tell_timers(ways)
 
+    def _sizes(self, number: int) -> list[int]:
+        """How large each message of the group with this number is in the log."""
+        sends = self._plain.sends[: self._plain.count]
+        sizes: list[int] = sends["size"][sends["group"] == number].tolist()
+        return sizes
+
     def _tell_timers(self, ways: list[Way]) -> None:
         plain = self._plain
-        by_number = {number: way for way, (number, _, _) in zip(ways, plain.parts, strict=True)}
+        by_number = {number: way for way, (number, *_) in zip(ways, plain.parts, strict=True)}
         slots = np.zeros(len(plain.groups), np.int64)
         for number, way in by_number.items():
             slots[number] = way.slot_ms

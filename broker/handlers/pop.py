@@ -81,8 +81,8 @@ class PopHandlers:
         self.now_ms = now_ms
         self.client_ms = client_ms  # the clock that `born_ms` of a request was read from
         limits = (config.pop_polling_size, config.max_pop_polling_size)
-        self.polls = PopPolls(holds, self._pop_again, *limits)
-        self.notifications = PopPolls(holds, self._notify_again, *limits, once=True)
+        self.polls = PopPolls(holds, self._pop_again, *limits, now_ms)
+        self.notifications = PopPolls(holds, self._notify_again, *limits, now_ms, once=True)
 
     def rows(self) -> list[Row]:
         return [

@@ -34,6 +34,7 @@ from ..offsets import Offsets
 from ..pop_buffer import PopBuffer
 from ..pop_checkpoints import MESSAGES_MAX, CheckPoint, Key
 from ..pop_log import PopLog
+from ..pop_meters import PopMeters
 from ..pop_orders import NOT_OF_BATCH, OTHER_POP, PopOrders
 from ..pop_revive import LATE_ACK_MS
 from ..stats import Stats
@@ -65,6 +66,7 @@ class PopAckHandlers:
         orders: PopOrders,
         log: PopLog,
         stats: Stats,
+        meters: PopMeters,
         wake: Callable[[str, str, int], None],
         now_ms: Callable[[], int],
     ) -> None:
@@ -77,6 +79,7 @@ class PopAckHandlers:
         self.orders = orders
         self.log = log
         self.stats = stats
+        self.meters = meters
         self.wake = wake
         self.now_ms = now_ms
 
@@ -168,6 +171,7 @@ class PopAckHandlers:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         self.stats.check_point(header.topic, header.group)
         self._ack(header.topic, header.group, handle, [header.offset], end)
+        self.meters.popped(header.topic, header.group, header.queue_id, 1)  # it still is
         answer = ChangeInvisibleTimeAnswer(now_ms, header.invisible_ms, handle.revive_queue_id)
         return Reply(codes.SUCCESS, answer.to_fields())
 
@@ -223,6 +227,7 @@ class PopAckHandlers:
             except StoreError as wrong:
                 raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         self.stats.acknowledged(topic, group, len(offsets))
+        self.meters.settled(topic, group, handle.queue_id, len(offsets))
 
     def _check_popped(self, key: Key, offsets: list[int]) -> None:
         """Refusal when the check point is known and has other messages."""

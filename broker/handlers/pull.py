@@ -29,6 +29,7 @@ from ...store import status
 from ...store.consume_queue import ENTRY_BYTES
 from ...store.store import Found, MessageStore
 from ..clients import Clients
+from ..cold_data import ColdData
 from ..config import BrokerConfig
 from ..filters import Filters
 from ..groups import Groups
@@ -97,7 +98,8 @@ class PullHandlers:
         self.filters = filters
         self.stats = stats
         self.now_ms = now_ms
-        self.holds = Holds(self.rerun)
+        self.holds = Holds(self.rerun, now_ms)
+        self.cold = ColdData(config, store, clients, now_ms)
 
     def rows(self) -> list[Row]:
         return [
@@ -108,6 +110,14 @@ class PullHandlers:
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Reply | bytes | None:
+        is_controlled = self.config.cold_data_flow_control_enable
+        if is_controlled and self.cold.holds(header, command, connection):
+            return None
+        return self._pull(header, command, connection)
+
+    def _pull(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
         if connection.backlog.is_full:
             raise connection.backlog.busy()
         wanted, topic, group = self.check(header, command, connection)
@@ -116,18 +126,33 @@ class PullHandlers:
             if moved is not None:
                 return moved
         found = self._look(header, wanted)
+        if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
+            tags = wanted if isinstance(wanted, frozenset) else None
+            self.cold.count(header, found.next_offset, tags)
         flags = header.sys_flag
         if flags & COMMIT_OFFSET and header.commit_offset >= 0:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
-            deadline_ms = self.now_ms() + self._suspend_ms(header)
-            hold = Hold(header, command, connection, deadline_ms)
+            now_ms = self.now_ms()
+            hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
             if not _is_short(header, command):
                 hold.bytes = command.weight()
             if self.holds.park((header.topic, header.queue_id), hold):
                 return None
             raise self._too_many(header, hold, connection)
         return self._answer(header, command, found, topic, group, connection)
+
+    def sweep_cold(self) -> None:
+        """Go on with what the control of cold data has slowed down."""
+        self.cold.sweep(self._pull_again)
+
+    def _pull_again(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
+        try:
+            return self._pull(header, command, connection)
+        except Refusal as refusal:
+            return Reply(refusal.code, refusal.fields, refusal.remark)
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool

@@ -25,6 +25,7 @@ from ...protocol.record import TRANSACTION_MASK
 from ...protocol.tags import raw_tags_code
 from ...store.errors import StoreError
 from ...store.store import MessageStore
+from ..arrivals import NORMAL, SMALL_BYTES, type_of
 from ..clients import Clients
 from ..config import BrokerConfig
 from ..stats import Stats
@@ -204,8 +205,12 @@ class ReplyHandlers:
             self.stats.failures.messages += 1
             log.warning("a reply of %s is not kept: %s", connection.address, wrong)
             return
+        size = end - log_offset
         target.puts.messages += 1
-        target.puts.bytes += end - log_offset
+        target.puts.bytes += size
+        kind = type_of(text)
+        if kind != NORMAL or size > SMALL_BYTES:
+            target.puts.arrivals.note(kind, size)
         self.mark((target.name, queue_id))
         answer.msg_id = offset_message_id(self.store.host, log_offset)
         answer.queue_offset = queue_offset

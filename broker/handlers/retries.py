@@ -96,6 +96,7 @@ class RetryHandlers:
         dead = message.reconsume_times >= limit or level < 0
         queues = 1
         if dead:
+            self.stats.dead_letter(header.origin_topic or message.topic, header.group)
             target = self.topics.dead_letters(DLQ_PREFIX + header.group)
             level = 0
         else:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ...protocol import codes, properties
 from ...protocol.aio.connection import Connection, Row, our_fault
+from ...protocol.aio.rpc_latency import SEND_V2_OK, RpcLatency
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Reply
 from ...protocol.errors import Refusal
@@ -30,6 +31,7 @@ from ...store.errors import IllegalMessage, StoreError
 from ...store.store import MessageStore
 from ...store.timer_log import WHEEL_TOPIC
 from ...store.writing import Message
+from ..arrivals import DELAY, NORMAL, SMALL_BYTES, TRANSACTION, type_of
 from ..config import BrokerConfig
 from ..delays import SCHEDULE_TOPIC
 from ..due import Due, without
@@ -53,8 +55,9 @@ WAITS = -1  # and can't be taken back
 HALF = -2
 DELAYED = -3  # by a level
 HALF_KEY = (HALF_TOPIC, 0)
-# Request, connection, queue, unique key, topic, whether it is seen, whether it waits for the disk.
-Asked = tuple[Command, Connection, int, bytes, Target, int, bool]
+# Request, connection, queue, unique key, topic, whether it is seen, whether it waits for the disk,
+# type of message.
+Asked = tuple[Command, Connection, int, bytes, Target, int, bool, str]
 
 
 class SendHandlers:
@@ -73,8 +76,10 @@ class SendHandlers:
         ids: UniqueIds,
         locks: QueueLocks,
         transactions: TransactionCounts,
+        latency: RpcLatency,
         now_ms: Callable[[], int],
     ) -> None:
+        self.latency = latency
         self.config = config
         self.store = store
         self.topics = topics
@@ -93,6 +98,12 @@ class SendHandlers:
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
+        self._batches = Batches(config, store, topics, due, holds)
+        self.write_templates()
+
+    def write_templates(self) -> None:
+        """Take over traceOn, which stands in each message and each answer."""
+        config = self.config
         self._trace_on = on = config.trace_on
         self._template = answer_template(self._host_hex, self._region, trace_on=on)
         self._with_handle = answer_template(
@@ -101,7 +112,7 @@ class SendHandlers:
         self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(on).lower()}
         shared = self._error_fields | {"CLUSTER": config.broker_cluster_name}
         self.suffix = properties.join(shared)  # behind the properties of each message
-        self._batches = Batches(config, store, topics, due, holds, self.suffix.encode())
+        self._batches.suffix = self.suffix.encode()
 
     def rows(self) -> list[Row]:
         inbox = self._arrived
@@ -181,9 +192,10 @@ class SendHandlers:
                 if at >= 0 and not tags:
                     tags = _value(text, "TAGS")
                 key, sys_flag, seen = target.keys[queue_id], header.sys_flag, target.seen
+                kind = type_of(text) if "__SHARD" in text else NORMAL
                 code: int | None = TAG_HASHES[tags]
                 if "TRAN_MSG" in text and self._is_half(text, header):
-                    seen = HALF
+                    seen, kind = HALF, TRANSACTION
                     self.transactions.begun(target.name)
                     text = half_properties(text, *key, unique)
                     # That it is half, its topic says.
@@ -204,6 +216,8 @@ class SendHandlers:
                             seen = -slot_ms if is_recall else slot_ms
                     elif key is not target.keys[queue_id]:
                         seen, code = DELAYED, None  # the level of that queue says how long
+                    if kind is NORMAL:
+                        kind = DELAY if seen else type_of(text)
                 found = unique.encode()
                 messages.append(
                     (
@@ -220,7 +234,7 @@ class SendHandlers:
                         None if "KEYS\x01" in text else found,
                     )
                 )
-                asked.append((command, connection, queue_id, found, target, seen, waits))
+                asked.append((command, connection, queue_id, found, target, seen, waits, kind))
             except (StoreError, Refusal) as wrong:
                 connection.answer(command, self._declined(wrong))
             except Exception:
@@ -238,7 +252,7 @@ class SendHandlers:
         held: Answers = []
         told: list[int] = []
         told_topics: list[str] = []
-        end = 0
+        end = sent = 0
         handle, words, words_for = b"", b"", (0, "")
         if self.topics.made:
             self._save_topics(messages, asked)
@@ -250,7 +264,7 @@ class SendHandlers:
             messages.clear()
             asked.clear()
             return
-        for place, (command, connection, queue_id, unique, target, seen, waits) in zip(
+        for place, (command, connection, queue_id, unique, target, seen, waits, kind) in zip(
             places, asked, strict=True
         ):
             if isinstance(place, StoreError):
@@ -285,8 +299,11 @@ class SendHandlers:
                 if seen > 0:
                     told += (queue_offset, log_offset, end - log_offset, seen)
                     told_topics.append(target.name)
+            size = end - log_offset
             puts.messages += 1
-            puts.bytes += end - log_offset
+            puts.bytes += size
+            if kind is not NORMAL or size > SMALL_BYTES:
+                puts.arrivals.note(kind, size)
             reply: Reply | bytes
             if command.codec == CODEC_JSON and unique.isalnum():
                 if handle:
@@ -312,10 +329,17 @@ class SendHandlers:
                 handle = b""
             if waits:
                 held.append((connection, command, reply))
-            elif command.flag & FLAG_ONEWAY or type(reply) is not bytes:
+            elif (
+                command.flag & FLAG_ONEWAY
+                or type(reply) is not bytes
+                or command.code != codes.SEND_MESSAGE_V2
+            ):
                 connection.answer(command, reply)
             else:  # the connection goes out at the end of this turn as it is
                 connection.out.append(reply)
+                sent += 1
+        if sent:
+            self.latency.answered[SEND_V2_OK] += sent
         if told:
             self.due.came_in(told, told_topics)
         if held and syncer is not None:
@@ -331,7 +355,7 @@ class SendHandlers:
         except StoreError as wrong:
             kept = []
             for message, each in zip(messages, asked, strict=True):
-                command, connection, _, _, target, seen, _ = each
+                command, connection, _, _, target, seen, *_ = each
                 if target.name not in made:
                     kept.append((message, each))
                     continue
@@ -424,6 +448,7 @@ class SendHandlers:
             limit = header.max_reconsume_times
         # A group that holds locks consumes in order, and sends only what it has given up.
         if (header.reconsume_times or 0) > limit or self.locks.is_orderly(name, self.now_ms()):
+            self.stats.dead_letter(header.topic, header.producer_group)
             text = without(header.properties or "", ["DELAY"])
             header.properties = f"{text}DELAY\x01-1\x02"  # a dead letter waits no more
             return self.topics.dead_letters(DLQ_PREFIX + name), 0

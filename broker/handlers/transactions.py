@@ -85,7 +85,7 @@ class TransactionHandlers:
         if not end:
             self.counts.rolled_back(topic)
             return OK
-        self.counts.committed(topic)
+        self.counts.committed(topic, half.born_ms)
         if self.syncer is None:
             return OK
         # Late or not, it is stored: RocketMQ answers both the same.

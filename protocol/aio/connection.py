@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -28,6 +29,7 @@ from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
 from .backlog import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .failures import UNANSWERED
+from .rpc_latency import rpc_key
 from .turn import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 if TYPE_CHECKING:
@@ -228,6 +230,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
+        latency = self._turn.latency
+        if latency is not None and not latency.began:
+            latency.began = perf_counter()
         lane = self._turn.lane
         if (
             lane is not None
@@ -292,6 +297,9 @@ class Connection(asyncio.Protocol):
                     self._append(command, reply)
             else:
                 self._later(command, reply)
+                continue
+            if latency is not None:
+                self._count(command, reply)
         if (out or is_put) and not self._queued:
             self._queued = True
             self._turn.add(self)
@@ -393,15 +401,30 @@ class Connection(asyncio.Protocol):
 
     def answer(self, command: Command, reply: Reply | bytes) -> None:
         """Answer a request whose handler returned None before. Does nothing when it was oneway."""
-        if command.flag & FLAG_ONEWAY or self._lost is not None:
+        if not command.flag & FLAG_ONEWAY and self._lost is not None:
             return
-        if type(reply) is bytes:
-            self.out.append(reply)
-        else:
-            self._append(command, reply)  # type: ignore[arg-type]
-        if not self._queued:
-            self._queued = True
-            self._turn.add(self)
+        self._count(command, reply)
+        self._give(command, reply)
+
+    def answer_late(
+        self,
+        command: Command,
+        reply: Reply | bytes,
+        waited_ms: int,
+        *,
+        is_long_polling: bool = False,
+    ) -> None:
+        """`answer` for a request that came so many milliseconds ago, in an earlier turn."""
+        if command.flag & FLAG_ONEWAY:
+            self._count(command, reply)
+            return
+        if self._lost is not None:
+            return
+        if self._turn.latency is not None:
+            self._turn.latency.late(
+                command.code, code_of(reply), waited_ms, is_long_polling=is_long_polling
+            )
+        self._give(command, reply)
 
     def request(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
@@ -495,6 +518,10 @@ class Connection(asyncio.Protocol):
     def held(self) -> int:
         """How many bytes of an unfinished request wait for the rest of it."""
         return self._held
+
+    def unserved_codes(self) -> list[int]:
+        """The codes of its requests that were read and wait for a later turn."""
+        return [command.code for command in self._unserved]
 
     def write_later(self, data: bytes) -> None:
         """These go out at the end of this turn, behind what waits already."""
@@ -770,6 +797,28 @@ class Connection(asyncio.Protocol):
             self.leave_crowd()
             transport.pause_reading()
 
+    def _count(self, command: Command, reply: Reply | bytes) -> None:
+        """A request is done in the turn in which it came."""
+        latency = self._turn.latency
+        if latency is None:
+            return
+        if command.flag & FLAG_ONEWAY:
+            latency.oneway(command.code, code_of(reply))
+        else:
+            latency.answered[rpc_key(command.code, code_of(reply))] += 1
+
+    def _give(self, command: Command, reply: Reply | bytes) -> None:
+        """The answer goes out at the end of this turn, if the request wants one."""
+        if command.flag & FLAG_ONEWAY:
+            return
+        if type(reply) is bytes:
+            self.out.append(reply)
+        else:
+            self._append(command, reply)  # type: ignore[arg-type]
+        if not self._queued:
+            self._queued = True
+            self._turn.add(self)
+
     def _append(self, command: Command, reply: Reply) -> None:
         pieces = encode_answer(command, reply)
         self.out += pieces
@@ -825,7 +874,8 @@ class Connection(asyncio.Protocol):
             return
         self.backlog.add(size)
         task = asyncio.get_running_loop().create_task(
-            self._finish(command, reply), name=f"request-{command.code}-{self.address}"
+            self._finish(command, reply, perf_counter()),
+            name=f"request-{command.code}-{self.address}",
         )
         self._tasks.add(task)
 
@@ -835,7 +885,9 @@ class Connection(asyncio.Protocol):
 
         task.add_done_callback(done)
 
-    async def _finish(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
+    async def _finish(
+        self, command: Command, reply: Coroutine[Any, Any, Answer], began: float
+    ) -> None:
         try:
             answer = await reply
         except Refusal as refusal:
@@ -843,7 +895,12 @@ class Connection(asyncio.Protocol):
         except Exception:
             answer = our_fault(command)
         if answer is not None:
-            self.answer(command, answer)
+            self.answer_late(command, answer, int((perf_counter() - began) * 1_000))
+
+
+def code_of(reply: Reply | bytes) -> int:
+    """The response code of a reply; one that is bytes already says that all is well."""
+    return reply.code if isinstance(reply, Reply) else codes.SUCCESS
 
 
 def _split(

@@ -12,6 +12,7 @@ import asyncio
 import select
 from contextlib import suppress
 from itertools import accumulate
+from time import perf_counter
 
 import numpy as np
 
@@ -77,6 +78,8 @@ class Crowd:
             fds = [fd for fd in fds if not known[fd].laned]
         if not fds:
             return
+        if turn.latency is not None and not turn.latency.began:
+            turn.latency.began = perf_counter()
         found = self._found[: len(fds)]
         done = read_all(np.array(fds, np.int64), room.ctypes.data, len(room), READ_BYTES, found)
         senders = [known[fd] for fd in fds]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from .. import header_json
 from .backlog import Backlog
 from .connection import Connection, Row
+from .rpc_latency import RpcLatency
 from .tls import Greeting, Tls
 from .turn import Turn
 
@@ -67,10 +68,11 @@ class Server:
         connections_max: int = CONNECTIONS_MAX,
         idle_seconds: float = IDLE_SECONDS,
         backlog: Backlog | None = None,
+        latency: RpcLatency | None = None,
         tls: Tls | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
-        self.turn = Turn(before_write=before_write, backlog=backlog)
+        self.turn = Turn(before_write=before_write, backlog=backlog, latency=latency)
         self._on_lost = on_lost
         self._tls = tls if tls is not None and tls.mode != "disabled" else None
         self._connections_max = connections_max

@@ -9,11 +9,12 @@ hears nothing tries again, one that hears a lie doesn't.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from .backlog import OWED_IN_TURN_MAX, Backlog
+from .rpc_latency import RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -129,6 +130,7 @@ class Turn:
         "before_write",
         "given",
         "lane",
+        "latency",
         "loop",
         "served",
         "share",
@@ -139,10 +141,12 @@ class Turn:
         loop: asyncio.AbstractEventLoop | None = None,
         before_write: Callable[[], None] | None = None,
         backlog: Backlog | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
         self.loop = loop or asyncio.get_running_loop()
         self.backlog = backlog or Backlog()
         self.before_write = before_write
+        self.latency = latency  # where somebody wants to know how long requests take
         self.lane: Lane | None = None
         self._dirty: list[Connection] = []
         self._queue: dict[Connection, None] = {}
@@ -188,6 +192,11 @@ class Turn:
     def gave_much(self) -> bool:
         """The answers of this turn have so many bytes that it is enough for one turn."""
         return self.given > OWED_IN_TURN_MAX
+
+    def unserved(self) -> Iterator[int]:
+        """The codes of requests that were read and wait for a later turn."""
+        for connection in self._queue:
+            yield from connection.unserved_codes()
 
     def queue(self, connection: "Connection") -> None:
         """The connection has requests that wait: it is served again, after those that came before.
@@ -266,6 +275,8 @@ class Turn:
             connection.flush()
         if lane is not None and answered:
             lane.write(answered)
+        if self.latency is not None:
+            self.latency.end_turn()
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""

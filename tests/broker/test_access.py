@@ -93,6 +93,22 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     return found
 
 
+async def test_a_user_without_rules_reads_what_the_broker_tells_everybody_and_no_more(
+    guarded: Broker, as_user: Callers
+) -> None:
+    guarded.access.users.create(UserInfo("plain", "p"))  # type: ignore[union-attr]
+    plain = as_user(("plain", "p"))
+    for code in (
+        codes.GET_ALL_TOPIC_CONFIG,
+        codes.GET_BROKER_RUNTIME_INFO,
+        codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    ):
+        assert (await plain.ask(code)).code == codes.SUCCESS
+        assert (await as_user(None).ask(code)).code == codes.NO_PERMISSION  # it has to sign
+    for code in (codes.GET_BROKER_CONFIG, codes.GET_ALL_CONSUMER_OFFSET):
+        assert (await plain.ask(code)).code == codes.NO_PERMISSION
+
+
 # --- who it is ------------------------------------------------------------------------------------
 
 

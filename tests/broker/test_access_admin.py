@@ -297,3 +297,77 @@ async def test_passwords_are_not_in_the_log_nor_in_the_settings(
     assert "admin-secret" not in text + caplog.text
     assert "initAuthenticationUser=******" in text
     assert "authenticationEnabled=true" in text
+
+
+PROVIDERS = "org.apache.rocketmq.auth"
+KEPT: dict[str, Any] = {
+    "authentication_metadata_provider": (
+        f"{PROVIDERS}.authentication.provider.LocalAuthenticationMetadataProvider"
+    ),
+    "authorization_metadata_provider": (
+        f"{PROVIDERS}.authorization.provider.LocalAuthorizationMetadataProvider"
+    ),
+}
+
+
+async def test_users_and_lists_can_be_made_before_access_control_is_switched_on(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker: Broker = await start(config(**KEPT))
+    caller = Caller(broker)
+    for name, kind in (("boss", "Super"), ("app", "Normal")):
+        body = json.dumps({"password": f"{name}-secret", "userType": kind}).encode()
+        answer = await caller.ask(codes.AUTH_CREATE_USER, {"username": name}, body)
+        assert answer.code == codes.SUCCESS, answer.remark
+    text = json.dumps(acl("Topic:T")).encode()
+    assert (await caller.ask(codes.AUTH_CREATE_ACL, {"subject": "User:app"}, text)).code == 0
+    assert (await caller.send("T")).code == codes.SUCCESS  # nobody has to sign so far
+    await caller.peers.close()
+    await broker.stop()
+
+    broker = await start(config(authentication_enabled=True, authorization_enabled=True))
+    nobody, app, boss = (
+        Caller(broker),
+        Admin(broker, "app", "app-secret"),
+        Admin(broker, "boss", "boss-secret"),
+    )
+    assert (await nobody.send("T")).code == codes.NO_PERMISSION
+    assert (await app.send("T")).code == codes.SUCCESS
+    assert (await app.send("U")).code == codes.NO_PERMISSION
+    assert (await boss.say(codes.AUTH_GET_ACL, subject="User:app")).code == codes.SUCCESS
+    for one in (nobody, app, boss):
+        await one.peers.close()
+
+
+async def test_without_a_provider_for_lists_only_users_are_kept(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    key = "authentication_metadata_provider"
+    caller = Caller(await start(config(**{key: KEPT[key]})))
+    body = b'{"password":"p"}'
+    assert (await caller.ask(codes.AUTH_CREATE_USER, {"username": "app"}, body)).code == 0
+    text = json.dumps(acl("Topic:T")).encode()
+    answer = await caller.ask(codes.AUTH_CREATE_ACL, {"subject": "User:app"}, text)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "authorizationMetadataProvider is not configured" in (answer.remark or "")
+    await caller.peers.close()
+
+
+async def test_whoever_says_a_name_while_nobody_has_to_sign_changes_no_super_user_as_another(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker: Broker = await start(config(**KEPT))
+    caller, app = Caller(broker), Admin(broker, "app", "p")
+    for name, kind in (("boss", "Super"), ("app", "Normal")):
+        body = json.dumps({"password": "p", "userType": kind}).encode()
+        await caller.ask(codes.AUTH_CREATE_USER, {"username": name}, body)
+    assert await app.said(
+        codes.AUTH_CREATE_USER, {"password": "p", "userType": "Super"}, username="x"
+    ) == (
+        codes.SYSTEM_ERROR,
+        SUPER_CREATE,
+    )
+    assert await app.said(codes.AUTH_DELETE_USER, username="boss") == (
+        codes.NO_PERMISSION,
+        SUPER_UPDATE,
+    )
+    for one in (caller, app):
+        await one.peers.close()

@@ -97,10 +97,10 @@ def test_the_secrets_are_never_shown() -> None:
         init_authentication_user='{"username":"a","password":"hush"}',
         inner_client_authentication_credentials='{"accessKey":"b","secretKey":"hush"}',
     )
-    for text in (to_text(config), repr(describe(config, {})), repr(config.as_properties())):
+    for text in (to_text(config, {}), repr(describe(config, {})), repr(config.as_properties())):
         assert "hush" not in text
-    assert "innerClientAuthenticationCredentials=******" in to_text(config)
-    assert "authenticationWhitelist" not in to_text(config)  # as in Java, only what was given
+    assert "innerClientAuthenticationCredentials=******" in to_text(config, {})
+    assert "authenticationWhitelist" not in to_text(config, {})  # as in Java, only what was given
     # Nothing is not hidden.
     rows = {row.key: row.value for row in describe(BrokerConfig(), {})}
     assert rows["initAuthenticationUser"] == ""

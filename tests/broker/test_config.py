@@ -173,6 +173,8 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         ("migrateAuthFromV1Enabled", "createUser and createAcl"),
         ("enableDLegerCommitLog", "no replicas"),
         ("enableControllerMode", "no replicas"),
+        ("enableLmq", "%LMQ% queues"),
+        ("enableMultiDispatch", "%LMQ% queues"),
     ],
 )
 def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str) -> None:
@@ -430,7 +432,7 @@ def test_each_key_is_marked_in_the_description() -> None:
 def test_the_config_request_gives_javas_keys_and_what_was_given_besides() -> None:
     options = ["listenPort=20911", "namesrvAddr=a:1", "aclEnable=true", "mine=yes"]
     config, _ = load_broker(options=[*options, "aclCacheMaxNum=7"])
-    shown = java_properties.parse(to_text(config))
+    shown = java_properties.parse(to_text(config, {}))
     classes = {key: default for key, (_, default) in java_keys().items() if default is not None}
     # A real broker shows the keys of four of its classes, and of AuthConfig what its file has.
     expected = classes.keys() - AUTH_KEYS | {"rocketmqHome", "namesrvAddr"}

@@ -21,7 +21,9 @@ class Wire:
     postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 
-    def answer(self, command: Command, reply: Reply) -> None:
+    def answer_late(
+        self, command: Command, reply: Reply, waited_ms: int, *, is_long_polling: bool
+    ) -> None:
         self.sent.append((command.opaque, reply.code))
 
     def postpone(self, command: Command) -> None:
@@ -51,12 +53,12 @@ def messages() -> Messages:
 
 @pytest.fixture
 def holds(messages: Messages) -> Holds:
-    return Holds(messages.rerun)  # type: ignore[arg-type]
+    return Holds(messages.rerun, lambda: 0)  # type: ignore[arg-type]
 
 
 def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> Hold:
     header = PullMessage("g", "T", queue_id, 0, 32, 2, 0, 15_000, 0)
-    return Hold(header, Command(opaque=opaque), wire, deadline_ms)  # type: ignore[arg-type]
+    return Hold(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
 
 
 def test_only_the_pulls_of_a_marked_queue_run_again(holds: Holds, messages: Messages) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from aerobee.broker.config import KEYS, BrokerConfig
-from aerobee.broker.hot_keys import HOT, HotKeys
+from aerobee.broker.hot_keys import AT_START, HOT, HotKeys
+from aerobee.broker.kept_keys import UNKNOWN_KEYS_MAX
 from aerobee.broker.server import Broker
 from aerobee.broker.transactions import Transactions
 from aerobee.conf.load import text_of
@@ -197,11 +198,29 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("storePathRootDir=/tmp/x", codes.NO_PERMISSION, "storePathRootDir is a key, but not one"),
-        ("brokerConfigPath=/etc/passwd", codes.NO_PERMISSION, "brokerConfigPath is no key"),
-        ("messageStorePlugIn=com.evil.Store", codes.NO_PERMISSION, "messageStorePlugIn is no key"),
-        ("namesrvAddr=evil:9876", codes.NO_PERMISSION, "namesrvAddr is a key, but not one"),
-        ("noSuchKey=1", codes.NO_PERMISSION, "noSuchKey is no key"),
+        ("storePathRootDir=/tmp/x", codes.NO_PERMISSION, "black list. storePathRootDir may be"),
+        ("brokerConfigPath=/etc/passwd", codes.NO_PERMISSION, "black list. brokerConfigPath"),
+        ("messageStorePlugIn=com.evil.Store", codes.NO_PERMISSION, "messageStorePlugIn may be"),
+        ("namesrvAddr=evil:9876", codes.NO_PERMISSION, "namesrvAddr may be"),
+        ("listenPort=1", codes.NO_PERMISSION, "listenPort may be"),
+        ("authenticationEnabled=false", codes.NO_PERMISSION, "authenticationEnabled may be"),
+        ("mappedFileSizeCommitLog=4096", codes.NO_PERMISSION, "mappedFileSizeCommitLog may be"),
+        ("authConfigPath=/etc", codes.NO_PERMISSION, "authConfigPath may be"),
+        ("socksProxyConfig={}", codes.NO_PERMISSION, "socksProxyConfig may be"),
+        ("myOwnPath=/tmp", codes.NO_PERMISSION, "myOwnPath may be"),
+        ("handlerclass=a.B", codes.NO_PERMISSION, "handlerclass may be"),
+        ("onStartCommand=rm", codes.NO_PERMISSION, "onStartCommand may be"),
+        ("theAddr=1.2.3.4", codes.NO_PERMISSION, "theAddr may be"),
+        ("a\\ b=1", codes.INVALID_PARAMETER, "a b is no key"),
+        ("k" * 129 + "=1", codes.INVALID_PARAMETER, "at most 128 letters"),
+        ("noSuchKey=" + "v" * 1_025, codes.INVALID_PARAMETER, "at most 1024"),
+        ("noSuchKey=a\\nb=c", codes.INVALID_PARAMETER, "printable"),
+        (
+            "subscriptionExpiredTimeout=soon",
+            codes.INVALID_PARAMETER,
+            "subscriptionExpiredTimeout is 'soon'",
+        ),
+        ("popPollingSize=-1", codes.INVALID_PARAMETER, "popPollingSize is '-1'"),
         ("maxMessageSize=many", codes.INVALID_PARAMETER, "maxMessageSize is 'many'"),
         ("maxMessageSize=-1", codes.INVALID_PARAMETER, "maxMessageSize is '-1'"),
         ("brokerPermission=8", codes.INVALID_PARAMETER, "brokerPermission is '8'"),
@@ -217,6 +236,90 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     assert answer.code == code
     assert words in (answer.remark or "")
     assert await version(caller) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("enableNotifyAfterPopOrderLockRelease", "false"),
+        ("enableAutoInSyncReplicas", "true"),
+        ("nobodyKnowsThis", "42"),
+        ("metricsExporterType", "PROM"),
+    ],
+)
+async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
+    start: Callable, config: Config, caplog: pytest.LogCaptureFixture, key: str, value: str
+) -> None:
+    caplog.set_level("INFO")
+    for is_first in (True, False):
+        broker = await start(config())
+        caller = Caller(broker)
+        if is_first:
+            answer = await update(caller, f"{key}={value}")
+            assert answer.code == codes.SUCCESS, answer.remark
+            assert f"{key} is {value} now" in caplog.text
+            assert "without effect" in caplog.text
+        assert await shown(caller, key) == value
+        await caller.peers.close()
+        await broker.stop()
+
+
+async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
+    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    broker = await start(config())
+    caller = Caller(broker)
+    assert (await update(caller, "flushDiskType=SYNC_FLUSH")).code == codes.SUCCESS
+    assert "takes effect at the next start" in caplog.text
+    assert await shown(caller, "flushDiskType") == "SYNC_FLUSH"
+    assert broker.config.flush_disk_type == "ASYNC_FLUSH"
+    await caller.peers.close()
+    await broker.stop()
+    broker = await start(config())
+    assert broker.config.flush_disk_type == "SYNC_FLUSH"
+    assert broker.syncer.for_answers is not None
+
+
+async def test_an_unknown_key_that_is_set_to_nothing_is_forgotten(
+    start: Callable, config: Config
+) -> None:
+    broker = await start(config())
+    caller = Caller(broker)
+    await update(caller, "nobodyKnowsThis=42")
+    await update(caller, "nobodyKnowsThis=")
+    answer = await caller.ask(codes.GET_BROKER_CONFIG)
+    assert b"nobodyKnowsThis" not in (answer.body or b"")
+    await caller.peers.close()
+
+
+async def test_no_more_than_so_many_unknown_keys_are_kept(caller: Caller) -> None:
+    text = "".join(f"unknown{number}=1\n" for number in range(UNKNOWN_KEYS_MAX))
+    assert (await update(caller, text)).code == codes.SUCCESS
+    answer = await update(caller, "unknownToo=1")
+    assert answer.code == codes.INVALID_PARAMETER
+    assert f"the limit is {UNKNOWN_KEYS_MAX}" in (answer.remark or "")
+    assert (await update(caller, "unknown0=2\nenableAutoInSyncReplicas=true")).code == codes.SUCCESS
+
+
+def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a_list() -> None:
+    assert KEYS.fields.keys() >= AT_START
+    assert not AT_START & HOT
+    for key in AT_START:
+        kind = str(KEYS.fields[key].type)
+        assert "int" in kind or "bool" in kind or "Literal" in kind, key
+        assert "filesize" not in key.lower()
+
+
+async def test_traces_are_switched_off_for_messages_and_answers_at_once(
+    caller: Caller, broker: Broker
+) -> None:
+    for is_on in ("true", "false", "true"):
+        await update(caller, f"traceOn={is_on}")
+        answer = await caller.send("T")
+        assert answer.fields()["TRACE_ON"] == is_on
+        found = await caller.pull("T", int(answer.fields()["queueOffset"]))
+        assert records(found)[0].properties["TRACE_ON"] == is_on
 
 
 async def test_one_wrong_key_keeps_all_from_changing(caller: Caller) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
+from aerobee.broker.metrics import families
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes, header_json
 from aerobee.protocol.aio import turn
@@ -27,7 +28,7 @@ from aerobee.store.check import check
 from aerobee.store.consume_queue import ENTRY_BYTES, RESERVE_BYTES
 from aerobee.store.errors import StoreError
 
-from .conftest import BORN_MS, Caller, Config
+from .conftest import BORN_MS, Caller, Config, records
 
 ON_BOTH_LOOPS = True  # they read sockets in another order
 NOW_MS = BORN_MS + 60_000
@@ -63,6 +64,8 @@ def send(number: int, chance: random.Random | None = None, **changes: object) ->
         is_odd = chance.random() < 0.02
         queue_id = chance.randrange(12 if is_odd else 4)
         text += chance.choice(("", "", "TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k1 k2\x02", "x\x01y"))
+        if chance.random() < 0.2 and text.endswith("\x02"):
+            text += "__SHARDINGKEY\x01one\x02"
         if chance.random() < 0.3:
             if not text.endswith("\x02"):
                 text += "\x02"
@@ -450,6 +453,26 @@ async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
     await broker.stop()
 
 
+def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
+    """What the metrics say of what came in; of histograms the numbers of values in the buckets."""
+    names = (
+        "rocketmq_messages_in_total",
+        "rocketmq_throughput_in_total",
+        "rocketmq_message_size",
+        "rocketmq_timer_enqueue_total",
+        "rocketmq_delay_message_latency_seconds",
+    )
+    found: dict[tuple[str, Sequence[str]], Any] = {}
+    for name, _, _, _, values in families(broker):
+        for labels, value in filter(None, values):
+            if name in names:
+                found[name, labels] = value[1] if isinstance(value, tuple) else value
+            elif name == "rocketmq_rpc_latency_milliseconds" and "get_min_offset" not in labels:
+                assert isinstance(value, tuple)
+                found[name, labels] = sum(value[1])
+    return found
+
+
 @pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, turn.CROWD_MIN), (2, 0)])
 async def test_what_goes_in_the_lane_becomes_the_same(
     config: Config, tmp_path: Path, seed: int, crowd_min: int, monkeypatch: pytest.MonkeyPatch
@@ -486,14 +509,33 @@ async def test_what_goes_in_the_lane_becomes_the_same(
             for name, target in broker.topics.targets.items()
         }
         await broker.catch_up()
+        metrics = counted(broker)
         await broker.stop()
         assert with_lane is (lane_messages > 0)
         if with_lane:
             assert lane_messages > len(told) / 2, "nearly nothing went in the lane"
         assert not check(folder).findings
-        found.append((told, counts, files(folder)))
+        found.append((told, counts, files(folder), metrics))
     common, laned = found
     assert laned[0] == common[0]
     assert laned[1] == common[1]
+    assert laned[3] == common[3]
+    types = {labels[-2] for name, labels in common[3] if name == "rocketmq_message_size"}
+    assert types == {"normal", "fifo", "delay"}
     assert laned[2].keys() == common[2].keys()
     assert [name for name in common[2] if common[2][name] != laned[2][name]] == []
+
+
+async def test_traces_are_switched_off_in_the_lane_at_once(laned: Broker) -> None:
+    client = await known(laned)
+    caller = Caller(laned)
+    for is_on in ("false", "true"):
+        await caller.ask(codes.UPDATE_BROKER_CONFIG, None, f"traceOn={is_on}".encode())
+        client.writer.write(b"".join(map(send, range(8))))
+        for answer in await client.answers(8):
+            assert answer.fields()["TRACE_ON"] == is_on
+        last = laned.store.max_offset("orders", 0) - 1
+        [record] = records(await caller.pull("orders", last))
+        assert record.properties["TRACE_ON"] == is_on
+    client.close()
+    await caller.peers.close()

@@ -15,6 +15,7 @@ from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes, self_signed
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.topics import UpdateTopic
 
@@ -306,3 +307,38 @@ async def test_a_file_that_holds_no_certificates_stops_the_start(
         await start(
             config(use_tls=True, tls_client_auth_server=True, tls_client_trust_cert_path=str(wrong))
         )
+
+
+async def test_topics_are_told_in_parts_where_that_is_wanted(
+    namesrv: NameServer,
+    start,  # type: ignore[no-untyped-def]
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {"enable_split_registration": True, "split_registration_size": 3}
+    broker = await start(config(namesrv_addr=namesrv.address, **settings))
+    caller = Caller(broker)
+    names = [f"T{number}" for number in range(7)]
+    for name in names:
+        await make_topic(caller, name)
+    await caller.peers.close()
+    told: list[int] = []
+    request = broker.registration._peers.request
+
+    async def counting(server: str, code: int, header: Any, body: bytes, **more: Any) -> Any:
+        if code == codes.REGISTER_BROKER:
+            wrapper = RegisterBrokerBody.decode(body).topic_config_serialize_wrapper
+            told.append(len(wrapper.topic_config_table))
+        return await request(server, code, header, body, **more)
+
+    monkeypatch.setattr(broker.registration._peers, "request", counting)
+    for route in list(namesrv.routes.topics):
+        del namesrv.routes.topics[route]  # as if the name server had been started anew
+    await broker.registration._register_all()
+    assert max(told) == 3
+    assert sum(told) == len(broker.topics.all())
+    for name in names:
+        assert await brokers_of(namesrv, name) == ["broker-a"]
+    parts = len(told)
+    await broker.registration._register_all()
+    assert len(told) == 2 * parts  # each part is told again, under a version of its own

@@ -69,7 +69,7 @@ class Peer:
         self.answers: list[Reply | bytes] = []
         self.came = asyncio.Event()
 
-    def answer(self, command: Command, reply: Reply | bytes) -> None:
+    def answer_late(self, command: Command, reply: Reply | bytes, waited_ms: int) -> None:
         self.answers.append(reply)
         self.came.set()
 

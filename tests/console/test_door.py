@@ -1,12 +1,14 @@
 """The HTTP door, asked over a socket, with a daemon made of four functions behind it."""
 
+import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from importlib.metadata import version
 
 import aiohttp
 import pytest
 from aerobee.console.door import OFF, PORT_DISTANCE, Answers, Door, Family
+from aerobee.console.exposition import SAMPLES_PER_STEP
 from aerobee.console.page import Status
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -20,12 +22,18 @@ class Daemon:
         self.families: list[Family] = []
         self.note: str | None = None
         self.topic = "orders"
+        self.written = 0  # times that metrics were
+        self.steps = 0  # of that
+        self.has_begun = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
 
     def answers(self) -> Answers:
         return Answers(
             fault=lambda: self.fault,
             not_ready=lambda: self.not_ready,
             metrics=lambda: self.families,
+            in_slices=self.in_slices,
             status=self.status,
             note=lambda: self.note,
         )
@@ -33,6 +41,17 @@ class Daemon:
     def status(self, with_system: bool) -> Status:
         topics = [[self.topic], ["SYSTEM"]] if with_system else [[self.topic]]
         return "a daemon", [("Port", 7)], [("Topics", ["Topic"], topics)]
+
+    async def in_slices(self, steps: Generator[object, None, list[bytes]]) -> list[bytes]:
+        self.written += 1
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+            self.steps += 1
+            self.has_begun.set()
+            await self.may_go_on.wait()
 
 
 Get = Callable[[str], "aiohttp.client._RequestContextManager"]
@@ -128,11 +147,28 @@ async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -
     ]
 
 
-async def test_metrics_are_read_anew_each_time(get: Get, daemon: Daemon) -> None:
-    for number in (1, 2):
-        daemon.families = [("rocketmq_topic_number", "gauge", "Topics", (), [((), number)])]
+async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_ones_are_new(
+    get: Get, daemon: Daemon
+) -> None:
+    async def asked() -> str:
         async with get("/metrics") as answer:
-            assert f"rocketmq_topic_number {number}.0" in await answer.text()
+            return await answer.text()
+
+    values = [((str(number),), number) for number in range(100)]
+    daemon.families = [("rocketmq_topic_number", "gauge", "Topics", ("a",), values)]
+    daemon.may_go_on.clear()
+    first, second = asyncio.create_task(asked()), asyncio.create_task(asked())
+    await daemon.has_begun.wait()
+    first.cancel()  # it does not take the other's answer along
+    third = asyncio.create_task(asked())
+    daemon.families = []
+    daemon.may_go_on.set()
+    assert await second == await third
+    assert "rocketmq_topic_number" in await second
+    assert daemon.steps > 100 // SAMPLES_PER_STEP  # it was not written at once
+    async with asyncio.timeout(10):
+        while await asked():  # kept for a moment
+            pass
 
 
 async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(get: Get) -> None:

@@ -7,12 +7,16 @@ may, and what they may not.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.signature import signed
 from aerobee.scripts import java_side
 from aerobee.scripts.clusters import (
     CLUSTER_NAME,
@@ -26,6 +30,7 @@ from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
 
 ADMIN, ADMIN_SECRET = "admin", "12345678"
 SHOP, SHOP_SECRET = "shop", "a-secret"
+PLAIN, PLAIN_SECRET = "plain", "plain-secret"
 AUTH = "org.apache.rocketmq.auth"
 
 Outputs = dict[str, str]
@@ -88,6 +93,8 @@ def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:
         note("listUser at first", "listUser")
         note("createUser", "createUser", "-u", SHOP, "-p", SHOP_SECRET, "-t", "Normal")
         note("createUser again", "createUser", "-u", SHOP, "-p", "other")
+        note("createUser of one without rules", "createUser", "-u", PLAIN, "-p", PLAIN_SECRET)
+        outputs["what one without rules may read"] = asyncio.run(reads(cluster, PLAIN))
         note("createUser without a type", "createUser", "-u", "guest", "-p", "guest-secret")
         note("getUser", "getUser", "-u", SHOP)
         note("getUser of nobody", "getUser", "-u", "nobody")
@@ -145,6 +152,66 @@ def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:
         tool.program.process.terminate()
         tool.program.wait(10)
     return outputs
+
+
+async def reads(cluster: Cluster, user: str) -> str:
+    """The codes of the answers to what lists everything."""
+    peers = Peers(
+        upgrade=False, sign=lambda fields, body: signed(fields, body, user, f"{user}-secret")
+    )
+    try:
+        asked = (
+            codes.GET_ALL_TOPIC_CONFIG,
+            codes.GET_BROKER_RUNTIME_INFO,
+            codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+            codes.AUTH_LIST_USER,
+        )
+        answers = [await peers.request(cluster.broker, code, {}, b"", SECONDS) for code in asked]
+    finally:
+        await peers.close()
+    return str([answer.code for answer in answers])
+
+
+def prepare(cluster: Cluster, home: Path) -> Outputs:
+    """Users and access lists while nobody has to sign."""
+    tool = Tool(cluster, home)
+    try:
+        tool.program.wait_event("started", SECONDS)
+        about = ("-s", f"User:{SHOP}", "-r", "Topic:Orders", "-a", "Pub", "-d", "Allow")
+        commands = (
+            ("createUser", "-u", SHOP, "-p", SHOP_SECRET, "-t", "Normal"),
+            ("updateUser", "-u", SHOP, "-s", "disable"),
+            ("getUser", "-u", SHOP),
+            ("createAcl", *about),
+            ("updateAcl", *about),
+            ("getAcl", "-s", f"User:{SHOP}"),
+            ("listAcl",),
+            ("deleteAcl", "-s", f"User:{SHOP}"),
+            ("deleteUser", "-u", SHOP),
+            ("listUser",),
+        )
+        return {" ".join(words): tool(*words) for words in commands}
+    finally:
+        tool.program.process.terminate()
+        tool.program.wait(10)
+
+
+def test_users_and_lists_are_kept_before_access_control_is_switched_on(
+    java: Java, tmp_path: Path
+) -> None:
+    kept = {
+        key: value
+        for key, value in settings(tmp_path).items()
+        if key.endswith("MetadataProvider") or key == "authConfigPath"
+    }
+    ours = AerobeeCluster(tmp_path / "ours", SMALL_FILES | kept)
+    real = JavaCluster(tmp_path / "real", kept, flags=("-Xmx1g",))
+    with side_by_side(ours, real) as clusters, ThreadPoolExecutor(2) as pool:
+        homes = [tmp_path / "our-tool", tmp_path / "real-tool"]
+        first, second = pool.map(prepare, clusters, homes)
+    assert {title: in_words(text) for title, text in first.items()} == {
+        title: in_words(text) for title, text in second.items()
+    }
 
 
 def in_words(output: str) -> list[str]:

@@ -21,18 +21,16 @@ from .programs import SECONDS, Java, Mqadmin, wait_until
 from .test_mqadmin import in_words, numbers_out
 
 TOPIC, GROUP = "More", "MoreGroup"
+KEPT = "enableNotifyAfterPopOrderLockRelease"  # has no effect here
 FAR_MS = "4102444800000"  # a time after all messages
-MANY = "with a controller, a container, RocksDB or control of cold data: not served"
+MANY = "with a controller, a container or RocksDB: not served"
 STATIC = "walked through in test_static_topics, with two brokers"
 NOT_WALKED = {
     **dict.fromkeys(("addBroker", "removeBroker"), MANY),
     **dict.fromkeys(("getSyncStateSet", "getControllerMetaData", "getControllerConfig"), MANY),
     **dict.fromkeys(("updateControllerConfig", "electMaster", "cleanBrokerMetadata"), MANY),
-    **dict.fromkeys(("exportMetadataInRocksDB", "rocksDBConfigToJson"), MANY),
+    **dict.fromkeys(("exportMetadataInRocksDB",), MANY),
     **dict.fromkeys(("updateStaticTopic", "remappingStaticTopic"), STATIC),
-    **dict.fromkeys(("checkRocksdbCqWriteProgress", "getColdDataFlowCtrInfo"), MANY),
-    **dict.fromkeys(("updateColdDataFlowCtrGroupConfig",), MANY),
-    **dict.fromkeys(("removeColdDataFlowCtrGroupConfig", "setCommitLogReadAheadMode"), MANY),
     "dumpCompactionLog": "it reads a file, and asks no server",
     "startMonitoring": "it never ends; what it asks, consumerProgress and consumerStatus ask, too",
     "clusterRT": "it never ends; what it sends, checkMsgSendRT sends, too",
@@ -229,6 +227,26 @@ class Walk:
         for command in ("cleanExpiredCQ", "deleteExpiredCommitLog", "cleanUnusedTopic"):
             note(command, *on)
             note(f"{command} of a cluster", command, *of_all)
+        for place, where in (("", on), (" of a cluster", of_all)):
+            set_it = "updateColdDataFlowCtrGroupConfig"
+            note(f"{set_it}{place}", set_it, *where, "-g", GROUP, "-v", "1000")
+            note(f"getColdDataFlowCtrInfo{place}", "getColdDataFlowCtrInfo", *where)
+            remove = "removeColdDataFlowCtrGroupConfig"
+            note(f"{remove}{place}", remove, *where, "-g", GROUP)
+            note(f"getColdDataFlowCtrInfo{place} at last", "getColdDataFlowCtrInfo", *where)
+            for mode in ("1", "0", "2"):
+                command = "setCommitLogReadAheadMode"
+                note(f"{command} {mode}{place}", command, *where, "-m", mode)
+        note("checkRocksdbCqWriteProgress", *of_all)
+        note(
+            "checkRocksdbCqWriteProgress of a topic",
+            "checkRocksdbCqWriteProgress",
+            *of_all,
+            "-t",
+            TOPIC,
+        )
+        note("rocksDBConfigToJson", *on, "-t", "topics")
+        note("rocksDBConfigToJson of a cluster", "rocksDBConfigToJson", *of_all, "-t", "topics")
         note("statsAll", "-t", TOPIC)
         note("statsAll of the active", "statsAll", "-a", "-t", TOPIC)
         note("haStatus", *on)
@@ -280,6 +298,8 @@ class Walk:
         note("sendMessage to a new topic", "sendMessage", "-t", "NotThere", "-p", "x")
         all_of = ("updateBrokerConfig", "-c", CLUSTER_NAME)
         note("updateBrokerConfig of a cluster", *all_of, "-k", "transactionCheckMax", "-v", "9")
+        note("updateBrokerConfig without effect", *all_of, "-k", KEPT, "-v", "false")
+        note("updateBrokerConfig of nobody's", *all_of, "-k", "nobodyKnowsThis", "-v", "1")
         note("updateBrokerConfig of a path", *all_of, "-k", "brokerConfigPath", "-v", "/etc/passwd")
         note("getBrokerConfig", *on)
 
@@ -328,6 +348,19 @@ def plain(output: str) -> list[str]:
     return lines
 
 
+COLD = [
+    f"{command}{place}{more}"
+    for place in ("", " of a cluster")
+    for command, more in (
+        ("updateColdDataFlowCtrGroupConfig", ""),
+        ("getColdDataFlowCtrInfo", ""),
+        ("removeColdDataFlowCtrGroupConfig", ""),
+        ("getColdDataFlowCtrInfo", " at last"),
+        ("setCommitLogReadAheadMode 1", ""),
+        ("setCommitLogReadAheadMode 0", ""),
+        ("setCommitLogReadAheadMode 2", ""),
+    )
+]
 ALIKE = [
     "updateTopic",
     "updateTopicList",
@@ -402,6 +435,11 @@ ALIKE = [
     "deleteExpiredCommitLog of a cluster",
     "cleanUnusedTopic",
     "cleanUnusedTopic of a cluster",
+    *COLD,
+    "checkRocksdbCqWriteProgress",
+    "checkRocksdbCqWriteProgress of a topic",
+    "rocksDBConfigToJson",
+    "rocksDBConfigToJson of a cluster",
     "resetMasterFlushOffset",
     "setConsumeMode",
     "setConsumeMode of a cluster",
@@ -414,6 +452,8 @@ ALIKE = [
     "updateBrokerConfig",
     "sendMessage to a new topic",
     "updateBrokerConfig of a cluster",
+    "updateBrokerConfig without effect",
+    "updateBrokerConfig of nobody's",
 ]
 
 
@@ -508,6 +548,7 @@ def test_a_changed_setting_is_shown_by_both(walks: tuple[Walk, Walk]) -> None:
         )
         assert shown["autoCreateTopicEnable"] == "false"
         assert shown["transactionCheckMax"] == "9"
+        assert shown[KEPT] == "false"
 
 
 def test_a_name_server_shows_the_real_ones_settings_and_what_was_changed(

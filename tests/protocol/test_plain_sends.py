@@ -59,7 +59,7 @@ def read(plain: PlainSends, pieces: list[bytes]) -> None:
 
 def parts(plain: PlainSends) -> list[tuple[str, int, str, int, int]]:
     """What the sends of this turn have in common, with their number and bytes."""
-    return [(*plain.groups[number], *sizes) for number, *sizes in plain.parts]
+    return [(*plain.groups[number][:3], *sizes[:2]) for number, *sizes in plain.parts]
 
 
 def is_taken(plain: PlainSends, data: bytes) -> bool:

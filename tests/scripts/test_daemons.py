@@ -122,7 +122,7 @@ def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> Non
         assert found["rocketmq_messages_out_total", "watched", "watchers"].value == 2
         assert found["rocketmq_throughput_in_total", "watched", None].value > 100
         assert found["rocketmq_consumer_lag_messages", "watched", "watchers"].value == 0
-        assert found["rocketmq_storage_size", None, None].value > 0
+        assert found["rocketmq_storage_size_bytes", None, None].value > 0
         labels = found["rocketmq_messages_in_total", "watched", None].labels
         assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
         page = get(daemon.page)

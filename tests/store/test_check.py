@@ -194,8 +194,6 @@ def test_the_first_and_the_last_record_are_no_exception(root: Path) -> None:
         (lambda root: cut(first(root, "index"), 900), "has 900 bytes, which"),
         (lambda root: cut(first(root, "index"), 9), "too few for an index"),
         (lambda root: cut(root / "checkpoint", 100), "has 100 bytes instead of 4096"),
-        (lambda root: (root / "commitlog" / "notes").write_text("x"), "has no business here"),
-        (lambda root: (root / "index" / "notes").write_text("x"), "has no business here"),
         (lambda root: middle(root, "commitlog").unlink(), "what was between them is missing"),
         (lambda root: flip(root / "checkpoint", 70), "our own part begins with no mark"),
         (lambda root: flip(root / "checkpoint", 80), "our own part has another crc"),
@@ -464,3 +462,12 @@ def write_over(path: Path, data: bytes) -> None:
     """Without cutting the file off, which is mapped."""
     with path.open("r+b") as file:
         file.write(data)
+
+
+def test_what_is_not_the_stores_is_noted_and_no_damage(root: Path) -> None:
+    for folder in ("commitlog", "consumequeue/T0/0", "index"):
+        (root / folder / ".DS_Store").write_text("x")
+    report = check(root, SIZES)
+    assert not report.is_damaged
+    strays = [one.path.parent.name for one in report.findings if "not the store's" in one.text]
+    assert sorted(strays) == ["0", "commitlog", "index"]

@@ -40,6 +40,47 @@ def test_queues_and_index_of_a_java_store_are_made_as_java_made_them(
         assert files_of(root / "commitlog") == log
 
 
+def test_what_is_not_the_stores_is_warned_of_once_and_left_where_it_is(
+    open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store()
+    fill(store, 200)
+    expected = contents(store)
+    store.close()
+    root = store.root
+    queue = next((root / "consumequeue").glob("*/0"))
+    strays = [
+        *((root / "commitlog", ".DS_Store"), (root / "commitlog", "~backup")),
+        *((queue, ".DS_Store"), (queue.parent, "notes"), (root / "consumequeue", "notes")),
+        *((root / "index", ".DS_Store"), (root / "index", "zzz")),
+    ]
+    for folder, name in strays:
+        (folder / name).write_text("mine")
+    (root / "commitlog" / "lost+found").mkdir()
+    for again in (False, True):
+        if again:
+            rebuild(root, SMALL)
+        caplog.clear()
+        store = open_store()
+        assert contents(store) == expected
+        store.close()
+        warned = [text for text in caplog.messages if "is not the store's" in text]
+        assert len(warned) == 3  # of the log, the queues and the index
+        assert "commitlog/.DS_Store is not the store's and is passed over, as are 2" in warned[0]
+        assert [(folder / name).read_text() for folder, name in strays] == ["mine"] * len(strays)
+
+
+def test_a_damaged_file_of_the_index_takes_no_stray_one_along(open_store: OpenStore) -> None:
+    store = open_store()
+    fill(store, 200)
+    store.close()
+    first = min((store.root / "index").iterdir())
+    first.write_bytes(bytes(40) + first.read_bytes()[40:])
+    (store.root / "index" / "zzz").write_text("mine")
+    open_store()
+    assert (store.root / "index" / "zzz").read_text() == "mine"
+
+
 def test_what_was_damaged_in_queues_and_index_is_good_again(
     open_store: OpenStore, clock: Clock
 ) -> None:

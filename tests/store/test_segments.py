@@ -97,13 +97,30 @@ def test_a_gap_that_no_files_explain_is_refused(tmp_path: Path, base: int) -> No
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_stray_file_is_named_and_folders_are_passed_over(tmp_path: Path) -> None:
+def test_what_is_no_file_of_the_row_is_passed_over(tmp_path: Path) -> None:
+    row(tmp_path, 0, 100)
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "00000000000000000200").mkdir()  # a folder with a number is no file either
+    for name in (".DS_Store", "notes.txt", "\u0661\u0662"):  # digits, but not ours
+        (tmp_path / name).write_text("x")
+    segments = row(tmp_path)
+    segments.load()
+    assert [segment.base for segment in segments.items] == [0, 100]
+    assert {path.name for path in segments.strays} == {
+        "lost+found", "00000000000000000200", ".DS_Store", "notes.txt", "\u0661\u0662",
+    }  # fmt: skip
+    segments.delete()
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in segments.strays}
+
+
+def test_an_empty_file_at_the_end_goes_also_before_a_stray_one(tmp_path: Path) -> None:
     row(tmp_path, 0)
-    (tmp_path / "folder").mkdir()
-    row(tmp_path).load()
-    (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(DamagedStore, match=r"notes.txt has no business here"):
-        row(tmp_path).load()
+    (tmp_path / f"{100:020d}").touch()  # a crash between making it and giving it its size
+    (tmp_path / "zzz").touch()
+    segments = row(tmp_path)
+    segments.load()
+    assert [segment.base for segment in segments.items] == [0]
+    assert {path.name for path in tmp_path.iterdir()} == {f"{0:020d}", "zzz"}
 
 
 def test_cutting_deletes_what_begins_there_or_behind(tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ PLACES = {
     "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "polars": ["store/columns/frames.py"],
-    "prometheus_client": ["console"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],
     "pytest": ["testing/fixtures.py"],

@@ -1,0 +1,88 @@
+"""How long requests took, by the codes of request and answer (RocketMQ's rpc_latency).
+
+The answers of a turn leave together, so they are counted by their codes while the turn lasts, and
+share one look at the clock at its end. An answer that comes in a later turn says how long its
+request waited.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+from .. import codes
+from ..histogram import Histogram
+
+BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
+SERIES_MAX = 10_000  # combinations of codes; clients choose request codes, even unknown ones
+
+_RESPONSE_BITS = 32
+ONEWAY = 1 << 31  # of a key: nobody wants that answer
+_SUSPENDED = 1 << 30
+_CODE = _SUSPENDED - 1  # of a key, the response
+
+
+class Rpc(NamedTuple):
+    """A kind of request and answer. `is_long_polling`: the request waited for a message."""
+
+    request: int
+    response: int
+    is_oneway: bool
+    is_long_polling: bool
+
+
+def rpc_key(request: int, response: int) -> int:
+    """The number under which answers with `response` to `request` are counted."""
+    return request << _RESPONSE_BITS | response & _CODE
+
+
+SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
+SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
+
+
+class RpcLatency:
+    """The histograms of one server. `began` is when the first bytes of this turn came, 0.0 before
+    (time.perf_counter); `answered` counts the answers of this turn by `rpc_key`."""
+
+    __slots__ = ("_histograms", "answered", "began")
+
+    def __init__(self) -> None:
+        self.began = 0.0
+        self.answered: defaultdict[int, int] = defaultdict(int)
+        self._histograms: dict[int, Histogram] = {}
+
+    def oneway(self, request: int, response: int, count: int = 1) -> None:
+        """Requests that want no answer were done in this turn."""
+        if count:
+            self.answered[rpc_key(request, response) | ONEWAY] += count
+
+    def late(
+        self, request: int, response: int, waited_ms: int, *, is_long_polling: bool = False
+    ) -> None:
+        """A request that came in an earlier turn is answered."""
+        key = rpc_key(request, response) | (_SUSPENDED if is_long_polling else 0)
+        self._record(key, max(0, waited_ms), 1)
+
+    def end_turn(self) -> None:
+        """The answers of this turn have left."""
+        answered = self.answered
+        if answered:
+            waited_ms = int((perf_counter() - self.began) * 1_000) if self.began else 0
+            for key, count in answered.items():
+                self._record(key, waited_ms, count)
+            answered.clear()
+        self.began = 0.0
+
+    def histograms(self) -> Iterator[tuple[Rpc, Histogram]]:
+        """The histograms, in ms."""
+        for key, histogram in list(self._histograms.items()):
+            flags = bool(key & ONEWAY), bool(key & _SUSPENDED)
+            yield Rpc(key >> _RESPONSE_BITS, key & _CODE, *flags), histogram
+
+    def _record(self, key: int, value: int, times: int) -> None:
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            if len(self._histograms) >= SERIES_MAX:
+                return
+            histogram = self._histograms[key] = Histogram(BOUNDS_MS)
+        histogram.record(value, times)
