@@ -43,7 +43,7 @@ PLACES = {
     "msgpack": ["protocol/header_msgpack.py"],
     "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
     "numba": COMPILED,
-    "numpy": ["store", "spark", *COMPILED],
+    "numpy": ["store", "spark", "broker/timer_meters.py", *COMPILED],
     "opentelemetry": ["client/telemetry.py"],
     "pandas": ["scripts/demo.py", "scripts/flights.py"],
     "polars": ["store/columns/frames.py"],
