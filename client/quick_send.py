@@ -154,6 +154,7 @@ class QuickSends:
         target = targets[turn.count % len(targets)]
         connection = target.connection
         if connection is None or not connection.is_ready:
+            turn.count -= 1  # the long way takes the same queue, and connects to its broker
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
         if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:

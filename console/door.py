@@ -21,7 +21,9 @@ from .page import WITH_SYSTEM, Status, render
 log = logging.getLogger(__name__)
 
 OFF = -1
-PORT_DISTANCE = 10  # from the daemon's listen port, where nobody sets another
+# From the daemon's listen port, where nobody sets another. No second broker listens there: listen
+# ports are usually 10, 20 or 100 apart, and a broker takes the ports -2, 0 and +1.
+PORT_DISTANCE = 7
 PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 

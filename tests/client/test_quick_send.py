@@ -8,7 +8,7 @@ from types import FrameType
 
 import aerobee.client
 import pytest
-from aerobee.client import Message, Producer, quick_send
+from aerobee.client import Admin, Message, Producer, quick_send
 from aerobee.client import producer as producing
 from aerobee.client.errors import (
     AerobeeError,
@@ -22,6 +22,7 @@ from aerobee.client.receipts import SendReceipt, SendStatus
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.command import Command, Reply
+from aerobee.testing import LocalCluster
 
 from .fakes import FakeCluster, until
 
@@ -273,3 +274,12 @@ async def test_every_message_has_an_outcome_while_the_broker_stops_and_starts(
     acknowledged = {each.msg_id for each in outcomes if isinstance(each, SendReceipt)}
     arrived = " ".join(header.properties or "" for header in fake.broker.sent)
     assert all(msg_id in arrived for msg_id in acknowledged)
+
+
+async def test_each_of_two_brokers_with_one_queue_gets_half_of_the_sends() -> None:
+    with LocalCluster(brokers=2) as cluster:
+        async with Admin(cluster.name_server) as admin:
+            await admin.create_topic("orders", 1)
+        async with Producer(cluster.name_server) as producer:
+            receipts = [await producer.send(Message("orders", b"x")) for _ in range(10)]
+    assert Counter(each.queue.broker_name for each in receipts) == {"broker-a": 5, "broker-b": 5}

@@ -214,7 +214,7 @@ async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
         await door.stop()
 
 
-async def test_where_no_port_is_set_it_is_ten_above_the_listen_port_or_anywhere(
+async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
     daemon: Daemon,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

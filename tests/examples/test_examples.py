@@ -90,6 +90,8 @@ def test_the_service_bills_until_it_is_stopped(
     argv = [sys.executable, str(EXAMPLES / "billing_service.py")]
     with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), tmp_path) as service:
         service.wait_line(lambda line: line == "billed 12 EUR", SECONDS)
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0, service.tail()
 
 
 def test_the_web_service_sends_what_is_posted(

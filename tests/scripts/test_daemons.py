@@ -15,6 +15,7 @@ import pytest
 from aerobee.client import by_sql
 from aerobee.client.blocking import Consumer
 from aerobee.client.errors import ClientError
+from aerobee.console.door import PORT_DISTANCE
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.scripts.child import Child
@@ -305,13 +306,30 @@ def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         words = ["broker", "--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL]
-        words += ["--set", f"listenPort={port - 10}"]
+        words += ["--set", f"listenPort={port - PORT_DISTANCE}"]
         with running(tmp_path, *words) as daemon:
             assert get(daemon.page + "readyz") == "ok\n"
             assert not daemon.page.endswith(f":{port}/")
         assert f"can't serve HTTP on 127.0.0.1:{port}" in refused(
             *words, "--set", f"httpPort={port}", "--log-level", "error"
         )
+
+
+@pytest.mark.parametrize("distance", [10, -10])
+def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
+    tmp_path: Path, distance: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["broker", *SMALL, "--set", "compiledSends=false"]
+
+    def of(listen_port: int) -> list[str]:
+        store = f"storePathRootDir={tmp_path / str(listen_port)}"
+        return [*words, "--set", store, "--set", f"listenPort={listen_port}"]
+
+    first, second = tmp_path / "1", tmp_path / "2"
+    with running(first, *of(port)), running(second, *of(port + distance)) as daemon:
+        assert get(daemon.page + "readyz") == "ok\n"
 
 
 def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
