@@ -19,6 +19,14 @@ def add_options(
     parser: argparse.ArgumentParser, namesrv_action: type[argparse.Action] | None = None
 ) -> None:
     """The options that every command with a client takes."""
+    add_connection(parser, namesrv_action)
+    logs.add_options(parser, "warning", logs.MESSAGE_ALONE)
+
+
+def add_connection(
+    parser: argparse.ArgumentParser, namesrv_action: type[argparse.Action] | None = None
+) -> None:
+    """Those for name servers and TLS."""
     group = parser.add_argument_group("connection")
     more = {} if namesrv_action is None else {"action": namesrv_action}
     group.add_argument(
@@ -39,7 +47,6 @@ def add_options(
         action="store_true",
         help="speak TLS and check no certificate: anybody may pretend to be the server",
     )
-    logs.add_options(parser, "warning", logs.MESSAGE_ALONE)
 
 
 def security(options: argparse.Namespace) -> Security:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from ..client.start_from import StartFrom
 from .begin_at import add_from, start_of
+from .connecting import add_connection, security
 from .failed import Failed
 from .progress import rows_bar
 
@@ -29,12 +30,6 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("topic", metavar="TOPIC")
     add("--to", required=True, dest="target", metavar="DIR", help="a new folder, or a Spark URI")
     add("--format", choices=("parquet", "json", "csv", "delta"), default="parquet")
-    add(
-        "-n",
-        "--namesrv",
-        metavar="ADDR;ADDR",
-        help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
-    )
     add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
     add_from(parser, latest=False)
     add("--overwrite", action="store_true", help="replace what is in DIR")
@@ -49,6 +44,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "--continuous", action="store_true", help="go on until Ctrl-C or SIGTERM says to end"
     )
     add("--checkpoint", metavar="DIR", help="where a stream keeps how far it is (DIR.checkpoint)")
+    add_connection(parser)
     parser.set_defaults(run=run)
 
 
@@ -100,6 +96,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> int:
         schema=None if options.schema is None else read_schema_text(options.schema),
         follow=follow,
         checkpoint=options.checkpoint,
+        security=security(options),
     )
     if job.schema is not None:
         check_schema(job.schema)

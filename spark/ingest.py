@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from pyspark.sql.functions import col
 
 from ..client.blocking_reader import Reader
 from ..client.route import MessageQueue
+from ..client.security import Security
 from ..client.start_from import FIRST, StartFrom
 from . import register
 from .options import DEFAULT_GROUP, Offsets
+from .security_options import options_of
 from .session import SparkFailed, session
 
 FORMATS = ("parquet", "json", "csv", "delta")
@@ -55,6 +57,7 @@ class Ingest:
     schema: str | None = None
     follow: str | None = None
     checkpoint: str | None = None
+    security: Security = field(default_factory=Security)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def measure(job: Ingest) -> Span:
     """The offsets that the topic holds now, from the job's start on; raises the client's errors."""
     starting: dict[str, int] = {}
     ending: dict[str, int] = {}
-    with Reader(job.name_server, group=DEFAULT_GROUP) as reader:
+    with Reader(job.name_server, group=DEFAULT_GROUP, security=job.security) as reader:
         for queue in reader.queues(job.topic):
             name = f"{queue.broker_name}:{queue.queue_id}"
             ending[name] = reader.max_offset(queue)
@@ -166,7 +169,7 @@ def _first(reader: Reader, queue: MessageQueue, start: StartFrom) -> int:
 
 def source_options(job: Ingest) -> dict[str, str]:
     """What the source is told in a stream."""
-    options = {"subscribe": job.topic}
+    options = {"subscribe": job.topic, **options_of(job.security)}
     if job.start.where == FIRST:
         options["startingOffsets"] = "earliest"
     else:
@@ -219,7 +222,7 @@ def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
     )
     if job.name_server:
         source = source.option("nameServer", job.name_server)
-    return source.load()
+    return source.options(**options_of(job.security)).load()
 
 
 @contextmanager

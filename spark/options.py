@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..client.errors import ClientError
 from ..client.security import Security
 from ..protocol.errors import Refusal
 from ..protocol.names import check_group, check_topic
+from .security_options import SECURITY_OPTIONS, flag, security_of
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 DEFAULT_GROUP = "aerobee-spark"
@@ -60,10 +60,7 @@ OPTIONS = (
     "dedup",
     "dedupWindow",
     "storePath",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "tls",
+    *SECURITY_OPTIONS,
 )
 # Words of rocketmq-spark, and what they are called here.
 ALIASES = {
@@ -177,15 +174,15 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         wait_ms=_time_ms(said, "maxTriggerDelay", TRIGGER_DELAY),
         retries=_number(said, "fetchOffset.numRetries", RETRIES, 0, 1_000),
         retry_ms=_number(said, "fetchOffset.retryIntervalMs", RETRY_MS, 0, 600_000),
-        headers=_flag(said, "includeHeaders", default=False),
+        headers=flag(said, "includeHeaders", default=False),
         full=said.get("rowSchema", "").lower() == "full",
-        fail_on_data_loss=_flag(said, "failOnDataLoss", default=True),
-        commit_offsets=_flag(said, "commitOffsets", default=True),
+        fail_on_data_loss=flag(said, "failOnDataLoss", default=True),
+        commit_offsets=flag(said, "commitOffsets", default=True),
         dedup_window=_number(said, "dedupWindow", DEDUP_OFFSETS, 1, ROWS_MAX)
-        if _flag(said, "dedup", default=False)
+        if flag(said, "dedup", default=False)
         else 0,
         store_path=_store_path(said),
-        security=_security(said),
+        security=security_of(said),
     )
 
 
@@ -320,18 +317,6 @@ def _store_path(said: Mapping[str, str]) -> str | None:
     return path
 
 
-def _security(said: Mapping[str, str]) -> Security:
-    try:
-        return Security(
-            said.get("accessKey", ""),
-            said.get("secretKey", ""),
-            said.get("securityToken"),
-            _flag(said, "tls", default=False),
-        )
-    except ClientError as wrong:
-        raise ValueError(f"options accessKey and secretKey: {wrong}") from None
-
-
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -364,10 +349,3 @@ def _number(said: Mapping[str, str], option: str, default: int, least: int, most
     if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
         raise ValueError(f"option {option} is {text!r}; give a number from {least} to {most}")
     return int(text)
-
-
-def _flag(said: Mapping[str, str], option: str, *, default: bool) -> bool:
-    text = (said.get(option) or str(default)).lower()
-    if text not in ("true", "false"):
-        raise ValueError(f"option {option} is {said[option]!r}; give true or false")
-    return text == "true"

@@ -5,22 +5,19 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..client.errors import ClientError
 from ..client.producer import DEFAULT_GROUP
 from ..client.security import Security
 from ..protocol.errors import Refusal
 from ..protocol.names import check_group, check_topic
 from .options import name_server_of
+from .security_options import SECURITY_OPTIONS, flag, security_of
 
 WRITE_OPTIONS = (
     "topic",
     "nameServer",
     "group",
     "transactions",
-    "accessKey",
-    "secretKey",
-    "securityToken",
-    "tls",
+    *SECURITY_OPTIONS,
 )
 TEXT, BYTES, TEXTS, TEXT_MAP = "string", "binary", "array<string>", "map<string,string>"
 NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double")
@@ -67,19 +64,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             check_topic(topic)
     except Refusal as refusal:
         raise ValueError(f"options topic and group: {refusal.remark}") from None
-    for option in ("transactions", "tls"):
-        if said.get(option, "false").lower() not in ("true", "false"):
-            raise ValueError(f"option {option} is {said[option]!r}; give true or false")
-    try:
-        security = Security(
-            said.get("accessKey", ""),
-            said.get("secretKey", ""),
-            said.get("securityToken"),
-            said.get("tls", "").lower() == "true",
-        )
-    except ClientError as wrong:
-        raise ValueError(f"options accessKey and secretKey: {wrong}") from None
-    transactions = said.get("transactions", "").lower() == "true"
+    transactions = flag(said, "transactions", default=False)
+    security = security_of(said)
     return WriteOptions(name_server_of(said), topic, group, transactions, security)
 
 

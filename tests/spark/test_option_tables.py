@@ -97,10 +97,3 @@ def check(
     for value in default:
         assert read({**given, name: value}) == without
     assert read({**given, name: example}) != without
-
-
-def test_the_programs_are_python() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) >= 6
-    for block in blocks:
-        compile(block, "docs/spark.md", "exec")
