@@ -1,6 +1,6 @@
 """What a person wants to see of a broker at a glance: facts, topics with rates, groups with lag."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -16,16 +16,27 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 
 
-def overview(broker: "Broker", *, with_system: bool = False) -> Overview:
-    """The broker as it is now; `with_system` shows the topics of the system as well."""
+def overview(broker: "Broker", *, with_system: bool = False) -> Generator[None, None, Overview]:
+    """The steps of looking at the broker as it is now: topics and groups may be many, and requests
+    are served between two steps. `with_system` shows the topics of the system as well."""
     title = f"aerobee broker {broker.config.broker_name}"
-    behind = {(group, topic): lag for topic, group, lag in lags(broker)}
-    tables = [_topics(broker, with_system=with_system), _groups(broker, behind)]
+    behind: dict[tuple[str, str], int] = {}
+    for topic, group, lag in lags(broker):
+        behind[group, topic] = lag
+        yield
+    topics = yield from _topics(broker, with_system=with_system)
+    groups = yield from _groups(broker, behind)
+    tables = [topics, groups]
     if broker.ha.slaves:
         tables.append(_slaves(broker))
-    differing = sorted(broker.clients.differing().items())
+    differing = []
+    for one in broker.clients.differing_in_parts():
+        if one is not None:
+            differing.append(one)
+        yield
     if differing:
-        tables.append(("Groups whose members subscribe differently", ("Group", "Who"), differing))
+        columns = ("Group", "Who")
+        tables.append(("Groups whose members subscribe differently", columns, sorted(differing)))
     return title, _facts(broker, sum(behind.values())), tables
 
 
@@ -110,13 +121,15 @@ def _slaves(broker: "Broker") -> Table:
     return "Slaves", columns, rows
 
 
-def _topics(broker: "Broker", *, with_system: bool) -> Table:
+def _topics(broker: "Broker", *, with_system: bool) -> Generator[None, None, Table]:
     columns = ("Topic", "Queues", "Stored", "In since start", "In a second", "Out a second")
     out: dict[str, float] = {}
-    for (topic, group), _ in broker.stats.all_gets():
+    for (topic, group), _ in list(broker.stats.all_gets()):
         out[topic] = out.get(topic, 0.0) + broker.stats.get_tps(topic, group)
+        yield
     rows: list[tuple[Cell, ...]] = []
     for name, config in sorted(broker.topics.all().items()):
+        yield
         if not with_system and (is_system_topic(name) or name in _own_topics(broker)):
             continue
         store = broker.store
@@ -135,16 +148,18 @@ def _topics(broker: "Broker", *, with_system: bool) -> Table:
     return "Topics", columns, rows
 
 
-def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Table:
+def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Generator[None, None, Table]:
     """`behind` is by group and topic."""
     columns = ("Group", "Topic", "Members", "Behind by", "Out a second")
     live = broker.clients.consumer_groups()
     pairs = dict(behind)
-    for group in live.values():
+    for group in list(live.values()):
         for topic in group.subscriptions:
             pairs.setdefault((group.name, topic), 0)
+        yield
     rows: list[tuple[Cell, ...]] = []
     for (group_name, topic), lag in sorted(pairs.items()):
+        yield
         found = live.get(group_name)
         members = len(found.client_ids()) if found is not None else 0
         if topic.startswith(RETRY_PREFIX) and not lag:

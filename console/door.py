@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from typing import Protocol, TypeVar
 
 from aiohttp import web
 
@@ -19,6 +20,8 @@ from .exposition import CONTENT_TYPE, Family, exposition
 from .page import WITH_SYSTEM, Status, render
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 OFF = -1
 # From the daemon's listen port, where nobody sets another. No second broker listens there: listen
@@ -39,6 +42,13 @@ HEADERS = {
 }
 
 
+class InSlices(Protocol):
+    """Works through steps, between which the daemon serves its own requests."""
+
+    def __call__(self, steps: Generator[object, None, Result], /) -> Awaitable[Result]:
+        """The result of the steps."""
+
+
 @dataclass(frozen=True)
 class Answers:
     """What a daemon says about itself. Each function is called anew for each request, but for
@@ -53,8 +63,8 @@ class Answers:
     fault: Callable[[], str | None]
     not_ready: Callable[[], str | None]
     metrics: Callable[[], Iterable[Family]]
-    in_slices: Callable[[Generator[object, None, list[bytes]]], Awaitable[list[bytes]]]
-    status: Callable[[bool], Status]
+    in_slices: InSlices
+    status: Callable[[bool], Generator[object, None, Status]]
     note: Callable[[], str | None] = lambda: None
 
 
@@ -167,7 +177,7 @@ class Door:
     async def _page(self, request: web.Request) -> web.Response:
         answers, with_system = self._answers, WITH_SYSTEM in request.query
         text = render(
-            answers.status(with_system),
+            await answers.in_slices(answers.status(with_system)),
             answers.fault() or answers.not_ready(),
             answers.note(),
             version=f"aerobee {_version()}",

@@ -1,6 +1,6 @@
 """What a person, and a metrics collector, want to see of a name server at a glance."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from ..conf.version import own_version
 from ..protocol.bodies.route import MASTER_ID
@@ -15,19 +15,22 @@ Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 
-def overview(server: NameServer, *, with_system: bool = False) -> Overview:
-    """The name server as it is now; `with_system` shows the topics of the system as well."""
+def overview(server: NameServer, *, with_system: bool = False) -> Generator[None, None, Overview]:
+    """The steps of looking at the name server as it is now: topics may be many, and requests are
+    served between two steps. `with_system` shows the topics of the system as well."""
     routes = server.routes
     own = _own_topics(server)
-    shown = [
-        (topic, queues)
-        for topic, queues in sorted(routes.topics.items())
-        if with_system
-        or not (is_system_topic(topic) or topic in own or topic.startswith(RETRY_PREFIX))
-    ]
+    topics: list[tuple[Cell, ...]] = []
+    for topic, queues in sorted(routes.topics.items()):
+        yield
+        is_of_system = is_system_topic(topic) or topic in own or topic.startswith(RETRY_PREFIX)
+        if with_system or not is_of_system:
+            write_queues = sum(one.write_queue_nums for one in queues.values())
+            read_queues = sum(one.read_queue_nums for one in queues.values())
+            topics.append((topic, ", ".join(sorted(queues)), write_queues, read_queues))
     facts: list[tuple[str, Cell]] = [
         ("Brokers", len(routes.brokers)),
-        ("Topics", len(shown)),
+        ("Topics", len(topics)),
         ("Clusters", len(routes.clusters)),
         ("Address", server.address),
         ("Key-value config", server.config.kv_config_path or "in memory only"),
@@ -36,15 +39,6 @@ def overview(server: NameServer, *, with_system: bool = False) -> Overview:
         (name, broker.cluster or "", "master" if number == MASTER_ID else f"slave {number}", addr)
         for name, broker in sorted(routes.brokers.items())
         for number, addr in sorted(broker.broker_addrs.items())
-    ]
-    topics = [
-        (
-            topic,
-            ", ".join(sorted(queues)),
-            sum(one.write_queue_nums for one in queues.values()),
-            sum(one.read_queue_nums for one in queues.values()),
-        )
-        for topic, queues in shown
     ]
     tables: list[Table] = [
         ("Brokers", ("Broker", "Cluster", "Role", "Address"), brokers),

@@ -1,7 +1,5 @@
 """The HTTP door of a name server: which of its functions answer what."""
 
-from collections.abc import Generator
-
 from ..console.door import Answers, Door
 from ..namesrv.overview import families, note, overview
 from ..namesrv.server import NameServer
@@ -13,18 +11,8 @@ def namesrv_door(server: NameServer, address: str, port: int | None) -> Door:
         fault=lambda: None,
         not_ready=lambda: None,
         metrics=lambda: families(server),
-        in_slices=_at_once,
+        in_slices=lambda steps: server.slices.run(steps),
         status=lambda with_system: overview(server, with_system=with_system),
         note=lambda: note(server),
     )
     return Door(address, port, answers, listen_port=server.config.listen_port)
-
-
-async def _at_once(steps: Generator[object, None, list[bytes]]) -> list[bytes]:
-    """The result of all steps: those of a name server are few."""
-    try:
-        while True:
-            next(steps)
-    except StopIteration as done:
-        result: list[bytes] = done.value
-        return result

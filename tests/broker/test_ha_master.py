@@ -16,7 +16,7 @@ from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 
-from .conftest import Caller, Clock, Config
+from .conftest import Caller, Clock, Config, result_of
 from .test_metrics import values
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
@@ -327,7 +327,7 @@ async def test_slaves_are_in_the_metrics_and_on_the_status_page(
     broker, caller = await master(run, config, **SYNC)
     assert values(broker, "aerobee_slaves") == {(): 0}
     title = f"SYNC_MASTER, waits for 1 of its slaves; slaves connect to port {broker.ha_port}"
-    assert dict(overview(broker)[1])["Role"] == title
+    assert dict(result_of(overview(broker))[1])["Role"] == title
     await caller.send("T", WAIT="false")
     end = broker.store.log_end
     slave, other = await connect(broker), await connect(broker)
@@ -338,7 +338,9 @@ async def test_slaves_are_in_the_metrics_and_on_the_status_page(
     assert values(broker, "aerobee_slaves") == {(): 1}
     assert values(broker, "aerobee_slave_behind_bytes") == {(slave.address,): 10}
     assert values(broker, "aerobee_slaves_refused") == {(): 1}
-    [(_, columns, [row])] = [table for table in overview(broker)[2] if table[0] == "Slaves"]
+    [(_, columns, [row])] = [
+        table for table in result_of(overview(broker))[2] if table[0] == "Slaves"
+    ]
     assert list(zip(columns, row, strict=True))[:4] == [
         ("Slave", slave.address),
         ("Has the log up to", end - 10),

@@ -18,7 +18,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.headers.namesrv import RegisterBroker
 
-from .conftest import Config
+from .conftest import Config, result_of
 
 
 class Masters:
@@ -173,7 +173,7 @@ async def test_while_two_masters_run_both_say_so_at_each_registration(
         assert said in str(note(broker))
         assert fault(broker) is None  # a restart would mend nothing
         assert not_ready(broker) is None
-        assert dict(overview(broker)[1])["Split brain"] == note(broker)
+        assert dict(result_of(overview(broker))[1])["Split brain"] == note(broker)
         [value] = [
             value
             for name, _, _, _, values in families(broker)

@@ -5,18 +5,19 @@ from pathlib import Path
 from aerobee.broker.overview import fault, not_ready, overview
 from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
+from aerobee.protocol.bodies.topic import TopicConfig
 
-from .conftest import Caller, Config
+from .conftest import Caller, Config, result_of
 
 
 def table(broker: Broker, title: str) -> list[tuple[object, ...]]:
     """The rows of one table."""
-    [rows] = [rows for name, _, rows in overview(broker)[2] if name == title]
+    [rows] = [rows for name, _, rows in result_of(overview(broker))[2] if name == title]
     return [tuple(row) for row in rows]
 
 
 async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) -> None:
-    title, facts, _ = overview(broker)
+    title, facts, _ = result_of(overview(broker))
     found = dict(facts)
     assert title == "aerobee broker broker-a"
     assert found["Address for clients"] == f"127.0.0.1:{broker.port}"
@@ -24,7 +25,7 @@ async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) ->
     assert found["Name servers"] == "none"
     assert found["Takes messages"] == "yes"
     broker.store._log.pause("disk", "the disk is full")
-    assert dict(overview(broker)[1])["Takes messages"] == "the disk is full"
+    assert dict(result_of(overview(broker))[1])["Takes messages"] == "the disk is full"
 
 
 async def test_topics_of_users_are_listed_with_what_they_hold(
@@ -79,7 +80,7 @@ async def test_groups_whose_members_subscribe_differently_are_shown(
 ) -> None:
     title = "Groups whose members subscribe differently"
     await caller.heartbeat("c1", topics={"T": "a"})
-    assert title not in [name for name, _, _ in overview(broker)[2]]
+    assert title not in [name for name, _, _ in result_of(overview(broker))[2]]
     other = Caller(broker)
     await other.heartbeat("c2", topics={"T": "*"})
     assert table(broker, title) == [("cg", "topic T: c2: all messages / c1: tags a")]
@@ -91,7 +92,11 @@ async def test_topics_of_the_system_are_listed_when_they_are_wanted(
 ) -> None:
     await caller.send("T")
     await caller.heartbeat(topics={"T": "*"})
-    [rows] = [rows for name, _, rows in overview(broker, with_system=True)[2] if name == "Topics"]
+    [rows] = [
+        rows
+        for name, _, rows in result_of(overview(broker, with_system=True))[2]
+        if name == "Topics"
+    ]
     assert {"T", "%RETRY%cg", "TBW102", "broker-a", "DefaultCluster"} <= {row[0] for row in rows}
 
 
@@ -100,10 +105,18 @@ async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> N
         await caller.send("T")
     broker.offsets.commit("T", "cg", 0, 1)
     broker.stats.sample(broker.now_ms())
-    _, facts, _ = overview(broker)
+    _, facts, _ = result_of(overview(broker))
     figures = dict(facts[:6])
     assert figures["Messages in since start"] == 3
     assert figures["Messages behind, all groups"] == 2
     assert isinstance(figures["Messages in a second"], float)
     assert figures["Messages in a second"] > 0
     assert all(isinstance(value, str) for _, value in facts[6:])
+
+
+async def test_topics_and_groups_are_looked_at_in_small_steps(broker: Broker) -> None:
+    """Requests are served between two steps, so each is about one topic or one group at most."""
+    broker.topics.put_all([TopicConfig(f"T{number}") for number in range(50)])
+    for number in range(50):
+        broker.offsets.commit(f"T{number}", "g", 0, 0)
+    assert sum(1 for _ in overview(broker)) > 150

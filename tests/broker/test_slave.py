@@ -19,7 +19,7 @@ from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 
-from .conftest import Caller, Config, parked, records
+from .conftest import Caller, Config, parked, records, result_of
 from .test_metrics import values
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
@@ -105,12 +105,12 @@ async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) ->
 
 
 async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
-    (fact,) = [text for name, text in overview(pair.slave)[1] if name == "Role"]
+    (fact,) = [text for name, text in result_of(overview(pair.slave))[1] if name == "Role"]
     assert fact == f"SLAVE 1, follows 127.0.0.1:{pair.master.ha_port}"
     assert values(pair.slave, "aerobee_follows") == {(): 1}
     await pair.halt(pair.master)
     await until(lambda: values(pair.slave, "aerobee_follows") == {(): 0})
-    assert "can't reach its master" in dict(overview(pair.slave)[1])["Role"]
+    assert "can't reach its master" in dict(result_of(overview(pair.slave))[1])["Role"]
 
 
 async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Generator
 from importlib.metadata import version
+from typing import Any
 
 import aiohttp
 import pytest
@@ -38,11 +39,12 @@ class Daemon:
             note=lambda: self.note,
         )
 
-    def status(self, with_system: bool) -> Status:
+    def status(self, with_system: bool) -> Generator[None, None, Status]:
+        yield
         topics = [[self.topic], ["SYSTEM"]] if with_system else [[self.topic]]
         return "a daemon", [("Port", 7)], [("Topics", ["Topic"], topics)]
 
-    async def in_slices(self, steps: Generator[object, None, list[bytes]]) -> list[bytes]:
+    async def in_slices(self, steps: Generator[object, None, Any]) -> Any:
         self.written += 1
         while True:
             try:

@@ -1,5 +1,8 @@
 """A name server at a glance."""
 
+from collections.abc import Generator
+from typing import Any
+
 from aerobee.namesrv.overview import families, note, overview
 from aerobee.namesrv.registration import Registration
 from aerobee.namesrv.server import NameServer
@@ -20,7 +23,7 @@ def register(
 
 async def test_brokers_and_topics_are_listed(namesrv: NameServer) -> None:
     register(namesrv)
-    title, facts, tables = overview(namesrv)
+    title, facts, tables = result_of(overview(namesrv))
     assert title == "aerobee name server"
     assert dict(facts)["Address"] == namesrv.address
     assert tables[0][2] == [("b-1", "c-1", "master", "10.0.0.1:10911")]
@@ -30,10 +33,10 @@ async def test_brokers_and_topics_are_listed(namesrv: NameServer) -> None:
 async def test_topics_of_the_system_are_shown_when_they_are_wanted(namesrv: NameServer) -> None:
     names = ("orders", "%RETRY%g", "RMQ_SYS_TRACE_TOPIC", "BenchmarkTest", "c-1", "c-1_REPLY_TOPIC")
     register(namesrv, *names, "%DLQ%g")
-    _, facts, tables = overview(namesrv)
+    _, facts, tables = result_of(overview(namesrv))
     assert [row[0] for row in tables[1][2]] == ["%DLQ%g", "orders"]
     assert dict(facts)["Topics"] == 2
-    _, _, tables = overview(namesrv, with_system=True)
+    _, _, tables = result_of(overview(namesrv, with_system=True))
     assert {row[0] for row in tables[1][2]} == {*names, "%DLQ%g"}
 
 
@@ -43,7 +46,7 @@ async def test_two_masters_of_a_name_are_shown_as_long_as_both_are_there(
     register(namesrv)
     assert note(namesrv) is None
     register(namesrv, addr="10.0.0.2:10911", connection="another connection")
-    title, _, rows = overview(namesrv)[2][0]
+    title, _, rows = result_of(overview(namesrv))[2][0]
     assert title == "Broker names with more than one master"
     assert rows == [("b-1", "c-1", "10.0.0.1:10911, 10.0.0.2:10911")]
     assert note(namesrv) == "more than one master is registered of b-1"
@@ -67,3 +70,12 @@ async def test_its_metrics_count_clusters_brokers_and_topics(namesrv: NameServer
         "aerobee_namesrv_masters": [1],
         "aerobee_namesrv_master_changes": [0],
     }
+
+
+def result_of(steps: Generator[object, None, Any]) -> Any:
+    """What these steps return, all of them done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
