@@ -1,8 +1,7 @@
 """Counters of timer messages that only RocketMQ's metrics show."""
 
+from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
 
 from ..protocol.histogram import Histogram
 
@@ -27,13 +26,8 @@ class TimerMeters:
             if len(self.delays) >= TOPICS_MAX:
                 return
             found = self.delays[topic] = Histogram(DELAY_BOUNDS_S)
-        if len(delays_ms) == 1:
-            found.record(max(0, delays_ms[0]) // 1_000)
-            return
-        seconds = np.maximum(np.asarray(delays_ms, np.int64), 0) // 1_000
-        for at, number in enumerate(np.bincount(np.searchsorted(DELAY_BOUNDS_S, seconds)).tolist()):
-            found.counts[at] += number
-        found.sum += int(seconds.sum())
+        for seconds, number in Counter([max(0, ms) // 1_000 for ms in delays_ms]).items():
+            found.record(seconds, number)
 
     def came_all(self, topics: Sequence[str], delays_ms: Sequence[int]) -> None:
         """The same for messages of several topics."""

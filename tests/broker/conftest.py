@@ -115,7 +115,8 @@ class Caller:
 
 def counted(broker: Broker) -> dict[str, int]:
     """Messages that came in since the start, by topic."""
-    return {topic: counter.messages for topic, counter in broker.stats.all_puts()}
+    puts = broker.stats.all_puts()
+    return {topic: counter.messages for topic, counter in puts if counter.messages}
 
 
 def records(answer: Command) -> list[Record]:

@@ -337,7 +337,7 @@ async def test_slaves_are_in_the_metrics_and_on_the_status_page(
     await until(lambda: [one.acked for one in broker.ha.slaves] == [end - 10])
     assert values(broker, "aerobee_slaves") == {(): 1}
     assert values(broker, "aerobee_slave_behind_bytes") == {(slave.address,): 10}
-    assert values(broker, "aerobee_slaves_refused") == {(): 1}
+    assert values(broker, "aerobee_slaves_refused_total") == {(): 1}
     [(_, columns, [row])] = [
         table for table in result_of(overview(broker))[2] if table[0] == "Slaves"
     ]

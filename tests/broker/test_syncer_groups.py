@@ -69,6 +69,9 @@ class Peer:
         self.answers: list[Reply | bytes] = []
         self.came = asyncio.Event()
 
+    def answer(self, command: Command, reply: Reply | bytes) -> None:
+        self.answer_late(command, reply, 0)
+
     def answer_late(self, command: Command, reply: Reply | bytes, waited_ms: int) -> None:
         self.answers.append(reply)
         self.came.set()
@@ -159,7 +162,7 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     put(store, syncer, second, 1)
     put(store, syncer, second, 2)
     under_way: list[int] = []
-    first.answer = lambda command, reply: under_way.append(len(store.plans))  # type: ignore[method-assign]
+    first.answer_late = lambda *_: under_way.append(len(store.plans))  # type: ignore[method-assign]
     store.open.set()
     await asyncio.wait_for(second.came.wait(), 60)
     assert under_way == [2]

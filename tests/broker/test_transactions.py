@@ -310,11 +310,12 @@ def metrics(broker: Broker) -> dict[str, float]:
     found = {}
     for name, _, _, labels, values in families(broker):
         if "transaction" in name or name.endswith(
-            ("half_messages", "_commit_messages", "rollback_messages")
+            ("half_messages", "_commit_messages_total", "rollback_messages_total")
         ):
-            for value in values:
-                key = f"{name} {value[0][3]}" if "topic" in labels else name
-                found[key.replace("rocketmq_", "").replace("aerobee_", "")] = value[1]
+            for label_values, value in filter(None, values):
+                topic = dict(zip(labels, label_values, strict=True)).get("topic")
+                key = name.removesuffix("_total") + (f" {topic}" if topic else "")
+                found[key.replace("rocketmq_", "").replace("aerobee_", "")] = value
     return found
 
 

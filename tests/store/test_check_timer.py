@@ -123,10 +123,6 @@ def test_a_time_that_was_changed_contradicts_the_wheel(root: Path) -> None:
             lambda root: overwrite(root / "config" / "timercheck", 8, 468),
             "ends at 416, timercheck says that it reaches 468",
         ),
-        (
-            lambda root: (root / "timerlog" / "odd").write_bytes(b""),
-            "files are named by 20 digits",
-        ),
     ],
 )
 def test_files_that_are_gone_cut_off_or_strange_are_found(
@@ -134,6 +130,13 @@ def test_files_that_are_gone_cut_off_or_strange_are_found(
 ) -> None:
     plant(root)
     assert any(text in words for _, _, words in timer_damage(check(root)))
+
+
+def test_what_is_not_the_timers_is_a_note(root: Path) -> None:
+    (root / "timerlog" / ".DS_Store").write_bytes(b"x")
+    report = check(root)
+    assert timer_damage(report) == []
+    assert any("is not the store's" in found.text for found in report.findings)
 
 
 def test_messages_that_retention_took_from_the_timer_are_a_note(root: Path) -> None:
