@@ -82,7 +82,7 @@ def families(server: NameServer) -> Iterator[Family]:
         [(key, len(masters)) for key, masters in _masters(server).items()],
     )
     yield (
-        *("aerobee_namesrv_master_changes", "counter"),
+        *("aerobee_namesrv_master_changes_total", "counter"),
         "Changes of a broker name's master while the master before was alive",
         *((), [((), server.master_changes.count)]),
     )

@@ -30,7 +30,7 @@ def own(
     """The same of what a daemon answers, as Prometheus reads it, without the `common` labels."""
     return {
         (
-            f"{name}_total" if kind == "counter" else name,
+            name,
             kind,
             tuple(label for label in labels if label not in common),
         )

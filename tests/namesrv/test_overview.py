@@ -68,7 +68,7 @@ async def test_its_metrics_count_clusters_brokers_and_topics(namesrv: NameServer
         "aerobee_namesrv_brokers": [1],
         "aerobee_namesrv_topics": [2],
         "aerobee_namesrv_masters": [1],
-        "aerobee_namesrv_master_changes": [0],
+        "aerobee_namesrv_master_changes_total": [0],
     }
 
 
