@@ -184,6 +184,7 @@ class TransactionProducer(Producer):
 
     begin = awaited(_transactions.TransactionProducer.begin)
     end = awaited(_transactions.TransactionProducer.end)
+    end_confirmed = awaited(_transactions.TransactionProducer.end_confirmed)
 
     @contextmanager
     def transaction(self, message: Message, timeout: float = SEND_SECONDS) -> Iterator[SendReceipt]:

@@ -100,8 +100,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> int:
     )
     if job.schema is not None:
         check_schema(job.schema)
-    if follow is None:
-        ingest.check_target(job)
+    ingest.check_target(job) if follow is None else ingest.check_stream(job)
     session.check_java()
     span = ingest.measure(job)  # an unknown topic is told before Spark starts
     count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"

@@ -120,11 +120,18 @@ def follow(job: Ingest, on_rows: OnRows) -> int:
     """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
     from . import following
 
-    check_format(job)
-    following.check_checkpoint(Tables(job))
+    check_stream(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
         register(spark)
         return following.follow(spark, Tables(job), on_rows)
+
+
+def check_stream(job: Ingest) -> None:
+    """SparkFailed when the stream can't be written, or can't go on where it ended."""
+    from . import following
+
+    check_format(job)
+    following.check_checkpoint(Tables(job))
 
 
 def check_format(job: Ingest) -> None:

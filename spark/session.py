@@ -57,8 +57,9 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     `delta` brings the jars and settings of the package delta-spark, which must be installed.
     """
     check_java()
-    # What Py4J logs when the JVM goes is in the exception, too.
+    # What Py4J logs when the JVM ends is in the exception, too; some of it goes to the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
     if master.startswith("local"):
         # The Python that runs this has what the tasks need; another `python3` may not.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -136,6 +137,10 @@ def _signals_held() -> Iterator[None]:
             signal.signal(number, handler)
         if got:
             signal.raise_signal(got[0])
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _be_quiet(spark: SparkSession) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from aerobee.client import Consumer, Message
-from aerobee.client.errors import ClientError, IllegalMessageError
+from aerobee.client.errors import BrokerError, ClientError, IllegalMessageError
 from aerobee.client.producer_calls import TransactionState
 from aerobee.client.receipts import SendStatus
 from aerobee.client.received import MessageView
@@ -241,3 +242,16 @@ async def test_a_broker_before_5_0_that_names_no_topic_is_answered(fake: FakeClu
     header = command.header(EndTransaction)
     assert (header.outcome, header.queue_offset, header.log_offset) == (COMMIT, 7, 9)
     assert header.from_check
+
+
+async def test_a_confirmed_end_has_happened_also_by_another_producer_of_the_group(
+    cluster: LocalCluster,
+) -> None:
+    async with TransactionProducer(cluster.name_server, group="g", check=never) as producer:
+        receipt = await producer.begin(Message("orders", b"yes"))
+        odd = replace(receipt, offset_msg_id=receipt.offset_msg_id[:-16] + "f" * 15 + "0")
+    async with TransactionProducer(cluster.name_server, group="g", check=never) as another:
+        await another.end_confirmed(receipt, COMMIT)
+        assert stored(cluster) == 1
+        with pytest.raises(BrokerError):
+            await another.end_confirmed(odd, COMMIT)

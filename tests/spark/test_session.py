@@ -1,5 +1,6 @@
 """What a command says when Spark or Java isn't as it must be."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -7,7 +8,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aerobee.spark.session import SparkFailed, check_java, check_python, sentence, session
+from aerobee.spark.session import (
+    SparkFailed,
+    _is_not_of_py4j,
+    check_java,
+    check_python,
+    sentence,
+    session,
+)
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -123,3 +131,11 @@ def test_a_delta_that_does_not_fit_this_pyspark_is_told(monkeypatch: pytest.Monk
         pass
     with pytest.raises(SparkFailed, match=r"check the URL$"), session("test", "local[1]"):
         pass
+
+
+def test_what_py4j_logs_about_the_end_of_a_jvm_is_not_shown() -> None:
+    def record(path: str) -> logging.LogRecord:
+        return logging.LogRecord("root", logging.ERROR, path, 1, "sending", (), None)
+
+    assert not _is_not_of_py4j(record("/site-packages/py4j/java_gateway.py"))
+    assert _is_not_of_py4j(record("/site-packages/aerobee/spark/session.py"))
