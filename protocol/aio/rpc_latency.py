@@ -14,6 +14,7 @@ from .. import codes
 from ..histogram import Histogram
 
 BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
+AT_ONCE_SECONDS = 0.001  # a turn that took less is one of 0 ms
 SERIES_MAX = 10_000  # combinations of codes; clients choose request codes, even unknown ones
 
 _RESPONSE_BITS = 32
@@ -42,13 +43,15 @@ SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 
 class RpcLatency:
     """The histograms of one server. `began` is when the first bytes of this turn came, 0.0 before
-    (time.perf_counter); `answered` counts the answers of this turn by `rpc_key`."""
+    (time.perf_counter); `answered` counts the answers of this turn by `rpc_key`, `at_once` those of
+    turns that took less than AT_ONCE_SECONDS, which are not in the histograms yet."""
 
-    __slots__ = ("_histograms", "answered", "began")
+    __slots__ = ("_histograms", "answered", "at_once", "began")
 
     def __init__(self) -> None:
         self.began = 0.0
         self.answered: defaultdict[int, int] = defaultdict(int)
+        self.at_once: defaultdict[int, int] = defaultdict(int)
         self._histograms: dict[int, Histogram] = {}
 
     def oneway(self, request: int, response: int, count: int = 1) -> None:
@@ -65,6 +68,7 @@ class RpcLatency:
 
     def end_turn(self) -> None:
         """The answers of this turn have left."""
+        self._take_at_once()
         answered = self.answered
         if answered:
             waited_ms = int((perf_counter() - self.began) * 1_000) if self.began else 0
@@ -75,9 +79,15 @@ class RpcLatency:
 
     def histograms(self) -> Iterator[tuple[Rpc, Histogram]]:
         """The histograms, in ms."""
+        self._take_at_once()
         for key, histogram in list(self._histograms.items()):
             flags = bool(key & ONEWAY), bool(key & _SUSPENDED)
             yield Rpc(key >> _RESPONSE_BITS, key & _CODE, *flags), histogram
+
+    def _take_at_once(self) -> None:
+        for key, count in self.at_once.items():
+            self._record(key, 0, count)
+        self.at_once.clear()
 
     def _record(self, key: int, value: int, times: int) -> None:
         histogram = self._histograms.get(key)

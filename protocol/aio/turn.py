@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from itertools import accumulate
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from .backlog import OWED_IN_TURN_MAX, Backlog
-from .rpc_latency import RpcLatency
+from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -275,8 +276,17 @@ class Turn:
             connection.flush()
         if lane is not None and answered:
             lane.write(answered)
-        if self.latency is not None:
-            self.latency.end_turn()
+        latency = self.latency
+        if latency is not None and latency.answered:
+            at_once = latency.at_once
+            # Here and without a call: this is done for each send.
+            if perf_counter() - latency.began < AT_ONCE_SECONDS and len(at_once) < SERIES_MAX:
+                for key, count in latency.answered.items():
+                    at_once[key] += count
+                latency.answered.clear()
+                latency.began = 0.0
+            else:
+                latency.end_turn()
 
     def _look_for_others(self, served: list["Connection"]) -> None:
         """Whether somebody was served who asks for little: then the others get smaller shares."""
