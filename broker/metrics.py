@@ -317,7 +317,7 @@ def _replication(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:
     """RocketMQ has no such numbers outside of its controller."""
     text = "Other living masters of this broker's name, 0 is right"
     yield (
-        *("aerobee_other_masters", "gauge", text, NODE),
+        *("aerobee_other_masters", "gauge", text, OWN_NODE),
         [(node, len(broker.other_masters.addresses))],
     )
     slaves = broker.ha.info().ha_connection_info
