@@ -221,13 +221,13 @@ async def test_long_polls_and_oneway_requests_are_told_apart(
     clock.ms += 2_500
     await broker.catch_up()
     assert (await waiting).code == codes.PULL_NOT_FOUND
-    await caller.peers.oneway(broker.address, codes.GET_BROKER_RUNTIME_INFO)
+    await caller.peers.oneway(broker.address, codes.GET_BROKER_CONFIG)
     await caller.ask(9_999)
     found = values(broker, "rocketmq_rpc_latency_milliseconds")
     assert ("remoting", "send_message_v2", "success", "false", "success") in found
     bounds, counts, total = found["remoting", "pull_message", "pull_not_found", "true", "success"]
     assert (counts[list(bounds).index(3_000)], total) == (1, 2_500)
-    assert ("remoting", "get_broker_runtime_info", "success", "false", "oneway") in found
+    assert ("remoting", "get_broker_config", "success", "false", "oneway") in found
     assert ("remoting", "9999", "request_code_not_supported", "false", "success") in found
 
 
