@@ -325,7 +325,7 @@ async def test_topics_are_told_in_parts_where_that_is_wanted(
     told: list[int] = []
     request = broker.registration._peers.request
 
-    async def counting(server: str, code: int, header: Any, body: bytes, **more: Any) -> Any:
+    async def counting(server: str, code: int, header: Any, body: bytes = b"", **more: Any) -> Any:
         if code == codes.REGISTER_BROKER:
             wrapper = RegisterBrokerBody.decode(body).topic_config_serialize_wrapper
             told.append(len(wrapper.topic_config_table))
@@ -334,11 +334,11 @@ async def test_topics_are_told_in_parts_where_that_is_wanted(
     monkeypatch.setattr(broker.registration._peers, "request", counting)
     for route in list(namesrv.routes.topics):
         del namesrv.routes.topics[route]  # as if the name server had been started anew
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert max(told) == 3
     assert sum(told) == len(broker.topics.all())
     for name in names:
         assert await brokers_of(namesrv, name) == ["broker-a"]
     parts = len(told)
-    await broker.registration._register_all()
+    await broker.registration.register_all()
     assert len(told) == 2 * parts  # each part is told again, under a version of its own
