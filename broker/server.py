@@ -474,7 +474,9 @@ class Broker:
         except OSError as wrong:
             if wrong.errno != errno.EADDRINUSE:
                 raise
-            more = "a broker's status page is ten ports above its listenPort unless httpPort is set"
+            more = (
+                "a broker's status page is seven ports above its listenPort unless httpPort is set"
+            )
             raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
 
     async def _listen_for_slaves(self) -> asyncio.Server:

@@ -18,6 +18,7 @@ from aerobee.client.errors import ClientError
 from aerobee.console.door import PORT_DISTANCE
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
+from aerobee.scripts import java_side
 from aerobee.scripts.child import Child
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -315,20 +316,20 @@ def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) 
         )
 
 
-@pytest.mark.parametrize("distance", [10, -10])
+@pytest.mark.parametrize("is_upwards", [True, False])
 def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
-    tmp_path: Path, distance: int
+    tmp_path: Path, is_upwards: bool
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    words = ["broker", *SMALL, "--set", "compiledSends=false"]
+    (first,) = java_side.free_ports(1, near=(-2, 1, PORT_DISTANCE, 8, 10, 11, 10 + PORT_DISTANCE))
+    ports = (first, first + 10) if is_upwards else (first + 10, first)
 
-    def of(listen_port: int) -> list[str]:
-        store = f"storePathRootDir={tmp_path / str(listen_port)}"
-        return [*words, "--set", store, "--set", f"listenPort={listen_port}"]
+    def words(port: int) -> list[str]:
+        store = f"storePathRootDir={tmp_path / str(port)}"
+        more = ("--set", store, "--set", f"listenPort={port}")
+        return ["broker", *SMALL, "--set", "compiledSends=false", *more]
 
-    first, second = tmp_path / "1", tmp_path / "2"
-    with running(first, *of(port)), running(second, *of(port + distance)) as daemon:
+    folders = tmp_path / "1", tmp_path / "2"
+    with running(folders[0], *words(ports[0])), running(folders[1], *words(ports[1])) as daemon:
         assert get(daemon.page + "readyz") == "ok\n"
 
 
