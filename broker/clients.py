@@ -149,12 +149,9 @@ class Clients:
                     return connection
         return None
 
-    def differing(self) -> dict[str, str]:
-        """The groups whose members subscribe differently, and who wants what."""
-        return dict(filter(None, self.differing_in_parts()))
-
-    def differing_in_parts(self) -> Iterator[tuple[str, str] | None]:
-        """The same with pauses in which others may work, which are None."""
+    def differing(self) -> Iterator[tuple[str, str] | None]:
+        """Each group whose members subscribe differently, and what each of them wants; None for
+        each other group, as a pause in which requests can be served."""
         for name, group in list(self._consumers.items()):
             yield (name, group.agreement.describe()) if group.agreement.differs else None
 

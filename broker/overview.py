@@ -30,7 +30,7 @@ def overview(broker: "Broker", *, with_system: bool = False) -> Generator[None, 
     if broker.ha.slaves:
         tables.append(_slaves(broker))
     differing = []
-    for one in broker.clients.differing_in_parts():
+    for one in broker.clients.differing():
         if one is not None:
             differing.append(one)
         yield

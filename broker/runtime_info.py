@@ -126,7 +126,7 @@ class RuntimeInfo:
         found: dict[str, object] = {}
         if self._other_masters.addresses:
             found[OTHER_MASTERS] = ";".join(self._other_masters.addresses)
-        for one in self._clients.differing_in_parts():
+        for one in self._clients.differing():
             if one is not None:
                 group, text = one
                 found[f"{DIFFERING_PREFIX}{group}"] = text

@@ -142,10 +142,10 @@ def test_the_broker_tells_it_to_whoever_asks(parts: Parts) -> None:
     assert not any(name.startswith("subscriptionsDiffer") for name in runtime(parts))
     wire = parts.join("g", {"T": "b"}, client_id="c2")
     text = "topic T: c1: tags a / c2: tags b"
-    assert parts.clients.differing() == {"g": text}
+    assert dict(filter(None, parts.clients.differing())) == {"g": text}
     assert runtime(parts)["subscriptionsDiffer_g"] == text
     parts.clients.lost(wire)  # type: ignore[arg-type]
-    assert parts.clients.differing() == {}
+    assert dict(filter(None, parts.clients.differing())) == {}
 
 
 def test_a_heartbeat_without_subscriptions_changes_nothing(parts: Parts) -> None:
@@ -153,7 +153,9 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(parts: Parts) -> None
     wire = parts.join("g", {"T": "b"}, client_id="c2")
     bare = HeartbeatData("c2", [], [ConsumerData("g")], without_sub=True)
     parts.clients.register(bare, wire, "JAVA", 479, 0, list)  # type: ignore[arg-type]
-    assert parts.clients.differing() == {"g": "topic T: c1: tags a / c2: tags b"}
+    assert dict(filter(None, parts.clients.differing())) == {
+        "g": "topic T: c1: tags a / c2: tags b"
+    }
 
 
 def runtime(parts: Parts) -> dict[str, str]:
