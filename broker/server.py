@@ -18,59 +18,59 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..protocol.aio.backlog import Backlog
 from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.memory_budget import Backlog
 from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, listen, table
 from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
-from ..protocol.message_id import UniqueIds
-from ..store import json_file
-from ..store.errors import StoreError, WritesRefused
-from ..store.segment import make_folder
-from ..store.store import MessageStore
-from ..store.walk import Progress
-from .access import Access, open_access
-from .cleaner import Cleaner
-from .clients import Clients, ConsumerGroup
-from .config import BrokerConfig
-from .creation_times import CreationTimes
-from .delays import Delays, parse_levels
-from .due import Due
-from .filters import Filters
-from .following_timers import FollowingTimers
-from .forwarding import Forwarding
-from .groups import Groups
-from .ha_master import HaMaster
-from .ha_slave import HaSlave
-from .handlers.pull import PullHandlers
-from .handlers.send import SendHandlers
-from .handlers.slave_pull import SlavePullHandlers
-from .handlers.static_pull import StaticPulls
-from .hot_keys import STORE_LIMITS, HotKeys
-from .locks import QueueLocks
-from .log_ahead import LogAhead
-from .member_notices import MemberNotices
-from .offsets import Offsets
-from .other_masters import OtherMasters
-from .outgoing import outgoing_peers
-from .periodic import Periodic
-from .pop_parts import PopParts
-from .registration import Registration
-from .replica import Replica
-from .saved import Saved
-from .slave_rows import as_slave
-from .slave_synchronize import SlaveSynchronize
-from .static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
-from .static_cleaner import StaticCleaner
-from .stats import Stats
-from .store_host import store_host
-from .syncer import Syncer
+from ..protocol.message.message_id import UniqueIds
+from ..store.base.errors import StoreError, WritesRefused
+from ..store.engine.store import MessageStore
+from ..store.files import json_file
+from ..store.files.segment import make_folder
+from ..store.log.walk import Progress
+from .access.access import Access, open_access
+from .filters.filters import Filters
+from .groups.clients import Clients, ConsumerGroup
+from .groups.groups import Groups
+from .groups.member_notices import MemberNotices
+from .groups.offsets import Offsets
+from .groups.queue_locks import QueueLocks
+from .naming.other_masters import OtherMasters
+from .naming.registration import Registration
+from .pop.service import PopParts
+from .pull.handlers import PullHandlers
+from .pull.static_handlers import StaticPulls
+from .replication.following_timers import FollowingTimers
+from .replication.master import HaMaster
+from .replication.pull_handlers import SlavePullHandlers
+from .replication.replica import Replica
+from .replication.slave import HaSlave
+from .replication.slave_requests import as_slave
+from .replication.synchronize import SlaveSynchronize
+from .runtime.cleaner import Cleaner
+from .runtime.forwarding import Forwarding
+from .runtime.log_prefault import LogAhead
+from .runtime.peers import outgoing_peers
+from .runtime.periodic import Periodic
+from .runtime.persistent import Saved
+from .runtime.stats import Stats
+from .runtime.syncer import Syncer
+from .scheduled.delays import Delays, parse_levels
+from .scheduled.delivery_policy import Due
+from .scheduled.timers import Timers, open_timers
+from .send.handlers import SendHandlers
+from .settings.config import BrokerConfig
+from .settings.dynamic import STORE_LIMITS, HotKeys
+from .settings.store_host import store_host
 from .table import fast_table, full_table
-from .timers import Timers, open_timers
-from .topics import Topics
-from .transaction_counts import TransactionCounts
-from .transactions import Transactions
+from .topics.creation_times import CreationTimes
+from .topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
+from .topics.static_cleaner import StaticCleaner
+from .topics.topics import Topics
+from .transactions.counts import TransactionCounts
+from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ SLAVE_REASON = (
 # The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
 # every message, and so costs half of what a function of our own would.
 if TYPE_CHECKING:
-    from .handlers.plain_lane import PlainLane
+    from .send.fast_path import PlainLane
 
 wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns, None)).__next__
 
@@ -184,7 +184,7 @@ class Broker:
         """From now on plain sends are done by machine code. ImportError where numba is missing."""
         assert self.may_have_lane
         # Half a second of another thread, so that whoever is served doesn't wait for it.
-        lanes = await asyncio.to_thread(import_module, "..handlers.plain_lane", __name__)
+        lanes = await asyncio.to_thread(import_module, "..send.fast_path", __name__)
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
             self.config, self.store, self.topics, self.due, self.holds, self.stats, self.latency,

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .admin import Admin
-    from .consumer import Consumer
-    from .consuming.concurrent import ConsumeSettings
-    from .consuming.listening import Context, Outcome
-    from .consuming.lite_pulling import LitePullSettings
-    from .consuming.popped_queues import PopSettings
-    from .consuming.process_queue import Limits
-    from .consuming.pull import PullSettings
-    from .consuming.subscriptions import by_sql, by_tag
-    from .lite_pull import LitePullConsumer
-    from .message import Message
-    from .producer import Producer
-    from .producer_calls import TransactionState
-    from .pull_consumer import PullConsumer
-    from .receipts import BatchReceipt, SendReceipt, SendStatus
-    from .received import MessageView, ReceivedMessage
-    from .route import MessageQueue
-    from .security import Security
-    from .simple import PoppedMessage, SimpleConsumer
-    from .transactions import TransactionProducer
+    from .admin.admin import Admin
+    from .base.message import Message
+    from .base.receipts import BatchReceipt, SendReceipt, SendStatus
+    from .base.security import Security
+    from .cluster.route import MessageQueue
+    from .group.process_queue import Limits
+    from .group.pull import PullSettings
+    from .group.received import MessageView, ReceivedMessage
+    from .group.subscriptions import by_sql, by_tag
+    from .pop.simple import PoppedMessage, SimpleConsumer
+    from .producer.broker_requests import TransactionState
+    from .producer.producer import Producer
+    from .producer.transactions import TransactionProducer
+    from .pull.lite_pull import LitePullConsumer
+    from .pull.lite_pulling import LitePullSettings
+    from .pull.pull_consumer import PullConsumer
+    from .push.concurrent import ConsumeSettings
+    from .push.consumer import Consumer
+    from .push.listening import Context, Outcome
+    from .push.popped_queues import PopSettings
 
 __all__ = [
     "Admin",
@@ -63,32 +63,32 @@ __all__ = [
 
 # Each name and the module that has it.
 _MODULES = {
-    "Admin": "admin",
-    "BatchReceipt": "receipts",
-    "ConsumeSettings": "consuming.concurrent",
-    "Consumer": "consumer",
-    "Context": "consuming.listening",
-    "Limits": "consuming.process_queue",
-    "LitePullConsumer": "lite_pull",
-    "LitePullSettings": "consuming.lite_pulling",
-    "Message": "message",
-    "MessageQueue": "route",
-    "MessageView": "received",
-    "Outcome": "consuming.listening",
-    "PopSettings": "consuming.popped_queues",
-    "PoppedMessage": "simple",
-    "Producer": "producer",
-    "PullConsumer": "pull_consumer",
-    "PullSettings": "consuming.pull",
-    "ReceivedMessage": "received",
-    "Security": "security",
-    "SendReceipt": "receipts",
-    "SendStatus": "receipts",
-    "SimpleConsumer": "simple",
-    "TransactionProducer": "transactions",
-    "TransactionState": "producer_calls",
-    "by_sql": "consuming.subscriptions",
-    "by_tag": "consuming.subscriptions",
+    "Admin": "admin.admin",
+    "BatchReceipt": "base.receipts",
+    "ConsumeSettings": "push.concurrent",
+    "Consumer": "push.consumer",
+    "Context": "push.listening",
+    "Limits": "group.process_queue",
+    "LitePullConsumer": "pull.lite_pull",
+    "LitePullSettings": "pull.lite_pulling",
+    "Message": "base.message",
+    "MessageQueue": "cluster.route",
+    "MessageView": "group.received",
+    "Outcome": "push.listening",
+    "PopSettings": "push.popped_queues",
+    "PoppedMessage": "pop.simple",
+    "Producer": "producer.producer",
+    "PullConsumer": "pull.pull_consumer",
+    "PullSettings": "group.pull",
+    "ReceivedMessage": "group.received",
+    "Security": "base.security",
+    "SendReceipt": "base.receipts",
+    "SendStatus": "base.receipts",
+    "SimpleConsumer": "pop.simple",
+    "TransactionProducer": "producer.transactions",
+    "TransactionState": "producer.broker_requests",
+    "by_sql": "group.subscriptions",
+    "by_tag": "group.subscriptions",
     "errors": "errors",
 }
 

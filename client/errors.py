@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ..protocol import codes
 
 if TYPE_CHECKING:
-    from .message import Message
-    from .receipts import SendReceipt
+    from .base.message import Message
+    from .base.receipts import SendReceipt
 
 # What another broker, or the same one later, may take (DefaultMQProducer's retryResponseCodes).
 RETRIABLE_CODES = frozenset(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import yaml
 
-from ..protocol import java_properties
+from ..protocol.codec import java_properties
 
 FILE_BYTES_MAX = 1 << 20
 ENVIRONMENT_PREFIX = "AEROBEE_"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..protocol import java_properties
+from ..protocol.codec import java_properties
 
 BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]

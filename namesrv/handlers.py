@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..protocol import codes, fastjson, java_properties
+from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.slices import LongAnswer, Slices, reply_of
 from ..protocol.bodies.body import Body, filled
@@ -24,6 +24,7 @@ from ..protocol.bodies.topic import (
     TopicConfigSerializeWrapper,
     TopicList,
 )
+from ..protocol.codec import fastjson, java_properties
 from ..protocol.command import Command, Reply
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers

@@ -7,9 +7,9 @@ import argparse
 import re
 from datetime import datetime, timedelta
 
+from ..client.base.start_from import LAST, TIMESTAMP, StartFrom
 from ..client.errors import ClientError
-from ..client.start_from import LAST, TIMESTAMP, StartFrom
-from .failed import Failed
+from .output.command_error import Failed
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 DAYS = {"today": 0, "yesterday": 1}

@@ -1,9 +1,9 @@
 """The HTTP door of a broker: which of its functions answer what."""
 
-from ..broker.metrics import families
-from ..broker.overview import fault, not_ready, note, overview
+from ..broker.monitoring.metrics import families
+from ..broker.monitoring.overview import fault, not_ready, note, overview
 from ..broker.server import Broker
-from ..console.door import Answers, Door
+from ..console.endpoint import Answers, Door
 
 
 def broker_door(broker: Broker) -> Door:

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import NoReturn
 
 from . import logs
-from .failed import Failed
-from .shown import PlainFormatter, plain
+from .output.command_error import Failed
+from .output.sanitize import PlainFormatter, plain
 
 # Command -> the file it lives in, and what it does.
 COMMANDS = {
@@ -76,7 +76,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"aerobee {command}", description=f"{does[0].upper()}{does[1:]}."
     )
-    import_module(f".{file}", __package__).declare(command, parser)
+    import_module(f".commands.{file}", __package__).declare(command, parser)
     # Words and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
     return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
 
@@ -112,7 +112,7 @@ def _sentence(wrong: Exception) -> str | None:
     from ..client.errors import AerobeeError
     from ..conf.sources import ConfigError
     from ..protocol.errors import reason_of
-    from ..store.errors import StoreError
+    from ..store.base.errors import StoreError
 
     if isinstance(wrong, Failed | ConfigError | StoreError | AerobeeError):
         return str(wrong)

@@ -90,7 +90,7 @@ def main() -> None:
     choose_cache_folder()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    from ..broker.handlers import plain_lane
+    from ..broker.send import fast_path as plain_lane
 
     plain_lane.prepare()
 

@@ -5,8 +5,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from ..client.admin import Admin
-from ..client.security import Security
+from ..client.admin.admin import Admin
+from ..client.base.security import Security
 from . import logs
 
 REQUESTS_AT_ONCE = 16

@@ -10,7 +10,7 @@ import time
 from logging.handlers import RotatingFileHandler
 from typing import Any
 
-from .shown import PlainFormatter, json_line
+from .output.sanitize import PlainFormatter, json_line
 
 LEVELS = ("debug", "info", "warning", "error")
 FULL = "%(asctime)s %(levelname)s %(name)s: %(message)s"

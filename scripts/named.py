@@ -2,9 +2,9 @@
 
 import argparse
 
-from ..client.admin import Admin
+from ..client.admin.admin import Admin
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from .failed import Failed
+from .output.command_error import Failed
 
 
 def named(options: argparse.Namespace, what: str) -> str:

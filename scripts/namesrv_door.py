@@ -1,6 +1,6 @@
 """The HTTP door of a name server: which of its functions answer what."""
 
-from ..console.door import Answers, Door
+from ..console.endpoint import Answers, Door
 from ..namesrv.overview import families, note, overview
 from ..namesrv.server import NameServer
 

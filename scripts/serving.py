@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
-from .failed import Failed
+from .output.command_error import Failed
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError, NoRouteError
-from ..client.route import MessageQueue
 from .options import ReadOptions
 from .plan import Bounds
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..client.blocking_reader import Reader
+from ..client.blocking.reader import Reader
 from .asking import Asking
 from .failing import plain_errors
-from .narrow import EVERYTHING, narrowed
 from .options import ReadOptions
 from .plan import plan
+from .pushdown import EVERYTHING, narrowed
 from .schema import Column
 
 if TYPE_CHECKING:

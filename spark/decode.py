@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from ..protocol.record import QUEUE_OFFSET_AT
+from ..protocol.message.record import QUEUE_OFFSET_AT
 from ..store.columns.arrays import numbers
 from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
-from ..store.records import (
+from ..store.log.records import (
     BORN_TIMESTAMP_AT,
     FLAG_AT,
     QUEUE_ID_AT,

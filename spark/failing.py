@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..client.errors import AerobeeError
-from ..store.errors import StoreError
+from ..store.base.errors import StoreError
 
 HIDE = "SPARK_HIDE_TRACEBACK"
 OF_WORKERS = "PYTHON_WORKER_FACTORY_"  # what Spark gives to each of its Python processes begins so

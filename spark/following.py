@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..client.blocking_reader import Reader
+from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
 from .bodies import malformed, schema_of, typed
 from .ingest import (

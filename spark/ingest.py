@@ -18,10 +18,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from ..client.blocking_reader import Reader
-from ..client.route import MessageQueue
-from ..client.security import Security
-from ..client.start_from import FIRST, StartFrom
+from ..client.base.security import Security
+from ..client.base.start_from import FIRST, StartFrom
+from ..client.blocking.reader import Reader
+from ..client.cluster.route import MessageQueue
 from . import register
 from .options import DEFAULT_GROUP, Offsets
 from .security_options import options_of

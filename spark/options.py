@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..client.security import Security
+from ..client.base.security import Security
 from ..protocol.errors import Refusal
 from ..protocol.names import check_group, check_topic
 from .security_options import SECURITY_OPTIONS, flag, security_of

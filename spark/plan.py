@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from ..client.route import MessageQueue
+from ..client.cluster.route import MessageQueue
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .options import (
     EARLIEST,

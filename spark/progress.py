@@ -6,7 +6,7 @@ forgets a queue: one whose broker is away stays as it is, and goes on when it is
 
 from collections.abc import Iterable, Iterator
 
-from ..client.route import MessageQueue
+from ..client.cluster.route import MessageQueue
 from .failing import DataLossError
 from .options import ReadOptions
 from .plan import Bounds, QueueRange, check_place, offset_of, queues_of, split

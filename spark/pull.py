@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..client.blocking.loop_thread import LoopThread
+from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
-from ..client.loop_thread import LoopThread
-from ..client.reader import BULK_MESSAGES_MAX, Pulled
-from ..client.route import MessageQueue
+from ..client.pull.reader import BULK_MESSAGES_MAX, Pulled
 from ..protocol import codes
-from ..store.piece import Piece
+from ..store.base.piece import Piece
 from .failing import DataLossError
 from .options import RETRIES, RETRY_MS
 from .plan import QueueRange

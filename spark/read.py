@@ -10,8 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..client import reader
-from ..store.piece import MessagesGone, Piece
+from ..client.pull import reader
+from ..store.base.piece import MessagesGone, Piece
 from .decode import decode
 from .failing import DataLossError, plain_errors
 from .options import ReadOptions
@@ -101,7 +101,7 @@ def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
 
 def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
     """The same from the broker's files, which this task can see."""
-    from ..store.view import StoreView  # the files of a store, which few reads need
+    from ..store.columns.view import StoreView  # the files of a store, which few reads need
 
     assert options.store_path is not None
     view, start = StoreView(options.store_path), wanted.start

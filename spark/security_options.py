@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from ..client.base.security import Security
 from ..client.errors import ClientError
-from ..client.security import Security
 
 SECURITY_OPTIONS = ("accessKey", "secretKey", "securityToken", "tls", "tlsCa", "tlsInsecure")
 

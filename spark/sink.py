@@ -21,10 +21,10 @@ from pyspark.sql.datasource import (
 )
 
 from ..client import Message, Producer
-from ..client.producer_calls import TransactionState
-from ..client.receipts import SendReceipt
-from ..client.received import MessageView
-from ..client.transactions import TransactionProducer
+from ..client.base.receipts import SendReceipt
+from ..client.group.received import MessageView
+from ..client.producer.broker_requests import TransactionState
+from ..client.producer.transactions import TransactionProducer
 from .failing import plain_errors
 from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields

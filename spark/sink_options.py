@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ..client.producer import DEFAULT_GROUP
-from ..client.security import Security
+from ..client.base.security import Security
+from ..client.producer.producer import DEFAULT_GROUP
 from ..protocol.errors import Refusal
 from ..protocol.names import check_group, check_topic
 from .options import name_server_of

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ..client.blocking_reader import Reader
+from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
 from .asking import Asking

@@ -8,10 +8,10 @@ For data people: `StoreView(folder)` reads a store that is in use or at rest.
 
 from typing import TYPE_CHECKING, Any
 
-from .piece import MessagesGone, Piece
+from .base.piece import MessagesGone, Piece
 
 if TYPE_CHECKING:
-    from .view import StoreView
+    from .columns.view import StoreView
 
 __all__ = ["MessagesGone", "Piece", "StoreView"]
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
     # Only now: a worker of Spark reads pulled records and needs none of the store's files.
     if name != "StoreView":
         raise AttributeError(f"module {__name__} has no {name}; it has {', '.join(__all__)}")
-    from .view import StoreView
+    from .columns.view import StoreView
 
     return StoreView

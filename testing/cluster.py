@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ..broker.config import BrokerConfig
 from ..broker.server import Broker
+from ..broker.settings.config import BrokerConfig
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.server import NameServer
 

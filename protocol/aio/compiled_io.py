@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from numba.core import types
 
-from ..compiled import compiled
-from ..plain_reading import Numbers
+from ..kernels.compiled import compiled
+from ..kernels.plain_reading import Numbers
 
 if TYPE_CHECKING:
 

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from .. import codes
+from ..codec.frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
+from ..codec.header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
 from ..errors import Refusal, reason_of
-from ..frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
-from ..header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
 from ..wire import Header
-from .backlog import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .failures import UNANSWERED
+from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .rpc_latency import rpc_key
 from .turn import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
 
 if TYPE_CHECKING:
-    from .crowd import Crowd
+    from .epoll_reader import Crowd
 
 log = logging.getLogger(__name__)
 

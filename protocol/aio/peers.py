@@ -13,8 +13,8 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..codec.header_json import ANSWERS
 from ..command import Command
-from ..header_json import ANSWERS
 from ..wire import Header
 from .connection import Connection, Row, Sign
 from .failures import of_connecting

@@ -8,9 +8,9 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from .. import header_json
-from .backlog import Backlog
+from ..codec import header_json
 from .connection import Connection, Row
+from .memory_budget import Backlog
 from .rpc_latency import RpcLatency
 from .tls import Greeting, Tls
 from .turn import Turn

@@ -15,9 +15,9 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from .. import codes
+from ..codec.frame import FRAME_BYTES_MAX, too_large
 from ..command import Reply
 from ..errors import Refusal
-from ..frame import FRAME_BYTES_MAX, too_large
 from .turn import Turn
 
 SLICE_SECONDS = 0.0001  # of work in one turn of the loop, while others are served

@@ -221,7 +221,7 @@ def _self_signed() -> ssl.SSLContext:
     OSError without the package that makes it.
     """
     _check_maker()
-    from .. import self_signed
+    from ..security import self_signed
 
     with tempfile.TemporaryDirectory() as folder:  # readable by this user alone
         path = Path(folder) / "own.pem"
@@ -232,7 +232,7 @@ def _self_signed() -> ssl.SSLContext:
 def _check_maker() -> None:
     """OSError without the package that makes certificates."""
     try:
-        from .. import self_signed  # noqa: F401
+        from ..security import self_signed  # noqa: F401
     except ImportError:
         raise OSError(
             "TLS needs a certificate, and the package cryptography, which makes one, is not "

@@ -14,12 +14,12 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .backlog import OWED_IN_TURN_MAX, Backlog
+from .memory_budget import OWED_IN_TURN_MAX, Backlog
 from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .crowd import Crowd
+    from .epoll_reader import Crowd
 
 log = logging.getLogger(__name__)
 

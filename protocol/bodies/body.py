@@ -12,8 +12,8 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from .. import fastjson
-from ..fastjson import LENIENT_BYTES_MAX
+from ..codec import fastjson
+from ..codec.fastjson import LENIENT_BYTES_MAX
 from ..wire import Int32
 
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}

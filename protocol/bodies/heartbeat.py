@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..tags import string_hash
+from ..message.tags import string_hash
 from ..wire import Int32
 from .body import Body
 from .subscription import SubscriptionData

@@ -5,7 +5,7 @@ from struct import Struct
 
 from msgspec import field
 
-from .. import fastjson
+from ..codec import fastjson
 from .body import Body, read
 from .data_version import DataVersion
 from .topic import TopicConfig, TopicConfigAndMappingSerializeWrapper

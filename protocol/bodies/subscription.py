@@ -1,6 +1,6 @@
 """Subscriptions: which messages of a topic a consumer wants."""
 
-from ..tags import string_hash
+from ..message.tags import string_hash
 from ..wire import Int32, Int64
 from .body import Body
 

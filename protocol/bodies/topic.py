@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from .. import fastjson
+from ..codec import fastjson
 from ..wire import Int32
 from .body import Body
 from .data_version import DataVersion

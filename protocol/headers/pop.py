@@ -6,8 +6,8 @@ Times in ms; `born_ms` is when the client asked, on its clock. `queue_id` -1 mea
 from typing import ClassVar
 
 from .. import codes
+from ..codec.frame import HEAD, LENGTH_BYTES
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
-from ..frame import HEAD, LENGTH_BYTES
 from ..wire import Header, Int32, Int64, field
 
 

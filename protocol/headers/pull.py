@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from .. import codes
+from ..codec.frame import HEAD, LENGTH_BYTES
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
-from ..frame import HEAD, LENGTH_BYTES
 from ..wire import Header, Int32, Int64, field
 
 # Bits of the header's sysFlag

@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from .. import codes
+from ..codec.frame import HEAD, LENGTH_BYTES
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
-from ..frame import HEAD, LENGTH_BYTES
 from ..wire import Header, Int32, Int64, field
 
 

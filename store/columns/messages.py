@@ -8,12 +8,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
-from ...protocol.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
-from ..consume_queue import FILLER
-from ..errors import DamagedStore, StoreError
-from ..files import Row
-from ..piece import MessagesGone, Piece
-from ..records import (
+from ...protocol.message.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from ..base.errors import DamagedStore, StoreError
+from ..base.piece import MessagesGone, Piece
+from ..files.listing import Row
+from ..log.records import (
     BORN_TIMESTAMP_AT,
     FLAG_AT,
     QUEUE_ID_AT,
@@ -21,11 +20,12 @@ from ..records import (
     STORE_TIMESTAMP_AT,
     locate,
 )
-from ..run import has_right_crc
-from ..view import QueueView
+from ..log.run import has_right_crc
+from ..queues.consume_queue import FILLER
 from .arrays import numbers
 from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
 from .slices import slices
+from .view import QueueView
 
 Batch: TypeAlias = pa.RecordBatch
 Schema: TypeAlias = pa.Schema

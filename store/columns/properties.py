@@ -5,9 +5,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...protocol.properties import RESERVED
-from ..property_table import ENTRY_END, NAME_END, PropertyTable
-from ..records import Positions
+from ...protocol.message.properties import RESERVED
+from ..log.property_table import ENTRY_END, NAME_END, PropertyTable
+from ..log.records import Positions
 from .arrays import numbers
 from .slices import slices, slices_in_rows
 

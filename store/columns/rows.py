@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...protocol import properties as props
 from ...protocol.errors import Malformed
-from ...protocol.message_id import offset_message_id
-from ...protocol.record import BORN_HOST_AT, LOG_OFFSET_AT
-from ..records import STORE_HOST_AT, Records, host_text, locate
+from ...protocol.message import properties as props
+from ...protocol.message.message_id import offset_message_id
+from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT
+from ..log.records import STORE_HOST_AT, Records, host_text, locate
 from .arrays import constant, numbers
 from .properties import Properties, as_text
 from .slices import slices

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..records import Positions
+from ..log.records import Positions
 from .arrays import numbers
 
 

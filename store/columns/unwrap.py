@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol.batch import unwrap
-from ...protocol.compression import decompress
 from ...protocol.errors import Malformed
-from ...protocol.record import (
+from ...protocol.message.batch import unwrap
+from ...protocol.message.compression import decompress
+from ...protocol.message.record import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_MASK,
@@ -23,7 +23,7 @@ from ...protocol.record import (
     decode_record,
     encode_record,
 )
-from ..records import Records
+from ..log.records import Records
 
 BATCH = NEED_UNWRAP | INNER_BATCH
 

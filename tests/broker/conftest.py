@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
-from aerobee.protocol import codes, properties
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.protocol.record import Record, decode_all
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.record import Record, decode_all
 
 Config = Callable[..., BrokerConfig]
 BORN_MS = 1_700_000_000_000  # the born time that Caller.send names

@@ -11,34 +11,34 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from aerobee.broker.clients import Clients
-from aerobee.broker.config import BrokerConfig
-from aerobee.broker.delays import Delays, parse_levels
-from aerobee.broker.groups import Groups
-from aerobee.broker.handlers.admin_broker import AdminBrokerHandlers
-from aerobee.broker.handlers.admin_clients import AdminClientHandlers
-from aerobee.broker.handlers.admin_groups import AdminGroupHandlers
-from aerobee.broker.handlers.admin_offsets import AdminOffsetHandlers
-from aerobee.broker.handlers.admin_stats import AdminStatsHandlers
-from aerobee.broker.handlers.admin_topics import AdminTopicHandlers
-from aerobee.broker.handlers.query import QueryHandlers
-from aerobee.broker.hot_keys import HotKeys
-from aerobee.broker.offsets import Offsets
-from aerobee.broker.other_masters import OtherMasters
-from aerobee.broker.runtime_info import RuntimeInfo
-from aerobee.broker.stats import Stats
-from aerobee.broker.topics import Topics
-from aerobee.protocol import properties
-from aerobee.protocol.aio.backlog import Backlog
+from aerobee.broker.admin.broker import AdminBrokerHandlers
+from aerobee.broker.admin.clients import AdminClientHandlers
+from aerobee.broker.admin.groups import AdminGroupHandlers
+from aerobee.broker.admin.offsets import AdminOffsetHandlers
+from aerobee.broker.admin.runtime_info import RuntimeInfo
+from aerobee.broker.admin.stats import AdminStatsHandlers
+from aerobee.broker.admin.topics import AdminTopicHandlers
+from aerobee.broker.groups.clients import Clients
+from aerobee.broker.groups.groups import Groups
+from aerobee.broker.groups.offsets import Offsets
+from aerobee.broker.naming.other_masters import OtherMasters
+from aerobee.broker.pull.query_handlers import QueryHandlers
+from aerobee.broker.runtime.stats import Stats
+from aerobee.broker.scheduled.delays import Delays, parse_levels
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.broker.settings.dynamic import HotKeys
+from aerobee.broker.topics.topics import Topics
 from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.memory_budget import Backlog
 from aerobee.protocol.aio.slices import Slices
 from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command, Reply, read_ext
-from aerobee.protocol.tags import tag_hash
-from aerobee.store.store import MessageStore
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.tags import tag_hash
+from aerobee.store.engine.store import MessageStore
 
 HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
 ADDRESS = "127.0.0.1:10911"

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import AckMessage, ChangeInvisibleTime, PopMessage
-from aerobee.protocol.pop_handles import handle, parse_handle, real_topic
-from aerobee.protocol.record import Record, decode_all
+from aerobee.protocol.message.pop_handles import handle, parse_handle, real_topic
+from aerobee.protocol.message.record import Record, decode_all
 
 from .conftest import Caller, Clock
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
@@ -23,7 +23,7 @@ from aerobee.protocol.bodies.topic_queue_mapping import (
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.namesrv import GetRoute
 from aerobee.protocol.headers.topics import GetTopicConfig, GetTopicStats, UpdateTopic
-from aerobee.protocol.logical_queues import to_logical
+from aerobee.protocol.queues.logical_queues import to_logical
 
 from .conftest import Caller
 

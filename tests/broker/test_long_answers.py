@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aerobee.broker import offsets, stats
+from aerobee.broker.groups import offsets
+from aerobee.broker.runtime import stats
 from aerobee.broker.server import Broker
-from aerobee.client.admin import Admin
+from aerobee.client.admin.admin import Admin
 from aerobee.protocol import codes
 from aerobee.protocol.aio import slices as slicing
 from aerobee.protocol.aio.slices import Slices

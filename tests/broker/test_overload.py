@@ -6,14 +6,15 @@ from collections.abc import Callable
 import pytest
 from aerobee.broker import server
 from aerobee.broker.server import Broker
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio import turn
-from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, Backlog
+from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, Backlog
+from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
-from aerobee.protocol.frame import FrameDecoder, encode_request
 from aerobee.protocol.headers.pop import PopMessage
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
+from aerobee.protocol.message import properties
 
 from .conftest import BORN_MS, Caller, Config, parked
 
@@ -122,7 +123,7 @@ async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Con
 async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.broker.holds.HOLDS_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr("aerobee.broker.pull.long_polls.HOLDS_PER_QUEUE_MAX", 2)
     await caller.send("T", queue_id=1)
     waiting = [asyncio.ensure_future(caller.pull("T", suspend_ms=15_000)) for _ in range(2)]
     await parked(broker, 2)
@@ -201,8 +202,8 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
 async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.broker.handlers.replies.PUSH_SECONDS", 1.0)
-    monkeypatch.setattr("aerobee.broker.handlers.replies.PUSHED_BYTES_MAX", 3_500_000)
+    monkeypatch.setattr("aerobee.broker.send.reply_handlers.PUSH_SECONDS", 1.0)
+    monkeypatch.setattr("aerobee.broker.send.reply_handlers.PUSHED_BYTES_MAX", 3_500_000)
     _, writer = await asyncio.open_connection("127.0.0.1", broker.port, limit=1 << 10)
     beat = b'{"clientID":"slow","producerDataSet":[{"groupName":"pg"}]}'
     writer.write(encode_request(codes.HEART_BEAT, 1, {}, beat))

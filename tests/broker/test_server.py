@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.store.checkpoint import FILE_BYTES
+from aerobee.store.files.checkpoint import FILE_BYTES
 
 from .conftest import BORN_MS, Caller, Clock, Config, records
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
-from aerobee.client import rebalance_service
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.client.cluster import rebalance_service
 from aerobee.namesrv.server import NameServer
 
 from .clock import Clock

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from aerobee.client.identity import now_ms
+from aerobee.client.base.identity import now_ms
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.server import Server
@@ -20,7 +20,7 @@ from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from aerobee.protocol.command import OK, Command, Reply
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
-from aerobee.protocol.record import Record, encode_record
+from aerobee.protocol.message.record import Record, encode_record
 
 UNTIL_SECONDS = 60  # of the real clock; a deadline, for a machine that has much else to do
 HOST = b"\x7f\0\0\x01\0\0\x2a\x9f"

@@ -13,7 +13,7 @@ import threading
 import time
 
 from aerobee.client import Consumer, blocking
-from aerobee.client.received import MessageView
+from aerobee.client.group.received import MessageView
 
 go = threading.Event()
 saying = threading.Lock()

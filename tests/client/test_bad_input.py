@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from aerobee.client import Consumer, Message, Producer
 from aerobee.client.errors import ClientError, IllegalMessageError, NoRouteError, UnreachableError
-from aerobee.client.outgoing import COMPRESS_BYTES_MIN
+from aerobee.client.producer.encoding import COMPRESS_BYTES_MIN
 from aerobee.protocol import codes
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.protocol.record import COMPRESSED
+from aerobee.protocol.message.record import COMPRESSED
 
 from .fakes import FakeCluster, until
 from .shelf import Shelf

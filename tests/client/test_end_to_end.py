@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.client import Admin, Consumer, Message, Producer, blocking
-from aerobee.client.consuming import pulling
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError
-from aerobee.client.reader import Reader
+from aerobee.client.pull.reader import Reader
+from aerobee.client.push import pulling
 from aerobee.protocol import codes
-from aerobee.protocol.record import decode_all
+from aerobee.protocol.message.record import decode_all
 from msgspec.structs import replace
 
 from .fakes import until

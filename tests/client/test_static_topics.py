@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Admin, Consumer, LitePullConsumer, Message, Producer, SimpleConsumer
-from aerobee.client.reader import Reader
-from aerobee.client.received import ReceivedMessage
+from aerobee.client.group.received import ReceivedMessage
+from aerobee.client.pull.reader import Reader
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.record import decode_all
+from aerobee.protocol.message.record import decode_all
 
 from ..broker.static_cluster import BLOCK, StaticCluster, static_cluster
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from aerobee.conf.load import USED, load
-from aerobee.scripts import daemons
-from aerobee.scripts.daemons import NAMESRV_KEYS, NamesrvSettings
+from aerobee.scripts.commands import daemons
+from aerobee.scripts.commands.daemons import NAMESRV_KEYS, NamesrvSettings
 
 SHIPPED = Path(daemons.__file__).parent.parent / "conf" / "namesrv.yaml"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aerobee.scripts import daemons
+from aerobee.scripts.commands import daemons
 
 ROOT = Path(daemons.__file__).parent.parent
 SHIPPED = ROOT / "conf" / "prometheus-alerts.yml"

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker import metrics
-from aerobee.broker.config import BrokerConfig
+from aerobee.broker.monitoring import metrics
 from aerobee.broker.server import Broker
-from aerobee.console.door import Family
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.console.endpoint import Family
 from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
-from aerobee.scripts import daemons
+from aerobee.scripts.commands import daemons
 
 REFERENCE = Path(daemons.__file__).parent.parent / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(aerobee_\w+)` \| (\w+) \| ([^|]*)\| ([^|]+) \|$", re.M)

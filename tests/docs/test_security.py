@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Child
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 SECONDS = 60

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, blocking
-from aerobee.scripts.child import Child
+from aerobee.scripts.harness.child import Child
 from aerobee.testing import LocalCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

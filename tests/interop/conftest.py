@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from aerobee.protocol.aio.peers import Peers
-from aerobee.scripts import java_side
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 

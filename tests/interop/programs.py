@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
 # A cold JVM on a busy machine with two cores takes its time.
 SECONDS = 180  # a deadline, for a machine that has much else to do

@@ -17,20 +17,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aerobee.protocol import properties
-from aerobee.protocol.batch import Entry, encode_batch
-from aerobee.protocol.compression import KINDS, compress, decompress
-from aerobee.protocol.message_id import offset_message_id
-from aerobee.protocol.record import (
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.compression import KINDS, compress, decompress
+from aerobee.protocol.message.message_id import offset_message_id
+from aerobee.protocol.message.record import (
     COMPRESSED,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
     decode_record,
 )
-from aerobee.protocol.tags import raw_tags_code
-from aerobee.store.settings import StoreSettings
-from aerobee.store.store import MessageStore
+from aerobee.protocol.message.tags import raw_tags_code
+from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.store import MessageStore
 
 Message = dict[str, Any]
 Report = dict[str, Any]

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.signature import signed
-from aerobee.scripts import java_side
-from aerobee.scripts.clusters import (
+from aerobee.protocol.security.signature import signed
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
     AerobeeCluster,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.protocol import fastjson
-from aerobee.scripts.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.protocol.codec import fastjson
+from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
-from aerobee.store.check import check
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.store.inspect.check import check
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 

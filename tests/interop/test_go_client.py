@@ -11,8 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import CLUSTER_NAME, SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import (
+    CLUSTER_NAME,
+    SMALL_FILES,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .go_programs import Go, GoMissing, build
 from .programs import SECONDS, side_by_side, wait_until

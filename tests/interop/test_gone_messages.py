@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import Command
@@ -17,8 +17,8 @@ from aerobee.protocol.headers.offsets import QueryConsumerOffset, QueueAddress, 
 from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import ViewMessage
-from aerobee.protocol.record import decode_all
-from aerobee.scripts.clusters import JavaCluster
+from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.harness.clusters import JavaCluster
 
 TOPIC, GONE_TOPIC = "Partly", "Wholly"
 FILE_BYTES = 64 << 10

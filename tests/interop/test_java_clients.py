@@ -6,8 +6,8 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import BROKER_NAME, Cluster
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import BROKER_NAME, Cluster
 
 from .programs import Java, Mqadmin, wait_until
 

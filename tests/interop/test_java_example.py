@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import blocking
-from aerobee.scripts import java_side
+from aerobee.scripts.harness import java_side
 from aerobee.testing import LocalCluster
 
 from .programs import SECONDS

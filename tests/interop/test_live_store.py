@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, Producer
-from aerobee.scripts.clusters import JavaCluster
+from aerobee.scripts.harness.clusters import JavaCluster
 from aerobee.store import StoreView
-from aerobee.store.check import LOG, Report, check
-from aerobee.store.check_timer import TIMER
+from aerobee.store.inspect.check import LOG, Report, check
+from aerobee.store.inspect.check_timer import TIMER
 
 from .programs import wait_until
 

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.clients import UnregisterClient
 from aerobee.protocol.headers.groups import GroupName
@@ -26,12 +25,14 @@ from aerobee.protocol.headers.pull import PullMessage
 from aerobee.protocol.headers.send import ConsumerSendMsgBack, SendMessage, SendMessageV1
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.headers.transactions import EndTransaction
-from aerobee.protocol.message_id import parse_offset_message_id
-from aerobee.protocol.pop_handles import handle
-from aerobee.protocol.record import decode_all
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.message_id import parse_offset_message_id
+from aerobee.protocol.message.pop_handles import handle
+from aerobee.protocol.message.record import decode_all
 from aerobee.protocol.wire import Header
-from aerobee.scripts import java_side
-from aerobee.scripts.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster, JavaCluster
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster, JavaCluster
 
 from .programs import SECONDS, side_by_side
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 

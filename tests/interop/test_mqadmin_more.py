@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
 
 from . import test_mqadmin
 from .programs import SECONDS, Java, Mqadmin, wait_until

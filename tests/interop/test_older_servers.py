@@ -23,10 +23,10 @@ from aerobee.client import (
     TransactionState,
 )
 from aerobee.client.errors import AerobeeError
-from aerobee.client.received import MessageView, ReceivedMessage
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Child
-from aerobee.scripts.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
+from aerobee.client.group.received import MessageView, ReceivedMessage
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
 
 from .programs import SECONDS
 from .test_python_client import received, until

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import BROKER_NAME, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import BROKER_NAME, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 

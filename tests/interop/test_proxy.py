@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from aerobee.scripts import java_side
-from aerobee.scripts.clusters import (
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
     AerobeeCluster,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
@@ -15,9 +15,10 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
-from aerobee.protocol.record import decode_all
-from aerobee.scripts import loadgen
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.loads import loadgen
 
 from .programs import side_by_side
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError
-from aerobee.client.received import ReceivedMessage
+from aerobee.client.group.received import ReceivedMessage
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.scripts.clusters import Cluster
+from aerobee.scripts.harness.clusters import Cluster
 
 from .programs import SECONDS
 

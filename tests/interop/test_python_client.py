@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aerobee.client import Consumer, Message, Producer, blocking
-from aerobee.client.received import ReceivedMessage
-from aerobee.scripts.clusters import Cluster
+from aerobee.client.group.received import ReceivedMessage
+from aerobee.scripts.harness.clusters import Cluster
 
 from .programs import SECONDS, Java, Mqadmin
 

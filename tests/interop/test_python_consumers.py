@@ -24,10 +24,10 @@ from aerobee.client import (
     by_sql,
 )
 from aerobee.client.errors import ClientError, NoRouteError
-from aerobee.client.received import ReceivedMessage
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import CLUSTER_NAME, Cluster
+from aerobee.client.group.received import ReceivedMessage
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
 
 from .programs import SECONDS, Java, Mqadmin
 from .test_python_client import received, until

@@ -11,13 +11,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, JavaCluster
-from aerobee.store.check import check
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, JavaCluster
+from aerobee.store.inspect.check import check
 
 from .programs import SECONDS
 

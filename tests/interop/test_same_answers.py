@@ -11,19 +11,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.batch import Entry, encode_batch
 from aerobee.protocol.command import Command
-from aerobee.protocol.record import decode_all
-from aerobee.scripts import loadgen
-from aerobee.scripts.clusters import (
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.harness.clusters import (
     BROKER_NAME,
     SMALL_FILES,
     AerobeeCluster,
     Cluster,
     JavaCluster,
 )
+from aerobee.scripts.loads import loadgen
 
 from .programs import side_by_side
 

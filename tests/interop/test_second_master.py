@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from aerobee.broker.config import BrokerConfig
-from aerobee.broker.other_masters import DuplicateMasterError
-from aerobee.broker.overview import note
+from aerobee.broker.monitoring.overview import note
+from aerobee.broker.naming.other_masters import DuplicateMasterError
 from aerobee.broker.server import Broker
-from aerobee.scripts.clusters import JavaCluster
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.scripts.harness.clusters import JavaCluster
 
 
 def config(cluster: JavaCluster, store: Path, **more: object) -> BrokerConfig:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, side_by_side
 

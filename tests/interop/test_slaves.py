@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.delays import DelayOffsets
+from aerobee.broker.scheduled.delays import DelayOffsets
 from aerobee.client import Consumer, Message, Producer
-from aerobee.protocol import codes, properties
+from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.assignment import (
     MessageRequestModeWrapper,
@@ -27,7 +27,8 @@ from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.headers.transactions import EndTransaction
-from aerobee.scripts.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.protocol.message import properties
+from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 from .test_python_client import received, until

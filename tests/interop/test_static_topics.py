@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Reporter
-from aerobee.scripts.clusters import (
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Reporter
+from aerobee.scripts.harness.clusters import (
     SMALL_FILES,
     AerobeeCluster,
     Cluster,

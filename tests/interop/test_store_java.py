@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.child import Reporter
-from aerobee.store.errors import StoreInUse
+from aerobee.scripts.harness.child import Reporter
+from aerobee.store.base.errors import StoreInUse
 
 from . import store_plan
 from .programs import SECONDS, Java

@@ -17,7 +17,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from aerobee.store.disk import Disk, Entry
+from aerobee.store.files.disk import Disk, Entry
 
 SECTOR = 512
 Units = list[tuple[Any, ...]]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from aerobee.protocol.record import decode_all, decode_record
-from aerobee.store import json_file
-from aerobee.store.errors import StoreError
+from aerobee.protocol.message.record import decode_all, decode_record
+from aerobee.store.base.errors import StoreError
+from aerobee.store.files import json_file
 
 from .power import Image, PowerDisk
 from .workload import A0, A1, B0, OFFSETS, Queue, Run, on

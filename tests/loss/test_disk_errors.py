@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from aerobee.broker.config import BrokerConfig
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.store.errors import DiskFull, StoreError
+from aerobee.store.base.errors import DiskFull, StoreError
 
 from .power import PowerDisk
 from .workload import A0, B0, STEPS, Point, Run, on, recovered

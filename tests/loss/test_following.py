@@ -10,10 +10,10 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from aerobee.protocol.record import decode_all
-from aerobee.store import status
-from aerobee.store.check import check
-from aerobee.store.store import MessageStore
+from aerobee.protocol.message.record import decode_all
+from aerobee.store.base import status
+from aerobee.store.engine.store import MessageStore
+from aerobee.store.inspect.check import check
 
 from .power import Cut, Image, PowerDisk
 from .workload import A0, A1, B0, HOST, ROOT, SETTINGS, Run, on

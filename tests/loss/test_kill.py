@@ -19,8 +19,8 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.protocol.record import decode_all
-from aerobee.scripts.child import Child
+from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.harness.child import Child
 
 from .ledger import Ledger, Queue
 

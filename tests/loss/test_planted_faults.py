@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aerobee.store import disk, json_file, recovery
-from aerobee.store.consume_queue import ConsumeQueue
-from aerobee.store.segment import Segment
-from aerobee.store.sync import SyncPlan
+from aerobee.store.engine import recovery
+from aerobee.store.engine.sync import SyncPlan
+from aerobee.store.files import disk, json_file
+from aerobee.store.files.segment import Segment
+from aerobee.store.queues.consume_queue import ConsumeQueue
 
 from .explore import explore
 from .workload import Run
@@ -68,7 +69,7 @@ def trust_what_the_system_has_after_a_sync_that_failed(patch: Patch) -> None:
 
 def forget_that_a_topic_was_deleted(patch: Patch) -> None:
     """Recovery makes the queues of all messages in the log."""
-    patch.setattr("aerobee.store.deleted.Deleted.note", lambda *_: None)
+    patch.setattr("aerobee.store.queues.deleted.Deleted.note", lambda *_: None)
 
 
 FAULTS: list[tuple[Callable[[Patch], None], tuple[str, ...], bool, str]] = [

@@ -18,8 +18,8 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.topics import UpdateTopic
-from aerobee.scripts.child import Child
-from aerobee.store.check import check
+from aerobee.scripts.harness.child import Child
+from aerobee.store.inspect.check import check
 
 from .test_kill import QUEUES, SECONDS, SEED, TOPIC, Load
 

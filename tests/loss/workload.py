@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from aerobee.protocol.record import decode_all
-from aerobee.store import disk as disks
-from aerobee.store import json_file, status
-from aerobee.store.errors import StoreError
-from aerobee.store.retention import Rules
-from aerobee.store.settings import StoreSettings
-from aerobee.store.store import MessageStore
-from aerobee.store.sync import SyncPlan
+from aerobee.protocol.message.record import decode_all
+from aerobee.store.base import status
+from aerobee.store.base.errors import StoreError
+from aerobee.store.base.retention import Rules
+from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.store import MessageStore
+from aerobee.store.engine.sync import SyncPlan
+from aerobee.store.files import disk as disks
+from aerobee.store.files import json_file
 
 from .ledger import Ledger, Queue
 from .power import Image, PowerDisk

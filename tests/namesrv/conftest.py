@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
-from aerobee.protocol.frame import FrameDecoder, encode_request
+from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 
 
 @dataclass(frozen=True)

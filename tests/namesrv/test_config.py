@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from aerobee.namesrv.config import NAMES, UNUSED, NamesrvConfig, unknown_keys
-from aerobee.protocol import java_properties
+from aerobee.protocol.codec import java_properties
 
 
 def test_texts_become_typed_settings() -> None:

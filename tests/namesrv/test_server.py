@@ -12,7 +12,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
-from aerobee.protocol.frame import FrameDecoder
+from aerobee.protocol.codec.frame import FrameDecoder
 
 from .conftest import Answer, Asker, Connect, Start
 

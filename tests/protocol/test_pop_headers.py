@@ -1,8 +1,8 @@
 """The answer of a pop, which is written from a template for most clients."""
 
 import pytest
+from aerobee.protocol.codec.frame import FrameDecoder, encode_answer
 from aerobee.protocol.command import CODEC_JSON, CODEC_MSGPACK, CODEC_ROCKETMQ, Command
-from aerobee.protocol.frame import FrameDecoder, encode_answer
 from aerobee.protocol.headers.pop import PopMessageAnswer, popped_answer
 
 ANSWER = PopMessageAnswer(1_700_000_000_123, 60_000, 3, 7, "0 2 10;1 0 5", "0 2 10,11;1 0 5")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.child import Child
 from aerobee.scripts.cli import main
+from aerobee.scripts.harness.child import Child
 
 SECONDS = 60
 AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]

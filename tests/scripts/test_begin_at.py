@@ -3,9 +3,9 @@
 from datetime import datetime
 
 import pytest
-from aerobee.client.start_from import FIRST, LAST, TIMESTAMP, StartFrom
+from aerobee.client.base.start_from import FIRST, LAST, TIMESTAMP, StartFrom
 from aerobee.scripts.begin_at import start_of
-from aerobee.scripts.failed import Failed
+from aerobee.scripts.output.command_error import Failed
 
 NOW = datetime(2030, 1, 31, 12, 30)
 

@@ -19,9 +19,9 @@ def prepare():
     print(compiled.wide.stats.cache_path)
 
 import sys, types
-sys.modules["aerobee.broker.handlers.plain_lane"] = types.SimpleNamespace(prepare=prepare)
+sys.modules["aerobee.broker.send.fast_path"] = types.SimpleNamespace(prepare=prepare)
 import aerobee.broker.handlers
-aerobee.broker.handlers.plain_lane = sys.modules["aerobee.broker.handlers.plain_lane"]
+aerobee.broker.send.fast_path = sys.modules["aerobee.broker.send.fast_path"]
 """
 BY_HAND = BEFOREHAND + "compiled_sends.main()"
 IN_A_BROKER = (

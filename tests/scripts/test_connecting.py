@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterator
 
 import pytest
+from aerobee.client.base.security import Security
 from aerobee.client.blocking import Admin
-from aerobee.client.security import Security
 from aerobee.testing.cluster import LocalCluster
 
 from .command import here, output
@@ -41,7 +41,7 @@ def enforcing() -> Iterator[LocalCluster]:
 def _input(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line on standard input, for `pub`."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
-    monkeypatch.setattr("aerobee.scripts.pub._progress", NoBar)
+    monkeypatch.setattr("aerobee.scripts.commands.pub._progress", NoBar)
 
 
 class NoBar:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from aerobee.broker.config import KEYS
+from aerobee.broker.settings.config import KEYS
 from aerobee.conf.sources import from_environment
 from aerobee.scripts import cli
 

@@ -39,16 +39,16 @@ def logged(body: str, *words: str) -> list[str]:
 
 def test_a_module_has_a_level_of_its_own() -> None:
     body = """
-for name in ("aerobee.broker", "aerobee.store", "aerobee.store.index"):
+for name in ("aerobee.broker", "aerobee.store", "aerobee.store.index.index"):
     for level in ("debug", "warning", "error"):
         getattr(logging.getLogger(name), level)("%s of %s", level, name)
 """
     given = "warning,aerobee.store=debug"
-    lines = logged(body, "--log-level", given, "--log-level", "aerobee.store.index=error")
+    lines = logged(body, "--log-level", given, "--log-level", "aerobee.store.index.index=error")
     assert [line.rpartition(": ")[2] for line in lines] == [
         *("warning of aerobee.broker", "error of aerobee.broker"),
         *("debug of aerobee.store", "warning of aerobee.store", "error of aerobee.store"),
-        "error of aerobee.store.index",
+        "error of aerobee.store.index.index",
     ]
 
 

@@ -3,7 +3,7 @@ import socket
 import sys
 
 import pytest
-from aerobee.scripts.java_side import HELD_PORTS_MAX, free_broker_port, free_ports
+from aerobee.scripts.harness.java_side import HELD_PORTS_MAX, free_broker_port, free_ports
 
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="nobody holds the ports elsewhere")
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Child
-from aerobee.scripts.clusters import SMALL_FILES
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.clusters import SMALL_FILES
 
 READY_SECONDS = 60
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pyarrow as pa
-from aerobee.protocol.batch import Entry, encode_batch
-from aerobee.protocol.record import Record, encode_record
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.record import Record, encode_record
 
 HOST_V4 = bytes((10, 1, 2, 3)) + (54321).to_bytes(4, "big")
 HOST_V6 = bytes.fromhex("20010db8000000000000000000000001") + (54321).to_bytes(4, "big")

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.protocol.errors import Malformed
-from aerobee.protocol.record import decode_all
+from aerobee.protocol.message.record import decode_all
 from aerobee.spark.decode import decode
 from aerobee.spark.schema import BY_NAME, row_columns
 from aerobee.store.columns import unwrap

@@ -25,10 +25,10 @@ pytest.importorskip("pyarrow")
 from aerobee.client import Message
 from aerobee.client.blocking import Producer, Reader
 from aerobee.client.errors import AerobeeError
-from aerobee.protocol.record import decode_all
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Child
-from aerobee.scripts.clusters import SMALL_FILES
+from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.clusters import SMALL_FILES
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from aerobee.client.errors import NoRouteError
 from aerobee.spark.failing import HIDE, DataLossError, plain_errors
-from aerobee.store.errors import StoreError
+from aerobee.store.base.errors import StoreError
 
 
 def fail(wrong: Exception) -> None:

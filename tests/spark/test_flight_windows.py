@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
-from aerobee.scripts.demo import read_flights
-from aerobee.scripts.failed import Failed
+from aerobee.scripts.dev.demo import read_flights
+from aerobee.scripts.output.command_error import Failed
 
 from .programs import found_by
 

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from aerobee.client.base.start_from import StartFrom
 from aerobee.client.blocking import MessageQueue
-from aerobee.client.start_from import StartFrom
-from aerobee.scripts import ingest as command
-from aerobee.scripts.failed import Failed
+from aerobee.scripts.commands import ingest as command
+from aerobee.scripts.output.command_error import Failed
 from aerobee.spark import ingest
 from aerobee.spark.bodies import read_schema_text
 from aerobee.spark.following import check_checkpoint, lag_of

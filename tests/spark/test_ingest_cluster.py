@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
-from aerobee.scripts import java_side
-from aerobee.scripts.child import Child
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
 from pyarrow import parquet
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import blocking
-from aerobee.client.message import Message
+from aerobee.client.base.message import Message
 from aerobee.testing import LocalCluster
 
 from .test_ingest_stream import rows_of

@@ -7,7 +7,7 @@ import pytest
 from aerobee.client.blocking import MessageQueue, Pulled
 from aerobee.client.errors import AerobeeError, IllegalMessageError, UnreachableError
 from aerobee.protocol import codes
-from aerobee.protocol.record import decode_all
+from aerobee.protocol.message.record import decode_all
 from aerobee.spark import pull
 from aerobee.spark.failing import DataLossError
 from aerobee.spark.plan import QueueRange

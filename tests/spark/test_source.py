@@ -8,7 +8,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-HEAVY = ("asyncio", "numpy", "pandas", "pyarrow", "aerobee.store.view", "aerobee.client.producer")
+HEAVY = (
+    "asyncio",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "aerobee.store.columns.view",
+    "aerobee.client.producer.producer",
+)
 LOADED = f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
 
 
@@ -39,7 +46,7 @@ def test_who_plans_a_read_loads_a_client_and_no_arrow() -> None:
 def test_a_task_decodes_without_pandas_and_without_the_files_of_a_store() -> None:
     program = """
 
-from aerobee.protocol.record import Record, encode_record
+from aerobee.protocol.message.record import Record, encode_record
 from aerobee.spark import read
 from aerobee.spark.decode import decode
 from aerobee.spark.schema import row_columns
@@ -54,4 +61,6 @@ assert decode(encode_record(record), row_columns(), broker_name="a")["tags"].to_
 """
     loaded = loaded_after(program)
     assert "pyarrow" in loaded
-    assert not {"pandas", "aerobee.store.view", "aerobee.client.producer"} & set(loaded)
+    assert not {"pandas", "aerobee.store.columns.view", "aerobee.client.producer.producer"} & set(
+        loaded
+    )

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
-from aerobee.client.admin import Admin
+from aerobee.client.admin.admin import Admin
 from aerobee.spark.schema import row_columns
 from pyarrow import parquet
 

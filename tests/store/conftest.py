@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.store.settings import StoreSettings
-from aerobee.store.store import MessageStore
+from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.store import MessageStore
 
 STORES = Path(__file__).parents[1] / "golden" / "stores"
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.protocol.record import decode_record, is_crc_property_right
-from aerobee.store import json_file
-from aerobee.store.consume_queue import ConsumeQueue
-from aerobee.store.store import MessageStore
+from aerobee.protocol.message.record import decode_record, is_crc_property_right
+from aerobee.store.engine.store import MessageStore
+from aerobee.store.files import json_file
+from aerobee.store.queues.consume_queue import ConsumeQueue
 
 from .conftest import STORES, OpenStore, Unpack, java_settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking, by_sql
-from aerobee.store.errors import StoreError
+from aerobee.store.base.errors import StoreError
 from aerobee.testing import Clock, LocalCluster
 
 TWO_HOURS = 18  # the delay level

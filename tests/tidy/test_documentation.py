@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aerobee.broker.config import KEYS
+from aerobee.broker.settings.config import KEYS
 from aerobee.conf.load import USED
-from aerobee.scripts import cli, pages
+from aerobee.scripts import cli
+from aerobee.scripts.dev import pages
 
 from . import tree
 

@@ -30,31 +30,46 @@ ARROWS = {
 
 # What plain sends are done with where numba is installed.
 COMPILED = [
-    *("protocol/compiled.py", "protocol/aio/compiled_io.py", "protocol/aio/crowd.py"),
-    *("broker/handlers/plain_lane.py",),
-    *("protocol/plain_sends.py", "protocol/plain_reading.py", "protocol/plain_answers.py"),
+    *(
+        "protocol/kernels/compiled.py",
+        "protocol/aio/compiled_io.py",
+        "protocol/aio/epoll_reader.py",
+    ),
+    *("broker/send/fast_path.py",),
+    *(
+        "protocol/kernels/plain_sends.py",
+        "protocol/kernels/plain_reading.py",
+        "protocol/kernels/plain_responses.py",
+    ),
 ]
 # Each outside package and the folders or files that may know it.
 PLACES = {
-    "aiohttp": ["console", "client/top_addressing.py"],
-    "cryptography": ["protocol/self_signed.py"],
-    "isal": ["protocol/record.py"],
-    "lark": ["broker/sql92.py"],
-    "msgpack": ["protocol/header_msgpack.py"],
-    "msgspec": ["protocol", "conf", "client/answers.py", "namesrv", "broker", "scripts/daemons.py"],
+    "aiohttp": ["console", "client/cluster/top_addressing.py"],
+    "cryptography": ["protocol/security/self_signed.py"],
+    "isal": ["protocol/message/record.py"],
+    "lark": ["broker/filters/sql92.py"],
+    "msgpack": ["protocol/codec/header_msgpack.py"],
+    "msgspec": [
+        "protocol",
+        "conf",
+        "client/base/responses.py",
+        "namesrv",
+        "broker",
+        "scripts/commands/daemons.py",
+    ],
     "numba": COMPILED,
-    "numpy": ["store", "spark", "broker/timer_meters.py", *COMPILED],
-    "opentelemetry": ["client/telemetry.py"],
-    "pandas": ["scripts/demo.py", "scripts/flights.py"],
+    "numpy": ["store", "spark", "broker/scheduled/timer_counters.py", *COMPILED],
+    "opentelemetry": ["client/base/telemetry.py"],
+    "pandas": ["scripts/dev/demo.py", "scripts/flights.py"],
     "polars": ["store/columns/frames.py"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store/columns"],
     "pytest": ["testing/fixtures.py"],
     "pyspark": [
-        *("spark", "scripts/ingest.py", "scripts/demo.py", "scripts/flights.py"),
-        "scripts/spark_measures.py",
+        *("spark", "scripts/commands/ingest.py", "scripts/dev/demo.py", "scripts/flights.py"),
+        "scripts/benchmark/spark_measures.py",
     ],
-    "rocketmq": ["scripts/cppgen.py"],
+    "rocketmq": ["scripts/loads/cppgen.py"],
     "tqdm": ["scripts"],
     "uvloop": ["scripts/serving.py"],
     "yaml": ["conf/sources.py"],

@@ -1,7 +1,7 @@
 """The lists of served requests in the documents are those of the request tables."""
 
 import pytest
-from aerobee.scripts import served
+from aerobee.scripts.dev import served
 
 from . import tree
 
@@ -11,7 +11,7 @@ def test_the_list_of_served_requests_is_current(document: str) -> None:
     wanted = served.documents(served.all_served())[document]
     text = (tree.ROOT / document).read_text()
     assert served.replaced(text, wanted) == text, (
-        f"{document} is behind; run: python -m aerobee.scripts.served --write"
+        f"{document} is behind; run: python -m aerobee.scripts.dev.served --write"
     )
 
 

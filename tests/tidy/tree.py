@@ -17,7 +17,7 @@ GUESTS = ("spark/pyspark_rocketmq",)
 
 
 class Import(NamedTuple):
-    """One import: where it stands, and what it names ("aerobee.store.segment", "numpy")."""
+    """One import: where it stands, and what it names ("aerobee.store.files.segment", "numpy")."""
 
     file: str
     line: int

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio import turn as turns
-from aerobee.protocol.aio.backlog import OWED_BYTES_MAX, OWED_IN_TURN_MAX, Backlog
 from aerobee.protocol.aio.connection import (
     READ_BYTES,
     READ_BYTES_ALONE,
@@ -20,12 +19,13 @@ from aerobee.protocol.aio.connection import (
     Row,
     host_bytes,
 )
+from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, OWED_IN_TURN_MAX, Backlog
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import UNFINISHED_ROUND_BYTES, Server, table
 from aerobee.protocol.aio.turn import COMMANDS_ALONE, COMMANDS_SHARED
+from aerobee.protocol.codec.frame import HEAD, FrameDecoder, encode_request
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
 from aerobee.protocol.errors import Refusal
-from aerobee.protocol.frame import HEAD, FrameDecoder, encode_request
 from aerobee.protocol.wire import Header
 
 ECHO, REFUSE, BREAK, SLOW, LATER, HIDE, BIG = range(9001, 9008)

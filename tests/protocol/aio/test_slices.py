@@ -15,9 +15,9 @@ from aerobee.protocol.aio.slices import (
     reply_of,
 )
 from aerobee.protocol.aio.turn import Turn
+from aerobee.protocol.codec.frame import FRAME_BYTES_MAX
 from aerobee.protocol.command import Reply
 from aerobee.protocol.errors import Refusal
-from aerobee.protocol.frame import FRAME_BYTES_MAX
 
 
 def clock_of(step_s: float) -> Callable[[], float]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from aerobee import protocol
-from aerobee.protocol import self_signed
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.aio.tls import WAITING_BYTES_MAX, Mode, Tls
+from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.command import Command, Reply
-from aerobee.protocol.frame import encode_request
+from aerobee.protocol.security import self_signed
 
 ECHO, TELL = 9001, 9002
 BIG = bytes(range(256)) * 8_192  # 2 MiB: many TLS records, more than a socket takes at once
@@ -75,7 +75,7 @@ def trusting(pem: Path | None) -> ssl.SSLContext:
 def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where `cryptography` is not installed."""
     monkeypatch.delattr(protocol, "self_signed")
-    monkeypatch.setitem(sys.modules, "aerobee.protocol.self_signed", None)
+    monkeypatch.setitem(sys.modules, "aerobee.protocol.security.self_signed", None)
 
 
 async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello") -> bytes | None:

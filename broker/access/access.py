@@ -1,0 +1,226 @@
+"""Access control: who sent a request, and whether he may; "ACL 2.0" in RocketMQ's words.
+
+A request says who sent it in its header (AccessKey) and proves it by a signature over all of its
+header and body, made with that user's password. It is looked at before its handler and its header
+class see it. The table of requests is another one where access control is on, so that it costs
+nothing where it is off.
+"""
+
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Handler, Inbox, Row
+from ...protocol.bodies.access import UserInfo
+from ...protocol.command import Command, read_ext
+from ...protocol.errors import Refusal
+from ...protocol.message.record import decode_record
+from ...protocol.security.signature import ACCESS_KEY, SIGNATURE, signature, signed_content
+from ...protocol.wire import Header
+from ...store.base.errors import StoreError
+from ..settings.access_settings import codes_of, first_users
+from ..settings.config import BrokerConfig
+from .access_lists import USER_PREFIX, AccessLists
+from .needs import needs, place_of, placed_needs
+from .users import Users
+
+log = logging.getLogger(__name__)
+
+# Up to this version (4.9.3) clients add this field behind the signature's back.
+UNIQUE_KEY_FIELD, UNIQUE_KEY_VERSION_MAX = "_UNIQUE_KEY_QUERY", 399
+SHOWN_CHARS_MAX = 64  # of a name that nobody knows, in a remark or the log
+LOG_EVERY_MS = 1_000
+
+
+class Access:
+    """Users and access lists, which may be kept before they count; where access control
+    `is_enabled`, lets requests through to their handlers, or refuses them. `refused` counts the
+    latter."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        users: Users,
+        lists: AccessLists,
+        message_at: Callable[[int], bytes | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`message_at` gives the record at a place of the log, None where there is none."""
+        self.users = users
+        self.lists = lists
+        self.is_enabled = config.authentication_enabled
+        self.refused = 0
+        self._cluster = config.broker_cluster_name
+        self._is_limited = config.authorization_enabled
+        self._unsigned = codes_of("authenticationWhitelist", config.authentication_whitelist)
+        self._unlimited = codes_of("authorizationWhitelist", config.authorization_whitelist)
+        self._message_at = message_at
+        self._now_ms = now_ms
+        self._log_again_ms = 0
+
+    def guard(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+        """The same table, in which every request is looked at first if that is switched on."""
+        if not self.is_enabled:
+            return dict(rows)
+        return {code: self._guarded(row) for code, row in rows.items()}
+
+    def check(self, command: Command, connection: Connection) -> None:
+        """Refusal (NO_PERMISSION) when the request may not be served.
+
+        What was signed is what its handler then reads: the command has these fields from now on.
+        """
+        try:
+            fields = _fields(command)
+            command.ext = read_ext(fields)
+            self._check(command, fields, connection)
+        except Refusal as refusal:
+            self._note(command, connection, refusal)
+            raise
+
+    def may_change_supers(self, command: Command) -> bool:
+        """Whether a super user has sent the request; Refusal when that is not proven.
+
+        While access control is off nobody has to sign, and nothing is proven, as in RocketMQ.
+        """
+        fields = _fields(command)
+        if self.is_enabled:
+            return self._proven(command, fields).is_super
+        name = fields.get(ACCESS_KEY, "")
+        user = self.users.get(name)
+        return not name or (user is not None and user.is_super)
+
+    def _check(self, command: Command, fields: dict[str, str], connection: Connection) -> None:
+        user = None
+        if command.code not in self._unsigned:
+            user = self._proven(command, fields)
+        if not self._is_limited or command.code in self._unlimited:
+            return
+        wanted = needs(command, fields, self._cluster)
+        place = place_of(command)
+        if place is not None:
+            record = self._message_at(place)
+            if record is not None:
+                wanted += placed_needs(command, fields, decode_record(record).topic)
+        if wanted and user is None:
+            user = self._proven(command, fields)
+        if user is None or user.is_super:
+            return
+        name = user.username or ""
+        ip = connection.address.rpartition(":")[0].strip("[]")
+        for need in wanted:
+            denial = self.lists.denial(name, need, ip)
+            if denial is not None:
+                raise Refusal(
+                    codes.NO_PERMISSION,
+                    f"{USER_PREFIX}{name} has no permission to access {need.kind}:{need.name} from "
+                    f"{ip}, {denial}",
+                )
+
+    def _proven(self, command: Command, fields: dict[str, str]) -> UserInfo:
+        name = fields.get(ACCESS_KEY, "")
+        if not name:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                "username cannot be null: the request has no AccessKey, and this broker serves "
+                "only who signs with a user's name and password",
+            )
+        user = self.users.get(name)
+        if user is None:
+            shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
+            raise Refusal(codes.NO_PERMISSION, f"User:{shown} is not found.")
+        if user.is_disabled:
+            raise Refusal(codes.NO_PERMISSION, f"User:{name} is disabled.")
+        signed = {key: value for key, value in fields.items() if key != SIGNATURE}
+        if command.version <= UNIQUE_KEY_VERSION_MAX:
+            signed.pop(UNIQUE_KEY_FIELD, None)
+        try:
+            content = signed_content(signed, command.body or b"")
+            expected = signature(user.password or "", content).encode()
+            given = fields.get(SIGNATURE, "").encode()
+        except ValueError:  # half of a character that has two, which has no bytes
+            given, expected = b"", b"no text"
+        if not hmac.compare_digest(expected, given):
+            raise Refusal(
+                codes.NO_PERMISSION,
+                "check signature failed: it was not made with this user's password, or the request "
+                "was changed on its way",
+            )
+        return user
+
+    def _guarded(self, row: Row) -> Row:
+        kind = row.header
+        if row.inbox is not None:
+            inbox = _GuardedInbox(self, kind, row.inbox)
+            return Row(row.code, None, row.handler, row.access, inbox=inbox)
+        handler: Handler = row.handler  # type: ignore[assignment]
+
+        def look_first(header: None, command: Command, connection: Connection) -> Any:
+            self.check(command, connection)
+            return handler(None if kind is None else command.header(kind), command, connection)
+
+        return Row(row.code, None, look_first, row.access, bulk=row.bulk)
+
+    def _note(self, command: Command, connection: Connection, refusal: Refusal) -> None:
+        self.refused += 1
+        now = self._now_ms()
+        if now >= self._log_again_ms:
+            self._log_again_ms = now + LOG_EVERY_MS
+            log.warning(
+                "refused request %s of %s: %s (%d refused since the start)",
+                codes.REQUEST_NAMES.get(command.code, str(command.code)),
+                connection.address,
+                refusal.remark,
+                self.refused,
+            )
+
+
+class _GuardedInbox(Inbox):
+    """Takes a request for the inbox behind it once it is allowed; it stays empty itself."""
+
+    def __init__(self, access: Access, kind: type[Header] | None, inbox: Inbox) -> None:
+        self._access = access
+        self._kind = kind
+        self._inbox = inbox
+
+    def append(self, arrived: tuple[Any, Command, Connection]) -> None:
+        _, command, connection = arrived
+        self._access.check(command, connection)
+        header = None if self._kind is None else command.header(self._kind)
+        self._inbox.append((header, command, connection))
+
+
+def open_access(
+    config: BrokerConfig, message_at: Callable[[int], bytes | None], now_ms: Callable[[], int]
+) -> Access | None:
+    """Users and lists from their files, with the first users made; None where none are kept.
+
+    StoreError when a file can't be read or written.
+    """
+    if not config.keeps_users:
+        return None
+    folder = config.store_dir / "config"
+    users, lists = Users(folder / "users.json"), AccessLists(folder / "acls.json")
+    users.load()
+    lists.load()
+    given = (config.init_authentication_user, config.inner_client_authentication_credentials)
+    for user in first_users(*given):
+        if users.get(user.username or "") is None:
+            try:
+                users.create(user)
+            except Refusal as wrong:  # there are too many
+                raise StoreError(f"user {user.username} can't be made: {wrong.remark}") from None
+    if config.authentication_enabled and not len(users):
+        log.warning(
+            "access control is on and there is no user, so nobody can do anything; name the first "
+            "in initAuthenticationUser"
+        )
+    return Access(config, users, lists, message_at, now_ms)
+
+
+def _fields(command: Command) -> dict[str, str]:
+    try:
+        return command.fields()
+    except ValueError:  # bytes that are no UTF-8
+        raise Refusal(codes.NO_PERMISSION, "the request's header can't be read") from None

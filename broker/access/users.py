@@ -1,0 +1,149 @@
+"""The users that this broker knows by name, with their passwords: users.json.
+
+The file and its .bak can be read by their owner alone: the passwords must stand there as they are,
+since a signature can't be checked by a hash of one. A change is in the file when the call returns,
+or did not happen.
+"""
+
+from pathlib import Path
+
+from ...protocol import codes
+from ...protocol.bodies.access import DISABLED, ENABLED, NORMAL, SUPER, UserInfo
+from ...protocol.bodies.body import Body
+from ...protocol.errors import Refusal
+from ...store.files import json_file
+
+USERS_MAX = 10_000
+USER_CHARS_MAX = 255  # of a name
+PASSWORD_CHARS_MAX = 1_024
+
+_TYPES = {name.lower(): name for name in (SUPER, NORMAL)}
+_STATUSES = {name.lower(): name for name in (ENABLED, DISABLED)}
+
+
+class UserTable(Body):
+    """users.json: the users by name."""
+
+    users: dict[str, UserInfo] = {}
+
+
+class Users:
+    """The users by name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._users: dict[str, UserInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def load(self) -> None:
+        """Read the file; StoreError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self._path, _decode)
+        if found is not None:
+            self._users = found.users
+
+    def get(self, name: str) -> UserInfo | None:
+        return self._users.get(name)
+
+    def all(self, containing: str | None = None) -> list[UserInfo]:
+        """Those whose name contains this, in the order of their names' bytes."""
+        wanted = containing if containing and containing.strip() else ""
+        names = sorted((name for name in self._users if wanted in name), key=str.encode)
+        return [self._users[name] for name in names]
+
+    def create(self, info: UserInfo) -> None:
+        """Add a user. Refusal when there is one of that name, or something is wrong with it."""
+        name = info.username or ""
+        check_name(name)
+        check_password(info.password or "")
+        if name in self._users:
+            raise Refusal(codes.NO_PERMISSION, "The user is existed")
+        if len(self._users) >= USERS_MAX:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"there are {len(self._users)} users, the limit is {USERS_MAX}; delete some",
+            )
+        made = UserInfo(name, info.password, info.user_type or NORMAL, info.user_status or ENABLED)
+        self._save(self._users | {name: made})
+
+    def update(self, info: UserInfo) -> None:
+        """Change what is given of a user. Refusal when there is none of that name."""
+        name = info.username or ""
+        old = self._users.get(name)
+        if old is None:
+            raise Refusal(codes.NO_PERMISSION, "The user is not exist")
+        password = old.password
+        if info.password and info.password.strip():
+            password = info.password
+            check_password(password)
+        made = UserInfo(
+            name, password, info.user_type or old.user_type, info.user_status or old.user_status
+        )
+        self._save(self._users | {name: made})
+
+    def delete(self, name: str) -> None:
+        """Remove a user; nothing happens when there is none of that name."""
+        if name in self._users:
+            self._save({other: info for other, info in self._users.items() if other != name})
+
+    def _save(self, users: dict[str, UserInfo]) -> None:
+        text = UserTable(users).encode(standard=True)
+        json_file.save(self._path, text, mode=json_file.OWNER_ONLY)
+        self._users = users
+
+
+def with_known_words(info: UserInfo) -> UserInfo:
+    """The same with type and status as RocketMQ writes them; Refusal for other words."""
+    return UserInfo(
+        info.username,
+        info.password,
+        _word("userType", info.user_type, _TYPES),
+        _word("userStatus", info.user_status, _STATUSES),
+    )
+
+
+def check_name(name: str) -> None:
+    """Refusal for a name that a user can't have."""
+    if not name.strip():
+        raise Refusal(codes.NO_PERMISSION, "username can not be blank")
+    if len(name) > USER_CHARS_MAX or not name.isprintable():
+        raise Refusal(
+            codes.NO_PERMISSION,
+            f"username {name[:40]!a} has {len(name)} characters; at most {USER_CHARS_MAX} are "
+            "allowed, and all must be printable",
+        )
+
+
+def check_password(password: str) -> None:
+    """Refusal for a password that a user can't have; it is not told."""
+    if not password.strip():
+        raise Refusal(codes.NO_PERMISSION, "password can not be blank")
+    if len(password) > PASSWORD_CHARS_MAX:
+        raise Refusal(
+            codes.NO_PERMISSION,
+            f"the password has {len(password)} characters, the limit is {PASSWORD_CHARS_MAX}; "
+            "take a shorter one",
+        )
+
+
+def _word(key: str, given: str | None, known: dict[str, str]) -> str | None:
+    if not given:
+        return None
+    found = known.get(given.lower())
+    if found is None:
+        raise Refusal(
+            codes.INVALID_PARAMETER,
+            f"{key} is {given[:40]!r}, but must be {' or '.join(known.values())}",
+        )
+    return found
+
+
+def _decode(text: bytes) -> UserTable:
+    found = UserTable.decode(text)
+    for name, info in found.users.items():
+        types, statuses = _TYPES.values(), _STATUSES.values()
+        is_whole = info.username == name and info.password
+        if not (is_whole and info.user_type in types and info.user_status in statuses):
+            raise ValueError(f"user {name!r} lacks its name, password, type or status")
+    return found

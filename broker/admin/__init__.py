@@ -1,0 +1,1 @@
+"""Administrative requests about the whole broker."""

@@ -1,0 +1,115 @@
+"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (316),
+and where pop keeps its records (200056)."""
+
+import logging
+from collections.abc import Generator
+
+from ...conf.version import own_version
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices
+from ...protocol.bodies.cluster import KVTable
+from ...protocol.codec import java_properties
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.admin import RuntimeInfoAnswer
+from ...protocol.headers.groups import ConfigVersion
+from ...protocol.names import is_system_topic
+from ...store.engine.store import MessageStore
+from ..settings.config import BrokerConfig, to_text
+from ..settings.dynamic import HotKeys
+from ..topics.topics import Topics
+from .runtime_info import RuntimeInfo
+
+log = logging.getLogger(__name__)
+
+CONFIG_BYTES_MAX = 1 << 20  # of a request that changes settings
+
+
+class AdminBrokerHandlers:
+    """Answers about this broker, and changes its settings."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        runtime_info: RuntimeInfo,
+        hot_keys: HotKeys,
+        slices: Slices,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.runtime_info = runtime_info
+        self.hot_keys = hot_keys
+        self.slices = slices
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.UPDATE_BROKER_CONFIG, None, self.on_update_config),
+            Row(codes.GET_BROKER_CONFIG, None, self.on_config),
+            Row(codes.GET_BROKER_RUNTIME_INFO, None, self.on_runtime_info),
+            Row(codes.CLEAN_UNUSED_TOPIC, None, self.on_clean_unused),
+            Row(codes.POP_ROLLBACK, None, self.on_pop_rollback),
+        ]
+
+    def on_update_config(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Change the settings in the body, all of them or none."""
+        text = command.body or b""
+        if len(text) > CONFIG_BYTES_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"{len(text)} bytes of settings, the limit is {CONFIG_BYTES_MAX}; send several "
+                "requests",
+            )
+        try:
+            wanted = java_properties.parse(text.decode())
+        except ValueError as wrong:  # bytes that are no UTF-8 as well
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"the settings can't be read: {wrong}; send key=value lines",
+            ) from None
+        changed = self.hot_keys.update({key: value.strip() for key, value in wanted.items()})
+        if changed:
+            log.info("%s changed %s", connection.address, ", ".join(changed))
+        return OK
+
+    def on_config(self, header: None, command: Command, connection: Connection) -> Reply:
+        version = ConfigVersion(self.hot_keys.version.encode().decode())
+        return Reply(
+            codes.SUCCESS,
+            version.to_fields(),
+            body=to_text(self.config, self.hot_keys.later).encode(),
+        )
+
+    def on_runtime_info(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(self._runtime_info())
+
+    def on_clean_unused(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(self._clean_unused())
+
+    def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Reply:
+        """What pop keeps in a key-value store is to be moved into files, where it is already."""
+        return OK
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _runtime_info(self) -> Generator[object, None, Reply]:
+        table = yield from self.runtime_info.table_in_parts()
+        # In the header, since mqadmin prints every key of the table.
+        fields = RuntimeInfoAnswer(own_version()).to_fields()
+        return Reply(codes.SUCCESS, fields, body=KVTable(table).encode())
+
+    def _clean_unused(self) -> Generator[object, None, Reply]:
+        """Delete the queues of topics that don't exist any more."""
+        gone: set[str] = set()
+        for name, _ in self.store.queue_keys():
+            if name in gone or self.topics.get(name) is not None:
+                continue
+            if not is_system_topic(name):
+                gone.add(name)
+                log.info("deleting the queues of topic %s, which does not exist", name)
+                self.store.delete_topic(name)
+            yield None
+        return OK

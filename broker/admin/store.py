@@ -1,0 +1,36 @@
+"""Requests that let old files of the store go: queues and index (306), the log (329).
+
+They begin it and come back at once, as in RocketMQ: a round can take minutes.
+"""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ..runtime.cleaner import Cleaner
+
+
+class AdminStoreHandlers:
+    """Begins rounds of the cleaner."""
+
+    def __init__(self, cleaner: Cleaner) -> None:
+        self.cleaner = cleaner
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.on_clean_queues),
+            Row(codes.DELETE_EXPIRED_COMMITLOG, None, self.on_delete_expired),
+        ]
+
+    def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Let the files go that lead to nothing in the log.
+
+        Java deletes a queue whose last message is gone altogether, so that it counts from 0 again:
+        a group that was further would then pass over what comes next. Here its last file stays.
+        """
+        self.cleaner.clean_queues()
+        return OK
+
+    def on_delete_expired(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Let files of the log go that are past fileReservedTime, whatever deleteWhen says."""
+        self.cleaner.delete_expired()
+        return OK

@@ -1,0 +1,284 @@
+"""Requests that make, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
+
+Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a negative number of
+queues, a name that could leave the store's folder) is refused here, though Java would take it.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.bodies.body import MessageQueue, filled
+from ...protocol.bodies.request import body_of
+from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
+from ...protocol.bodies.topic import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicConfigAndQueueMapping,
+    TopicList,
+)
+from ...protocol.codec import fastjson
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.topics import GetTopicConfig, TopicName, UpdateTopic
+from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..groups.offsets import Offsets
+from ..runtime.stats import Stats
+from ..settings.config import BrokerConfig
+from ..topics.attributes import MESSAGE_TYPE, MIXED, changed, parse_change
+from ..topics.topics import Topics
+
+TOLD_S_MAX = 3.0  # how long who makes a topic waits for the name servers
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+PERM_MAX = 7
+TOPICS_PER_REQUEST_MAX = 10_000
+
+# Java's remark of an answer that nobody wrote one for: its tools don't mind, so neither do we.
+DONE = Reply(codes.SUCCESS, remark="not set any response code")
+
+
+def system_topics(config: BrokerConfig) -> frozenset[str]:
+    """The topics that belong to this broker itself: nobody may change or delete them."""
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    own = {
+        cluster,
+        broker,
+        f"{cluster}_REPLY_TOPIC",
+        f"rmq_sys_REVIVE_LOG_{cluster}",
+        f"rmq_sys_SYNC_BROKER_MEMBER_{broker}",
+        "rmq_sys_wheel_timer",
+    }
+    if config.trace_topic_enable:
+        own.add(config.msg_trace_topic_name)
+    return SYSTEM_TOPICS | own
+
+
+async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+    """Who made a topic may look for its route as soon as this answer is there."""
+    await told
+    return DONE
+
+
+class AdminTopicHandlers:
+    """Looks after topics."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        offsets: Offsets,
+        stats: Stats,
+        slices: Slices,
+        save_offsets: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """`save_offsets()` gives whether the file of the offsets has what they are now."""
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.offsets = offsets
+        self.stats = stats
+        self.slices = slices
+        self.save_offsets = save_offsets
+        self._system = system_topics(config)
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic, self.on_update),
+            Row(codes.UPDATE_AND_CREATE_TOPIC_LIST, None, self.on_update_list),
+            Row(codes.GET_ALL_TOPIC_CONFIG, None, self.on_all),
+            Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats),
+            Row(codes.DELETE_TOPIC_IN_BROKER, TopicName, self.on_delete),
+            Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.on_system_list),
+            Row(codes.GET_TOPIC_CONFIG, GetTopicConfig, self.on_config, "ANY"),
+        ]
+
+    def on_update(
+        self, header: UpdateTopic, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        self.check_name(header.topic)
+        try:
+            change = parse_change(header.attributes)
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        config = TopicConfig(
+            header.topic,
+            header.read_queues,
+            header.write_queues,
+            header.perm,
+            header.filter_type,
+            header.sys_flag or 0,
+            header.order,
+            change,
+        )
+        return self._put([self.checked(config)])
+
+    def on_update_list(
+        self, header: None, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        wanted = body_of(command, CreateTopicListRequestBody).topic_config_list
+        if len(wanted) > TOPICS_PER_REQUEST_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"{len(wanted)} topics in one request, the limit is {TOPICS_PER_REQUEST_MAX}; "
+                "send several",
+            )
+        for config in wanted:
+            self.check_name(config.topic_name or "")
+        return self._put([self.checked(config) for config in wanted])
+
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        return self.slices.answer(reply_of(self.topics.pieces(), {}))
+
+    def on_config(self, header: GetTopicConfig, command: Command, connection: Connection) -> Reply:
+        config = self.topics.get(header.topic)
+        if config is None:
+            raise Refusal(
+                codes.TOPIC_NOT_EXIST,
+                f"No topic in this broker. topic: {header.topic}; create it, or ask a broker of "
+                "its route",
+            )
+        mapping = self.topics.static.table.get(header.topic) if header.lo else None
+        if mapping is not None:
+            fields = msgspec.structs.asdict(config)
+            config = TopicConfigAndQueueMapping(**fields, mapping_detail=mapping)
+        return Reply(codes.SUCCESS, body=config.encode())
+
+    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> LongAnswer:
+        name = header.topic
+        config = self.topics.get(name)
+        if config is None:
+            raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        body = TopicStatsTable({}, self.stats.put_tps(name))
+        entries = (self._stats_of(name, queue_id) for queue_id in range(queues))
+        return self.slices.answer(reply_of(filled(body, "offsetTable", entries)))
+
+    def on_delete(
+        self, header: TopicName, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        self.check_name(header.topic)
+        for name in [header.topic, *self._pop_retry_topics(header.topic)]:
+            try:
+                self.store.delete_topic(name)
+                self.topics.delete(name)
+            except StoreError as wrong:
+                raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+            self.offsets.delete_topic(name)
+            self.stats.delete_topic(name)
+        return self._saved() if self.offsets.changed else OK
+
+    def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
+        return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _saved(self) -> Reply:
+        """A topic of that name may come again, and its groups are not to pass it over: the answer
+        waits until their offsets are gone from the file, too."""
+        try:
+            is_saved = await self.save_offsets()
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not is_saved:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "the topic is deleted, but what its groups consumed is still in "
+                "consumerOffset.json: the store takes no writes any more; restart this broker and "
+                "delete the topic again",
+            )
+        return OK
+
+    def _stats_of(self, topic: str, queue_id: int) -> bytes:
+        """The entry of one queue in the answer to 202."""
+        store = self.store
+        least = max(0, store.min_offset(topic, queue_id))
+        most = max(0, store.max_offset(topic, queue_id))
+        last_ms = store.store_ms_at(topic, queue_id, most - 1) if most else 0
+        queue = MessageQueue(topic, self.config.broker_name, queue_id)
+        return fastjson.dump({queue: TopicOffset(least, most, last_ms)})[1:-1]
+
+    def check_name(self, name: str) -> None:
+        """Refusal when this can't be the name of a user's topic."""
+        check_topic(name)
+        if not self.config.validate_system_topic_when_update_topic:
+            return
+        if name in self._system or is_system_topic(name):
+            raise Refusal(
+                codes.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
+            )
+
+    def checked(self, wanted: TopicConfig) -> TopicConfig:
+        """The topic as it is to become, its attributes' change carried out; Refusal if it may not.
+        Nothing is changed yet."""
+        name, change = wanted.topic_name or "", wanted.attributes
+        if wanted.topic_filter_type not in FILTER_TYPES:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"topicFilterType of topic {name} is {wanted.topic_filter_type!r}; it must be "
+                f"{' or '.join(FILTER_TYPES)}",
+            )
+        if min(wanted.read_queue_nums, wanted.write_queue_nums) < 0:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"topic {name} would have {wanted.read_queue_nums} read and "
+                f"{wanted.write_queue_nums} write queues; a number can't be below 0",
+            )
+        if not 0 <= wanted.perm <= PERM_MAX:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"perm of topic {name} is {wanted.perm}; it must be from 0 to {PERM_MAX}: the sum "
+                "of 4 read, 2 write, 1 inherit",
+            )
+        mixed = change.get(f"+{MESSAGE_TYPE}") == MIXED
+        if mixed and not self.config.enable_mixed_message_type:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"MIXED message type is not supported. Topic {name} asks for it, and "
+                "enableMixedMessageType is false; switch it on, or choose another type",
+            )
+        known = self.topics.get(name)
+        try:
+            attributes = changed(None if known is None else known.attributes, change)
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return TopicConfig(
+            name,
+            wanted.read_queue_nums,
+            wanted.write_queue_nums,
+            wanted.perm,
+            wanted.topic_filter_type,
+            wanted.topic_sys_flag,
+            wanted.order,
+            attributes,
+        )
+
+    def done(self) -> Reply | Coroutine[Any, Any, Reply]:
+        """The answer to who has changed topics, once the name servers know."""
+        told = self.topics.told
+        return DONE if told is None else _after(told(TOLD_S_MAX))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _put(self, configs: list[TopicConfig]) -> Reply | Coroutine[Any, Any, Reply]:
+        # The same again is no news for the name servers.
+        news = [one for one in configs if self.topics.get(one.topic_name or "") != one]
+        if not news:
+            return DONE
+        self.topics.put_all(news)
+        return self.done()
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        """The topics in which pop kept what groups of this topic have to see again."""
+        names = (
+            f"{RETRY_PREFIX}{group}{divider}{topic}"
+            for group in self.offsets.groups_of(topic)
+            for divider in "+_"
+        )
+        return [name for name in names if self.topics.get(name) is not None]

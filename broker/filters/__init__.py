@@ -1,0 +1,1 @@
+"""Filters of consumer groups: tags, SQL92 expressions, bloom filters."""

@@ -1,0 +1,139 @@
+"""What a reader wants of a queue's messages, and the look for those that an expression is true of.
+
+Tags are decided by the consume queue, inside the store. An SQL92 expression needs the properties in
+the log: `look` takes messages from the store in chunks, as many as one pull may look at, and keeps
+those that match. What can't be read as a record is handed out, so that nothing is lost here.
+"""
+
+from ...protocol.bodies.subscription import SUB_ALL, SubscriptionData
+from ...protocol.errors import Malformed
+from ...protocol.message.properties import PAIR_SEPARATOR
+from ...protocol.message.record import properties_places, raw_properties_of
+from ...store.base import status
+from ...store.engine.reading import Buffer
+from ...store.engine.store import Found, MessageStore
+from .sql92 import Predicate
+
+LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
+
+# The hashes of the wanted tags, a question about each message's properties, or None for all.
+Wanted = frozenset[int] | Predicate | None
+
+
+class RawProperties:
+    """The stored properties of a message, of which only those that are asked for are looked for.
+
+    The answers are those of `properties.decode`.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, raw: bytes) -> None:
+        self._text = raw.decode("utf-8", "replace")
+
+    def get(self, name: str) -> str | None:
+        """The value of a property, None when the message doesn't have it."""
+        text = self._text
+        needle = f"\x02{name}\x01"  # the separators before a pair and before its value
+        at = text.rfind(needle)
+        while at >= 0:
+            start = at + len(needle)
+            end = text.find(PAIR_SEPARATOR, start)
+            if end < 0:
+                end = len(text)
+            if end > start:
+                return text[start:end]
+            at = text.rfind(needle, 0, start - 1)  # what has no value is no pair
+        if text.startswith(needle[1:]):
+            start = len(needle) - 1
+            end = text.find(PAIR_SEPARATOR, start)
+            return (text[start:] if end < 0 else text[start:end]) or None
+        return None
+
+
+def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
+    """The hashes of the tags that a subscription by tags wants; None when it wants all.
+
+    Without hashes it wants nothing, as in RocketMQ: its client makes such a one of a blank.
+    """
+    return None if subscription.sub_string == SUB_ALL else frozenset(subscription.code_set)
+
+
+def is_by_tags(expression_type: str | None) -> bool:
+    """Whether a subscription of this type is one by tags."""
+    return expression_type in (None, "", "TAG")
+
+
+def look(
+    store: MessageStore,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    messages_max: int,
+    bytes_max: int,
+    matches: Predicate,
+    entries_max: int,
+) -> Found:
+    """The messages of a queue from `offset` on that match, as `MessageStore.get` finds others.
+
+    At most `entries_max` messages and about LOOK_BYTES_MAX bytes are looked at; `next_offset` is
+    behind the last one of them. At least one message when one matches there, and then not more
+    than `messages_max` in `bytes_max` bytes.
+    """
+    room = entries_max
+    found = store.get(topic, queue_id, offset, room, bytes_max)
+    if found.status not in _WITHIN:
+        return found
+    kept: list[Buffer] = []
+    size = looked_bytes = 0
+    end_offset = offset + entries_max
+    while found.status in _WITHIN and found.next_offset > offset:
+        pieces = list(map(bytes, found.records))
+        records = [(piece, *place) for piece in pieces for place in _places(piece, room)]
+        if room > 1 and 1 < len(records) != found.next_offset - offset:
+            # Some are gone, so a record's place doesn't tell its offset: one at a time.
+            room = 1
+            found = store.get(topic, queue_id, offset, room, bytes_max)
+            continue
+        looked_bytes += found.size
+        following = found.next_offset
+        for place, (piece, start, properties_at, end) in enumerate(records):
+            if properties_at >= 0:
+                if not matches(RawProperties(piece[properties_at:end])):
+                    continue
+                record = piece[start:end]
+            elif not is_hit(record := piece[start:end], matches):
+                continue
+            size += len(record)
+            if kept and (len(kept) >= messages_max or size > bytes_max):
+                size -= len(record)
+                following = end_offset = offset + place
+                break
+            kept.append(record)
+        offset = following
+        if offset >= min(end_offset, found.max_offset) or looked_bytes >= LOOK_BYTES_MAX:
+            break
+        if len(kept) >= max(1, messages_max):
+            break
+        room = end_offset - offset
+        found = store.get(topic, queue_id, offset, room, bytes_max)
+    result = status.FOUND if kept else status.NO_MATCHED_MESSAGE
+    return Found(result, offset, found.min_offset, found.max_offset, kept, size, len(kept))
+
+
+# An offset between the queue's bounds comes to one of these.
+_WITHIN = (status.FOUND, status.MESSAGE_WAS_REMOVING, status.NO_MATCHED_MESSAGE)
+
+
+def _places(piece: bytes, room: int) -> list[tuple[int, int, int]]:
+    """As `properties_places`, and one alone is not taken apart, whatever it says."""
+    return properties_places(piece) if room > 1 else [(0, -1, len(piece))]
+
+
+def is_hit(record: Buffer, matches: Predicate) -> bool:
+    """Whether an expression is true of a stored message, or can't be asked of it."""
+    try:
+        raw = raw_properties_of(record)
+    except Malformed:
+        return True  # the reader sees what is wrong with it; here it would be lost
+    return matches(RawProperties(raw))

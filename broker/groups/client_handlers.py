@@ -1,0 +1,136 @@
+"""Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from ...protocol.bodies.request import body_of
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
+from ...protocol.names import RETRY_PREFIX
+from ..filters.filters import Filters
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics, retry_config
+from .clients import Clients
+from .groups import Groups
+
+# What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
+HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+HEARD = Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
+TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
+
+
+class ClientHandlers:
+    """Keeps `Clients` up to date with what the clients say."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        groups: Groups,
+        clients: Clients,
+        filters: Filters,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.topics = topics
+        self.groups = groups
+        self.clients = clients
+        self.filters = filters
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.HEART_BEAT, None, self.on_heartbeat, "ANY"),
+            Row(codes.UNREGISTER_CLIENT, UnregisterClient, self.on_unregister, "ANY"),
+            Row(codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup, self.on_consumer_list, "SUB"),
+            Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, "SUB"),
+        ]
+
+    def on_heartbeat(
+        self, header: None, command: Command, connection: Connection
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        heartbeat = body_of(command, HeartbeatData)
+        if not heartbeat.client_id:
+            raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
+        is_news = False
+
+        def admit(consumers: list[ConsumerData]) -> list[ConsumerData]:
+            nonlocal is_news
+            if self.config.reject_pull_consumer_enable:
+                # As in RocketMQ they are no members then, so that their pulls are refused.
+                consumers = [each for each in consumers if each.consume_type != ACTIVELY]
+            is_news = self._make_ready(consumers)
+            return [each for each in consumers if self.groups.get(each.group_name) is not None]
+
+        self.clients.register(
+            heartbeat,
+            connection,
+            str(command.language),
+            command.version,
+            self.now_ms(),
+            admit,
+        )
+        if self.filters.enabled:
+            # Now that everything else is taken over: a faulty expression is told at once, while in
+            # RocketMQ only the pull says that something is wrong.
+            for consumer in heartbeat.consumer_data_set:
+                for wanted in consumer.subscription_data_set:
+                    self.filters.check(wanted)
+        told = self.topics.told
+        return HEARD if told is None or not is_news else _after(told(TOLD_S_MAX))
+
+    def on_unregister(
+        self, header: UnregisterClient, command: Command, connection: Connection
+    ) -> Reply:
+        self.clients.unregister(connection, header.producer_group, header.consumer_group)
+        return OK
+
+    def on_consumer_list(
+        self, header: ConsumerGroup, command: Command, connection: Connection
+    ) -> Reply:
+        group = self.clients.consumer_group(header.group)
+        if group is None:
+            raise Refusal(codes.SYSTEM_ERROR, f"no consumer for this group, {header.group}")
+        return Reply(codes.SUCCESS, body=group.id_list())
+
+    def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
+        if not command.body:
+            return OK  # there is nothing to check
+        wanted = body_of(command, CheckClientRequestBody).subscription_data
+        if wanted is not None:
+            self.filters.check(wanted)
+        return OK
+
+    def _make_ready(self, consumers: list[ConsumerData]) -> bool:
+        """Make the groups that are new, and the retry topics, each with one write of their file.
+
+        Whether a topic was made.
+        """
+        self.groups.make([consumer.group_name for consumer in consumers])
+        missing = {}
+        for consumer in consumers:
+            group = self.groups.get(consumer.group_name)
+            name = RETRY_PREFIX + consumer.group_name
+            if group is None:
+                continue
+            if name not in self.topics.targets:
+                topics = [self.topics.get(data.topic) for data in consumer.subscription_data_set]
+                order = any(topic is not None and topic.order for topic in topics)
+                queues = max(0, group.retry_queue_nums)  # without any it is in the routes, too
+                missing[name] = retry_config(name, queues, unit=consumer.unit_mode, order=order)
+            else:
+                self.topics.retries(name, group.retry_queue_nums)
+        if missing:
+            self.topics.put_all(list(missing.values()))
+        return bool(missing)
+
+
+async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+    """The answer, once the name servers know of the new topics or had their time."""
+    await told
+    return HEARD

@@ -1,0 +1,65 @@
+"""NOTIFY_CONSUMER_IDS_CHANGED (40): members are told that their group has changed, so that they
+allocate the queues anew.
+
+A group of many members is told in slices. It changes most often while many members start or stop;
+changes during a round are told in one more round.
+"""
+
+import asyncio
+from collections.abc import Generator
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.aio.slices import Slices
+from .clients import BROADCASTING, ConsumerGroup
+
+AT_ONCE_MAX = 64  # members that are told in one turn of the loop
+
+
+class MemberNotices:
+    """Tells the members of groups."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
+        self._rounds: dict[str, asyncio.Task[None]] = {}  # by group
+        self._changed: set[str] = set()  # groups that have changed since their round began
+
+    def tell(self, group: ConsumerGroup) -> None:
+        """This group has changed."""
+        if group.message_model == BROADCASTING:
+            return  # everybody reads everything there
+        if group.name in self._rounds:
+            self._changed.add(group.name)
+        elif len(group.members) > AT_ONCE_MAX:
+            work = self._work(group)
+            self._rounds[group.name] = asyncio.create_task(work, name=f"notices-{group.name}")
+        else:
+            for connection in group.members:
+                _tell(connection, group)
+
+    async def stop(self) -> None:
+        """Tell nobody any more."""
+        rounds = list(self._rounds.values())
+        for task in rounds:
+            task.cancel()
+        await asyncio.gather(*rounds, return_exceptions=True)
+
+    async def _work(self, group: ConsumerGroup) -> None:
+        try:
+            self._changed.add(group.name)
+            while group.name in self._changed:
+                self._changed.discard(group.name)
+                await self._slices.run(_round(group))
+        finally:
+            del self._rounds[group.name]
+
+
+def _round(group: ConsumerGroup) -> Generator[None, None, None]:
+    for connection in list(group.members):
+        if connection in group.members:
+            _tell(connection, group)
+        yield
+
+
+def _tell(connection: Connection, group: ConsumerGroup) -> None:
+    connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})

@@ -1,0 +1,239 @@
+"""How far each group has come in each queue: consumerOffset.json.
+
+An offset is the next one to consume. What a group reports is taken as it is, also backwards,
+because that is how a reset works. The table is written every few seconds and at stop; after a crash
+a group sees the last seconds again, which at-least-once allows.
+
+A reset sets an offset and leaves a mark. While the mark stands, what the group reports is not
+taken, since it is from before; its next pull of the queue is told where to go on and takes the mark
+away. Marks are in memory only, as in RocketMQ: after a restart the offset that was set remains.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from heapq import merge
+from pathlib import Path
+
+from ...protocol.bodies.data_version import DataVersion
+from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from ...protocol.codec import fastjson
+from ...store.files import json_file
+from ..runtime.persistent import Saved
+
+log = logging.getLogger(__name__)
+
+KEYS_MAX = 1_000_000  # topic and group pairs
+SEPARATOR = "@"
+OFFSETS_PER_PIECE = 100  # written out at once, which takes a tenth of a millisecond
+
+Pair = tuple[str, str]  # topic and group
+
+
+class Offsets(Saved):
+    """Offsets by (topic, group) and queue. `path` is consumerOffset.json."""
+
+    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, now_ms)
+        self._table: dict[Pair, dict[int, int]] = {}
+        self._pulled: dict[Pair, dict[int, int]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}  # of the table, by group
+        self._groups_of: dict[str, dict[str, None]] = {}  # the same by topic
+        # The keys of the file in order, also of pairs that are gone, and the pairs not among them.
+        self._sorted: list[tuple[str, Pair]] = []
+        self._unsorted: dict[Pair, None] = {}
+        self.resets: dict[tuple[str, str, int], int] = {}  # topic, group, queue
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self.path, ConsumerOffsetSerializeWrapper.decode)
+        if found is None:
+            return
+        self.version = found.data_version or DataVersion()
+        for key, queues in found.offset_table.items():
+            topic, separator, group = key.partition(SEPARATOR)
+            if separator and SEPARATOR not in group:
+                self._add(topic, group).update(queues)
+        self._sorted = sorted((_key(pair), pair) for pair in self._table)
+        self._unsorted.clear()
+
+    def cut_at(self, end_of: Callable[[str, int], int]) -> None:
+        """No group has consumed beyond the end of a queue, and the file says so from now on.
+
+        Else it would pass over the messages that get these offsets next.
+        """
+        cut = 0
+        for (topic, _), queues in self._table.items():
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    queues[queue_id] = end
+                    cut += 1
+        if cut:
+            log.warning("%d consumer offsets lay beyond the ends of their queues; cut", cut)
+            self.changed = True
+            self.save()
+
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The text of GET_ALL_CONSUMER_OFFSET, or of the file (`standard`), a few offsets at a
+        time."""
+        # The table is the last of the text: it goes between its two braces.
+        text = ConsumerOffsetSerializeWrapper({}, self.version).encode(standard=standard)
+        yield text[:-2]
+        before = b""
+        part: dict[str, dict[int, int]] = {}
+        count = 0
+        for key, pair in self._in_order():
+            queues = self._table[pair]
+            part[key] = queues
+            count += len(queues) + 1
+            if count >= OFFSETS_PER_PIECE:
+                yield before + _entries(part, standard)
+                before, part, count = b",", {}, 0
+        if part:
+            yield before + _entries(part, standard)
+        yield text[-2:]
+
+    def to_body(self) -> ConsumerOffsetSerializeWrapper:
+        """The table as consumerOffset.json and GET_ALL_CONSUMER_OFFSET have it."""
+        table = {topic + SEPARATOR + group: q for (topic, group), q in self._table.items()}
+        return ConsumerOffsetSerializeWrapper(table, self.version)
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group has consumed everything below `offset`."""
+        queues = self._table.get((topic, group))
+        if queues is None:
+            self._check_room()
+            queues = self._add(topic, group)
+        queues[queue_id] = offset
+        self.changed = True
+
+    def follow(self, table: Mapping[str, dict[int, int]]) -> None:
+        """Take over what a master's file says, by topic@group; what it doesn't name stays."""
+        for name, queues in table.items():
+            topic, separator, group = name.partition(SEPARATOR)
+            if not separator or SEPARATOR in group:
+                continue
+            if (topic, group) not in self._table:
+                self._check_room()
+                self._add(topic, group)
+            self._table[topic, group] = dict(queues)
+            self.changed = True
+
+    def clone(self, topic: str, source: str, target: str) -> None:
+        """The target has the offsets of the source and no others, unless the source has none."""
+        offsets = self.queues(topic, source)
+        for queue_id, offset in offsets.items():
+            self.commit(topic, target, queue_id, offset)
+        if offsets:
+            self._table[topic, target] = offsets
+
+    def get(self, topic: str, group: str, queue_id: int) -> int:
+        """The next offset to consume, -1 when the group never reported one."""
+        queues = self._table.get((topic, group))
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """The group is to go on at `offset`, whatever it reports until its next pull."""
+        if len(self.resets) >= KEYS_MAX and (topic, group, queue_id) not in self.resets:
+            raise OverflowError(
+                f"{len(self.resets)} resets wait for their group's next pull, the limit is "
+                f"{KEYS_MAX}; start those groups, or delete those that are not used any more"
+            )
+        self.commit(topic, group, queue_id, offset)
+        self.resets[topic, group, queue_id] = offset
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Where the group was told to go on, and forget it; None when it wasn't."""
+        return self.resets.pop((topic, group, queue_id), None)
+
+    def queues(self, topic: str, group: str) -> dict[int, int]:
+        """All offsets of a group in a topic, by queue."""
+        return dict(self._table.get((topic, group), {}))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Topic and group, wherever a group has reported offsets."""
+        return list(self._table)
+
+    def pulled(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Remember how far the group has read, which may be ahead of what it consumed."""
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            if len(self._pulled) >= KEYS_MAX:
+                return  # only a display loses its number
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = offset
+
+    def pull_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """How far the group has read, -1 when it didn't since the start."""
+        return self._pulled.get((topic, group), {}).get(queue_id, -1)
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which a group has offsets."""
+        return list(self._topics_of.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have offsets in a topic."""
+        return list(self._groups_of.get(topic, ()))
+
+    def delete_group(self, group: str) -> None:
+        """Forget all offsets of a group."""
+        self._drop([(topic, group) for topic in self.topics_of(group)])
+        for mark in [mark for mark in self.resets if mark[1] == group]:
+            del self.resets[mark]
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget all offsets in a topic."""
+        self._drop([(topic, group) for group in self.groups_of(topic)])
+        for mark in [mark for mark in self.resets if mark[0] == topic]:
+            del self.resets[mark]
+
+    def _check_room(self) -> None:
+        if len(self._table) >= KEYS_MAX:
+            raise OverflowError(
+                f"offsets of {len(self._table)} topic and group pairs are kept, the limit is "
+                f"{KEYS_MAX}; delete groups that are not used any more"
+            )
+
+    def _add(self, topic: str, group: str) -> dict[int, int]:
+        """The offsets of a new pair."""
+        queues = self._table[topic, group] = {}
+        self._topics_of.setdefault(group, {})[topic] = None
+        self._groups_of.setdefault(topic, {})[group] = None
+        self._unsorted[topic, group] = None
+        return queues
+
+    def _drop(self, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            topic, group = pair
+            del self._table[pair]
+            self._pulled.pop(pair, None)
+            for index, name, other in (
+                (self._topics_of, group, topic),
+                (self._groups_of, topic, group),
+            ):
+                del index[name][other]
+                if not index[name]:
+                    del index[name]
+        self.changed = self.changed or bool(pairs)
+
+    def _in_order(self) -> Iterator[tuple[str, Pair]]:
+        """The keys of the file and their pairs, in order. Others may work meanwhile: what is gone
+        by then is left out, and what came is not there yet."""
+        before, news = self._sorted, list(self._unsorted)
+        found: list[tuple[str, Pair]] = []
+        for one in merge(before, sorted((_key(pair), pair) for pair in news)):
+            if one[1] in self._table and (not found or found[-1] != one):
+                found.append(one)
+                yield one
+        if self._sorted is before:  # else somebody else has put them in order meanwhile
+            self._sorted = found
+            for pair in news:
+                self._unsorted.pop(pair, None)
+
+
+def _key(pair: Pair) -> str:
+    return pair[0] + SEPARATOR + pair[1]
+
+
+def _entries(part: dict[str, dict[int, int]], standard: bool) -> bytes:
+    return fastjson.dump(part, bare_keys=not standard, ascii_only=standard)[1:-1]

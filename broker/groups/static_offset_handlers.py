@@ -1,0 +1,236 @@
+"""Offsets of static topics: 14, 15, 29, 30, 31, 32 for logical queues.
+
+The broker that leads a logical queue answers for all of it. For the part in an item on another
+broker it asks that one, with `lo=false`: queue ids and offsets are physical between brokers.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.offsets import (
+    OffsetAnswer,
+    QueryConsumerOffset,
+    QueueAddress,
+    SearchOffset,
+    TimestampAnswer,
+    UpdateConsumerOffset,
+)
+from ...protocol.queues.logical_queues import (
+    decided,
+    item_at,
+    to_logical,
+    to_logical_within,
+    to_physical,
+)
+from ...store.engine.store import MessageStore
+from ..runtime.forwarding import Forwarding
+from ..topics.static_mappings import Items, StaticTopics
+from ..topics.static_targets import not_leader
+from .offsets import Offsets
+
+LAST = (1 << 63) - 1  # a logical offset behind all messages
+Answer = Reply | Coroutine[Any, Any, Reply]
+Logical = Callable[[Any, Handler, Command, Connection], Answer]
+Header = QueryConsumerOffset | UpdateConsumerOffset | QueueAddress | SearchOffset
+Address = TypeVar("Address", QueryConsumerOffset, UpdateConsumerOffset, QueueAddress, SearchOffset)
+
+
+class StaticOffsets:
+    """Answers for static topics what `OffsetHandlers` answers for all others."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        static: StaticTopics,
+        offsets: Offsets,
+        forwarding: Forwarding,
+    ) -> None:
+        self.store = store
+        self.static = static
+        self.offsets = offsets
+        self.forwarding = forwarding
+
+    def before(self, rows: Iterable[Row]) -> list[Row]:
+        """The same rows, from which static topics are taken out and served here."""
+        logical: dict[int, Logical] = {
+            codes.QUERY_CONSUMER_OFFSET: self.on_query,
+            codes.UPDATE_CONSUMER_OFFSET: self.on_update,
+            codes.SEARCH_OFFSET_BY_TIMESTAMP: self.on_search,
+            codes.GET_MAX_OFFSET: self.on_max,
+            codes.GET_MIN_OFFSET: self.on_min,
+            codes.GET_EARLIEST_MSG_STORETIME: self.on_earliest,
+        }
+        return [
+            Row(row.code, row.header, self._before(row.handler, logical[row.code]), row.access)  # type: ignore[arg-type]
+            for row in rows
+        ]
+
+    def on_query(
+        self, header: QueryConsumerOffset, plain: Handler, command: Command, connection: Connection
+    ) -> Answer:
+        items = self._items(header)
+        if len(items) == 1 and items[0].logic_offset == 0:
+            return plain(_at(header, items[0]), command, connection)  # type: ignore[return-value]
+        return self._query(header, items)
+
+    def on_update(
+        self, header: UpdateConsumerOffset, plain: Handler, command: Command, connection: Connection
+    ) -> Answer:
+        items = self._items(header)
+        item = self._item_at(header, items, header.commit_offset)
+        physical = msgspec.structs.replace(
+            _at(header, item), commit_offset=max(0, to_physical(item, header.commit_offset))
+        )
+        if self._is_here(item):
+            return plain(physical, command, connection)  # type: ignore[return-value]
+        return self._passed_on(item, codes.UPDATE_CONSUMER_OFFSET, physical)
+
+    async def on_search(
+        self, header: SearchOffset, plain: Handler, command: Command, connection: Connection
+    ) -> Reply:
+        """As if all items were one queue: RocketMQ takes the last item's answer from elsewhere, and
+        an offset 0 here for none."""
+        items = decided(self._items(header))
+        if not items:
+            return _offset(-1)
+        upper = header.boundary.upper() == "UPPER"
+        if upper:
+            for item in reversed(items):
+                first_ms = await self._earliest_ms(header.topic, item)
+                if 0 <= first_ms <= header.timestamp_ms:
+                    return _offset(to_logical(item, await self._search(header, item)))
+            return _offset(to_logical(items[0], await self._search(header, items[0])))
+        for item in items[:-1]:
+            found = await self._search(header, item)
+            if found < await self._max(header.topic, item):
+                return _offset(to_logical(item, found))
+        return _offset(to_logical(items[-1], await self._search(header, items[-1])))
+
+    async def on_max(
+        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
+    ) -> Reply:
+        # RocketMQ asks for the leader's queue id, also where another item is the last to be read.
+        item = self._item_at(header, self._items(header), LAST)
+        return _offset(to_logical(item, await self._max(header.topic, item)))
+
+    async def on_min(
+        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
+    ) -> Reply:
+        item = self._item_at(header, self._items(header), 0)
+        if self._is_here(item):
+            physical = self.store.min_offset(header.topic, item.queue_id)
+        else:
+            physical = await self._asked_offset(item, codes.GET_MIN_OFFSET, _at(header, item))
+        return _offset(to_logical_within(item, physical))
+
+    async def on_earliest(
+        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
+    ) -> Reply:
+        # RocketMQ asks for the logical queue's id there, which may be another queue's.
+        item = self._item_at(header, self._items(header), 0)
+        found = await self._earliest_ms(header.topic, item)
+        return Reply(codes.SUCCESS, TimestampAnswer(found).to_fields())
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _before(self, plain: Handler, logical: Logical) -> Handler:
+        table = self.static.table
+
+        @wraps(plain)
+        def handle(header: Any, command: Command, connection: Connection) -> Any:
+            if header.topic in table and header.lo is not False:
+                return logical(header, plain, command, connection)
+            return plain(header, command, connection)
+
+        return handle
+
+    def _items(self, header: Header) -> Items:
+        items = self.static.led(header.topic, header.queue_id)
+        if items is None:
+            raise not_leader(header.topic, header.queue_id, self.static.broker_name)
+        return items
+
+    def _item_at(self, header: Header, items: Items, offset: int) -> LogicQueueMappingItem:
+        item = item_at(items, offset)
+        if item is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"logical queue {header.queue_id} of topic {header.topic} has no offset yet: its "
+                "remapping is under way (remappingStaticTopic)",
+            )
+        return item
+
+    def _is_here(self, item: LogicQueueMappingItem) -> bool:
+        return item.bname == self.static.broker_name
+
+    async def _query(self, header: QueryConsumerOffset, items: Items) -> Reply:
+        """The group's progress in the newest item in which it has one."""
+        for item in reversed(items):
+            if self._is_here(item):
+                offset = self.offsets.get(header.topic, header.group, item.queue_id)
+            else:
+                there = msgspec.structs.replace(_at(header, item), zero_if_missing=False)
+                offset = await self._progress(item, there)
+            if offset >= 0:
+                return _offset(to_logical(item, offset))
+        raise Refusal(codes.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+
+    async def _progress(self, item: LogicQueueMappingItem, header: QueryConsumerOffset) -> int:
+        code, broker = codes.QUERY_CONSUMER_OFFSET, item.bname or ""
+        answer = await self.forwarding.request(broker, code, header)
+        if answer.code == codes.QUERY_NOT_FOUND:
+            return -1
+        if answer.code != codes.SUCCESS:
+            raise self.forwarding.refusal(broker, code, answer)
+        return answer.header(OffsetAnswer).offset
+
+    async def _search(self, header: SearchOffset, item: LogicQueueMappingItem) -> int:
+        if self._is_here(item):
+            upper = header.boundary.upper() == "UPPER"
+            return self.store.offset_at(header.topic, item.queue_id, header.timestamp_ms, upper)
+        there = _at(header, item)
+        return await self._asked_offset(item, codes.SEARCH_OFFSET_BY_TIMESTAMP, there)
+
+    async def _max(self, topic: str, item: LogicQueueMappingItem) -> int:
+        if self._is_here(item):
+            return self.store.max_offset(topic, item.queue_id)
+        header = QueueAddress(topic, item.queue_id, item.bname, lo=False)
+        return await self._asked_offset(item, codes.GET_MAX_OFFSET, header)
+
+    async def _earliest_ms(self, topic: str, item: LogicQueueMappingItem) -> int:
+        if self._is_here(item):
+            return self.store.earliest_store_ms(topic, item.queue_id)
+        header = QueueAddress(topic, item.queue_id, item.bname, lo=False)
+        answer = await self._asked(item, codes.GET_EARLIEST_MSG_STORETIME, header)
+        return answer.header(TimestampAnswer).timestamp_ms
+
+    async def _asked_offset(self, item: LogicQueueMappingItem, code: int, header: Header) -> int:
+        return (await self._asked(item, code, header)).header(OffsetAnswer).offset
+
+    async def _asked(self, item: LogicQueueMappingItem, code: int, header: Header) -> Command:
+        """A broker's answer about its own queue; Refusal when it declines."""
+        answer = await self.forwarding.request(item.bname or "", code, header)
+        if answer.code != codes.SUCCESS:
+            raise self.forwarding.refusal(item.bname or "", code, answer)
+        return answer
+
+    async def _passed_on(self, item: LogicQueueMappingItem, code: int, header: Header) -> Reply:
+        answer = await self.forwarding.request(item.bname or "", code, header)
+        return Reply(answer.code, remark=answer.remark)
+
+
+def _at(header: Address, item: LogicQueueMappingItem) -> Address:
+    """The same for the item's own queue."""
+    return msgspec.structs.replace(header, queue_id=item.queue_id, broker_name=item.bname, lo=False)
+
+
+def _offset(offset: int) -> Reply:
+    return Reply(codes.SUCCESS, OffsetAnswer(offset).to_fields())

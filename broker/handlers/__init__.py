@@ -1,1 +1,0 @@
-"""The request handlers of the broker, one file a family."""

@@ -1,0 +1,1 @@
+"""Metrics and the status page of a broker."""

@@ -1,0 +1,1 @@
+"""Pop: messages taken for a time, acknowledged, revived."""

@@ -1,0 +1,170 @@
+"""Pops that found nothing and wait: records in a table, no task and no timer each.
+
+A pop may wait for all queues of a topic at once, and for what comes again. So the queues of a topic
+are watched as long as somebody waits there: `Holds` then tells of messages at the end of the turn
+in which they came, and the oldest waiting pops of each group run again, one after the other, until
+one finds nothing. Of notifications the newest is told, and no other, as in RocketMQ: who has waited
+long asks again soon anyhow. A sweep answers those whose time is up.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...protocol.aio.connection import Connection
+from ...protocol.command import Command, Reply
+from ..pull.long_polls import Holds, Key
+
+END_EARLY_MS = 50  # the answer is under way when the client's time is up
+
+Place = tuple[str, str, int]  # topic, group, queue id or -1
+# Runs a request again; the last word says that it may not wait any more.
+Rerun = Callable[[Any, Command, Connection, bool], Reply | bytes | None]
+
+
+@dataclass(slots=True, order=True)
+class Poll:
+    """One waiting request. What waits at a place is in the order of their ends."""
+
+    end_ms: int
+    number: int
+    since_ms: int = field(compare=False)
+    header: Any = field(compare=False)
+    command: Command = field(compare=False)
+    connection: Connection = field(compare=False)
+    bytes: int = field(compare=False)  # of an unusually long one, for the limit of memory
+
+
+class PopPolls:
+    """The waiting requests of one kind. `once`: a message is news for the newest of them only."""
+
+    def __init__(
+        self,
+        holds: Holds,
+        rerun: Rerun,
+        per_place_max: int,
+        total_max: int,
+        now_ms: Callable[[], int],
+        *,
+        once: bool = False,
+    ) -> None:
+        self.count = 0
+        self._holds = holds
+        self._rerun = rerun
+        self._per_place_max = per_place_max
+        self._total_max = total_max
+        self._once = once
+        self._now_ms = now_ms
+        self._waiting: dict[Place, list[Poll]] = {}
+        self._places: dict[Key, dict[Place, None]] = {}  # whom a message in a queue concerns
+        self._number = 0
+
+    def waiting(self, topic: str, group: str, queue_id: int) -> int:
+        """How many wait under this topic, group and queue id."""
+        return len(self._waiting.get((topic, group, queue_id), ()))
+
+    def park(
+        self,
+        place: Place,
+        queues: Iterable[Key],
+        end_ms: int,
+        header: Any,
+        command: Command,
+        connection: Connection,
+    ) -> bool:
+        """Keep a request waiting for messages in these queues; False when no more may wait here, or
+        there is no memory for it: then the queues were not even worked out."""
+        polls = self._waiting.get(place)
+        if self.count >= self._total_max or (
+            polls is not None and len(polls) > self._per_place_max
+        ):
+            return False
+        weight = command.weight()
+        if weight and not connection.backlog.may_wait(weight):
+            return False
+        self._number += 1
+        poll = Poll(
+            end_ms - END_EARLY_MS, self._number, self._now_ms(), header, command, connection, weight
+        )  # fmt: skip
+        if polls is None:
+            polls = self._waiting[place] = []
+        for key in queues:
+            places = self._places.get(key)
+            if places is None:
+                places = self._places[key] = {}
+                self._holds.watch(key, self._on_message)
+            places[place] = None
+        insort(polls, poll)
+        self.count += 1
+        return True
+
+    def wake(self, place: Place) -> None:
+        """Run what waits at a place again."""
+        polls = self._waiting.get(place)
+        first = -1 if self._once else 0
+        while polls:
+            poll = polls.pop(first)
+            self.count -= 1
+            if poll.connection.is_lost:
+                _let_go(poll)
+                continue
+            if poll.connection.is_to_wait:  # what it popped, nobody else would see meanwhile
+                _let_go(poll)
+                poll.connection.postpone(poll.command)
+                continue
+            reply = self._rerun(poll.header, poll.command, poll.connection, False)
+            if reply is None:
+                insort(polls, poll)
+                self.count += 1
+                return
+            _let_go(poll)
+            self._answer(poll, reply)
+            if self._once:
+                return
+
+    def sweep(self, now_ms: int) -> None:
+        """Answer those whose time is up."""
+        for polls in self._waiting.values():
+            while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
+                poll = polls.pop(0)
+                self.count -= 1
+                _let_go(poll)
+                if poll.connection.is_lost:
+                    continue
+                reply = self._rerun(poll.header, poll.command, poll.connection, True)
+                assert reply is not None, "a last run has an answer"
+                self._answer(poll, reply)
+
+    def tidy(self) -> None:
+        """Forget clients that left, and stop watching queues that nobody waits for."""
+        for place, polls in list(self._waiting.items()):
+            left = [poll for poll in polls if not poll.connection.is_lost]
+            for poll in polls:
+                if poll.connection.is_lost:
+                    _let_go(poll)
+            self.count -= len(polls) - len(left)
+            if left:
+                self._waiting[place] = left
+            else:
+                del self._waiting[place]
+        for key, places in list(self._places.items()):
+            for place in [place for place in places if place not in self._waiting]:
+                del places[place]
+            if not places:
+                del self._places[key]
+                self._holds.unwatch(key, self._on_message)
+
+    def _answer(self, poll: Poll, reply: Reply | bytes) -> None:
+        waited_ms = self._now_ms() - poll.since_ms
+        poll.connection.answer_late(poll.command, reply, waited_ms, is_long_polling=True)
+
+    def _on_message(self, key: Key) -> None:
+        for place in list(self._places.get(key, ())):
+            self.wake(place)
+
+
+def _let_go(poll: Poll) -> None:
+    """It waits no more: its memory is free."""
+    if poll.bytes:
+        poll.connection.backlog.waiting -= poll.bytes

@@ -1,0 +1,104 @@
+"""What a pop would find, looked at and left where it is: nothing is taken, noted or committed.
+
+Like a pop, a peek goes through the queues of a topic, beginning anywhere, and through the group's
+retry topic: that comes first one time in five, and else if there is room left. Its messages come as
+they lie there. As in RocketMQ no filter is asked, and the rest is counted from where the group is,
+the messages of this answer included.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from ...protocol.bodies.topic import TopicConfig
+from ...protocol.headers.pop import PeekMessage
+from ...protocol.message.pop_handles import retry_topic
+from ...store.base import status
+from ...store.engine.reading import Buffer
+from ...store.engine.store import MessageStore
+from ..runtime.stats import Stats
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+from .buffer import PopBuffer
+from .take import ANSWER_BYTES_MAX
+
+RETRIES_FIRST_IN = 5  # one peek in so many
+
+_WRONG_OFFSET = (status.OFFSET_TOO_SMALL, status.OFFSET_OVERFLOW_BADLY)
+
+
+@dataclass(slots=True)
+class Peeked:
+    """What a peek saw: `count` messages in whole records of `size` bytes."""
+
+    rest: int = 0
+    count: int = 0
+    size: int = 0
+    is_full: bool = False
+    records: list[Buffer] = field(default_factory=list)
+
+
+class Peeks:
+    """Looks at what the next pops of a group will find."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        buffer: PopBuffer,
+        stats: Stats,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._buffer = buffer
+        self._stats = stats
+
+    def peek(self, header: PeekMessage, topic: TopicConfig) -> Peeked:
+        """Up to `header.max_messages` messages, and not more than an answer can hold."""
+        found = Peeked()
+        chance = random.randrange(100)  # noqa: S311 - no secret
+        is_v2 = self._config.enable_retry_topic_v2
+        retries = self._topics.get(retry_topic(header.topic, header.group, v2=is_v2))
+        retries_first = chance % RETRIES_FIRST_IN == 0
+        if retries is not None and retries_first:
+            self._look_through(found, header, retries, chance)
+        if header.queue_id < 0:
+            self._look_through(found, header, topic, chance)
+        else:
+            self._look(found, header, header.topic, header.queue_id)
+        if retries is not None and not retries_first and found.count < header.max_messages:
+            self._look_through(found, header, retries, chance)
+        if found.count:
+            gets = self._stats.gets(header.topic, header.group)
+            gets.messages += found.count
+            gets.bytes += found.size
+        return found
+
+    def _look_through(
+        self, found: Peeked, header: PeekMessage, topic: TopicConfig, chance: int
+    ) -> None:
+        queues = topic.read_queue_nums
+        for number in range(queues):
+            self._look(found, header, topic.topic_name or "", (chance + number) % queues)
+
+    def _look(self, found: Peeked, header: PeekMessage, topic: str, queue_id: int) -> None:
+        """Add what one queue has to what was found so far."""
+        store = self._store
+        offset = self._buffer.next_offset(topic, header.group, queue_id)
+        if offset < 0:
+            offset = max(0, store.min_offset(topic, queue_id))
+        found.rest += max(0, store.max_offset(topic, queue_id)) - offset
+        room = header.max_messages - found.count
+        if room <= 0 or found.is_full:
+            return
+        bytes_max = self._config.max_transfer_bytes_on_message_in_memory
+        got = store.get(topic, queue_id, offset, room, bytes_max)
+        if got.status in _WRONG_OFFSET:
+            got = store.get(topic, queue_id, got.next_offset, room, bytes_max)
+        if found.size + got.size > ANSWER_BYTES_MAX and found.count:
+            found.is_full = True
+            return
+        found.records += got.records
+        found.size += got.size
+        found.count += got.count

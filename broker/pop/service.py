@@ -1,0 +1,111 @@
+"""The parts of pop, wired: made, loaded, kept going, closed together."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+from ...protocol.errors import Refusal
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..filters.filters import Filters
+from ..groups.clients import Clients
+from ..groups.groups import Groups
+from ..groups.offsets import Offsets
+from ..naming.topic_queues import TopicQueues
+from ..pull.long_polls import Holds, Key
+from ..runtime.stats import Stats
+from ..scheduled.delivery_policy import Due
+from ..scheduled.timers import Timers
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+from .ack_handlers import PopAckHandlers
+from .assignment_handlers import AssignmentHandlers
+from .buffer import PopBuffer
+from .counters import PopMeters
+from .handlers import PopHandlers
+from .orders import PopOrders
+from .peek import Peeks
+from .request_modes import RequestModes
+from .revive import PopRevive
+from .revive_log import PopLog
+from .take import Pops
+
+log = logging.getLogger(__name__)
+
+
+class PopParts:
+    """Pop as the broker has it. `folder` has the configuration files; `wake((topic, queue))` says
+    that a message came in. Without timers nobody can pop."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        clients: Clients,
+        filters: Filters,
+        stats: Stats,
+        due: Due,
+        timers: Timers | None,
+        holds: Holds,
+        wake: Callable[[Key], None],
+        now_ms: Callable[[], int],
+        client_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
+        self.meters = meters = PopMeters()
+        revive_log = PopLog(config, store, due, meters, now_ms)
+        self.buffer = PopBuffer(config, store, offsets, revive_log)
+        self.revive = PopRevive(
+            config, store, topics, groups, offsets, timers, stats, meters, wake, now_ms
+        )
+        self.modes = RequestModes(folder / "messageRequestMode.json")
+        self._queues = TopicQueues(config, topics, now_ms)
+        pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
+        peeks = Peeks(config, store, topics, self.buffer, stats)
+        self.handlers = PopHandlers(
+            config, topics, groups, filters, pops, peeks, holds, wake, now_ms, client_ms
+        )
+        self.families = (
+            self.handlers,
+            PopAckHandlers(
+                config, store, topics, groups, offsets, self.buffer, self.orders, revive_log, stats,
+                meters, self.handlers.wake, now_ms,
+            ),
+            AssignmentHandlers(config, topics, groups, clients, self.modes, self._queues),
+        )  # fmt: skip
+
+    def load(self) -> None:
+        """Read the files; ValueError naming one that can't be read."""
+        self.modes.load()
+        self.orders.load()
+
+    def sweep(self) -> None:
+        """What is due now: answers of requests that waited, notes that were in memory for long."""
+        now_ms = self._now_ms()
+        began = perf_counter()
+        self.buffer.sweep(now_ms)
+        self.meters.scans.record(int((perf_counter() - began) * 1_000))
+        for key in self.orders.freed(now_ms):
+            self.handlers.wake(*key)
+        self.handlers.sweep(now_ms)
+
+    async def close(self) -> None:
+        """Write what is only in memory."""
+        await self._queues.stop()
+        try:
+            self.buffer.write_all()
+            plan = self._store.sync_plan()
+            if plan is not None:
+                plan.run()
+                self._store.synced(plan)
+        except (StoreError, Refusal, OSError) as wrong:
+            log.warning("what was popped last will be popped again: %s", wrong)
+        self.buffer.advance()
+        self.revive.advance()

@@ -1,0 +1,1 @@
+"""Pulls, long polling, queries of messages, cold data."""

@@ -1,0 +1,184 @@
+"""Control of cold data: groups that read far behind the end of the log are slowed down.
+
+Old messages come from the disk, and what the system reads there pushes new messages out of memory.
+So the bytes of cold messages that each group was given are counted for five seconds
+(coldDataFlowControlEnable). A group that has had more than its threshold waits, as does each reader
+of cold messages once all have had more than globalColdReadThreshold: a push consumer is told that
+the broker is busy, and a pull consumer's request is kept for three seconds and then given one
+message.
+
+RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not here.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.bodies.body import Body
+from ...protocol.bodies.cold_data import ColdDataFlowCtrInfo, ColdRead
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.pull import BULK, PullMessage
+from ...protocol.names import is_system_group
+from ...store.engine.store import MessageStore
+from ..groups.clients import Clients
+from ..settings.config import BrokerConfig
+
+PERIOD_MS = 5_000  # how long the bytes are added up
+FORGET_MS = 60_000  # a group that reads nothing cold for so long leaves the table
+HOLD_MS = 3_000
+HOLDS_MAX = 10_000  # requests that are kept
+GROUPS_MAX = 10_000  # in each of the two tables
+_TOOLS = frozenset({"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "FILTERSRV_CONSUMER"})
+
+Rerun = Callable[[PullMessage, Command, Connection], Reply | bytes | None]
+
+
+class _Held(NamedTuple):
+    """A pull that is kept."""
+
+    since_ms: int
+    header: PullMessage
+    command: Command
+    connection: Connection
+
+
+class ColdData:
+    """Who has read how much, the groups' thresholds in bytes, and the pulls that are kept."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        clients: Clients,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clients = clients
+        self._now_ms = now_ms
+        self._reads: dict[str, ColdRead] = {}
+        self._thresholds: dict[str, int] = {}
+        self._all_bytes = 0
+        self._cleared_ms = now_ms()
+        self._held: deque[_Held] = deque()
+
+    # --- pulls ----------------------------------------------------------------------------------
+
+    def holds(self, header: PullMessage, command: Command, connection: Connection) -> bool:
+        """Whether a pull has to wait, and is kept. Refusal for a push consumer's."""
+        if not self._is_slowed(header.group) or not self._is_cold(header):
+            return False
+        members = self._clients.consumer_group(header.group)
+        if members is not None and members.consume_type == "CONSUME_PASSIVELY":
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                "This consumer group is reading cold data. It has been flow control: it has had "
+                f"more than {self._threshold(header.group)} bytes of it within {PERIOD_MS} ms, or "
+                f"all have had more than {self._config.global_cold_read_threshold} "
+                "(cgColdReadThreshold, globalColdReadThreshold)",
+            )
+        if len(self._held) >= HOLDS_MAX or command.weight():  # an unusually long one takes memory
+            self._only_one(header)
+            return False
+        self._held.append(_Held(self._now_ms(), header, command, connection))
+        return True
+
+    def count(
+        self, header: PullMessage, next_offset: int, tags_codes: Collection[int] | None
+    ) -> None:
+        """A pull was given the messages up to `next_offset`."""
+        if is_system_group(header.group) or header.group in _TOOLS:
+            return
+        size = self._store.read_cold(
+            header.topic, header.queue_id, header.offset, next_offset, tags_codes,
+            self._hot_bytes, look=self._config.cold_data_scan_enable,
+        )  # fmt: skip
+        if not size:
+            return
+        self._all_bytes += size
+        now_ms = self._now_ms()
+        read = self._reads.get(header.group)
+        if read is None:
+            if len(self._reads) >= GROUPS_MAX:
+                return
+            read = self._reads[header.group] = ColdRead(0, now_ms, now_ms)
+        read.cold_acc += size
+        read.last_cold_read_time_mills = now_ms
+
+    def sweep(self, rerun: Rerun) -> None:
+        """Serve the pulls that were kept long enough, and begin a new period when it is time."""
+        now_ms = self._now_ms()
+        while self._held and self._held[0].since_ms + HOLD_MS <= now_ms:
+            since_ms, header, command, connection = self._held.popleft()
+            if connection.is_lost:
+                continue
+            self._only_one(header)
+            reply = rerun(header, command, connection)
+            if reply is not None:
+                connection.answer_late(command, reply, now_ms - since_ms)
+        if abs(now_ms - self._cleared_ms) >= PERIOD_MS:
+            self._cleared_ms = now_ms
+            if not self._config.data_read_ahead_enable:
+                self._store.read_log_ahead(wanted=False)  # files that are new since the last time
+            self._all_bytes = 0
+            for group, read in list(self._reads.items()):
+                if now_ms - read.last_cold_read_time_mills >= FORGET_MS:
+                    del self._reads[group]
+                read.cold_acc = 0
+
+    # --- for administrators ---------------------------------------------------------------------
+
+    def set_threshold(self, group: str, threshold: int) -> None:
+        """A group may read so many cold bytes in a period. Refusal when there are too many."""
+        if group not in self._thresholds and len(self._thresholds) >= GROUPS_MAX:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"{len(self._thresholds)} groups have a threshold of their own, the limit is "
+                f"{GROUPS_MAX}; remove those that are not needed",
+            )
+        self._thresholds[group] = threshold
+
+    def remove_threshold(self, group: str) -> None:
+        """The group has cgColdReadThreshold again."""
+        self._thresholds.pop(group, None)
+
+    def info(self) -> Body:
+        """What GET_COLD_DATA_FLOW_CTR_INFO (2003) tells."""
+        return ColdDataFlowCtrInfo(
+            dict(self._reads),
+            dict(self._thresholds),
+            self._config.cg_cold_read_threshold,
+            self._config.global_cold_read_threshold,
+            self._all_bytes,
+        )
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _hot_bytes(self) -> int:
+        return self._store.memory_part(self._config.access_message_in_memory_hot_ratio)
+
+    def _is_slowed(self, group: str) -> bool:
+        read = self._reads.get(group)
+        if read is None:
+            return False
+        is_over = read.cold_acc >= self._threshold(group)
+        return is_over or self._all_bytes >= self._config.global_cold_read_threshold
+
+    def _is_cold(self, header: PullMessage) -> bool:
+        found = self._store.read_cold(
+            header.topic, header.queue_id, header.offset, header.offset + 1, None,
+            self._hot_bytes, look=False,
+        )  # fmt: skip
+        return found > 0
+
+    def _threshold(self, group: str) -> int:
+        return self._thresholds.get(group, self._config.cg_cold_read_threshold)
+
+    @staticmethod
+    def _only_one(header: PullMessage) -> None:
+        header.max_messages = 1
+        header.sys_flag &= ~BULK

@@ -1,0 +1,92 @@
+"""Requests about what is read from the disk: control of cold data (2001 to 2003), how the log is
+read ahead (2004), and RocksDB (354, 355), which a broker with files has not."""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.cold_data import RocksdbCheck
+from ...protocol.codec import java_properties
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...store.engine.store import MessageStore
+from ..settings.dynamic import HotKeys
+from .cold_data import ColdData
+
+MODE = "READ_AHEAD_MODE"
+NORMAL, RANDOM = 0, 1  # the values of Linux' madvise
+BODY_BYTES_MAX = 1 << 20
+GROUP_CHARS_MAX = 255
+THRESHOLD_MAX = (1 << 63) - 1
+
+
+class AdminColdDataHandlers:
+    """Answers them."""
+
+    def __init__(self, cold: ColdData, store: MessageStore, hot_keys: HotKeys) -> None:
+        self.cold = cold
+        self.store = store
+        self.hot_keys = hot_keys
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, None, self.on_check_rocksdb),
+            Row(codes.EXPORT_ROCKSDB_CONFIG_TO_JSON, None, self.on_export_rocksdb),
+            Row(codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, self.on_update),
+            Row(codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, self.on_remove),
+            Row(codes.GET_COLD_DATA_FLOW_CTR_INFO, None, self.on_info),
+            Row(codes.SET_COMMITLOG_READ_MODE, None, self.on_read_mode),
+        ]
+
+    def on_check_rocksdb(self, header: None, command: Command, connection: Connection) -> Reply:
+        """RocketMQ looks later, and finds that it has no queues in RocksDB."""
+        return Reply(codes.SUCCESS, body=RocksdbCheck().encode())
+
+    def on_export_rocksdb(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Topics, groups and offsets are JSON files already."""
+        return Reply(codes.SUCCESS, remark="export done.")
+
+    def on_update(self, header: None, command: Command, connection: Connection) -> Reply:
+        """Thresholds by group; a line that is wrong is passed over, as in RocketMQ."""
+        try:
+            wanted = java_properties.parse(_text(command))
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, f"string2Properties error: {wrong}") from None
+        for group, text in wanted.items():
+            number = text.strip().removeprefix("+")
+            if number.isascii() and number.isdigit() and len(group) <= GROUP_CHARS_MAX:
+                self.cold.set_threshold(group, min(int(number[:20]), THRESHOLD_MAX))
+        return OK
+
+    def on_remove(self, header: None, command: Command, connection: Connection) -> Reply:
+        self.cold.remove_threshold(_text(command))
+        return OK
+
+    def on_info(self, header: None, command: Command, connection: Connection) -> Reply:
+        return Reply(codes.SUCCESS, body=self.cold.info().encode())
+
+    def on_read_mode(self, header: None, command: Command, connection: Connection) -> Reply:
+        text = command.fields().get(MODE, "")
+        if text not in (str(NORMAL), str(RANDOM)):
+            is_number = text.removeprefix("-").isdigit()
+            code = codes.INVALID_PARAMETER if is_number else codes.SYSTEM_ERROR
+            raise Refusal(
+                code,
+                f"set commitlog readahead mode param value error: {MODE} is {text[:20]!r}, and can "
+                f"be {NORMAL} to read ahead or {RANDOM} not to",
+            )
+        wanted = text == str(NORMAL)
+        self.hot_keys.update({"dataReadAheadEnable": str(wanted).lower()})
+        self.store.read_log_ahead(wanted=wanted)
+        return Reply(codes.SUCCESS, remark=f"set commitlog readahead mode success, mode: {text}")
+
+
+def _text(command: Command) -> str:
+    body = command.body or b""
+    if len(body) > BODY_BYTES_MAX:
+        raise Refusal(
+            codes.INVALID_PARAMETER,
+            f"{len(body)} bytes in one request, the limit is {BODY_BYTES_MAX}; send several",
+        )
+    try:
+        return body.decode()
+    except ValueError:
+        raise Refusal(codes.SYSTEM_ERROR, "string2Properties error: it is no UTF-8") from None

@@ -1,0 +1,463 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): messages go out.
+
+A pull is checked, looked up, answered; one that finds nothing and may wait is parked in `Holds`,
+which later calls `rerun`: the same look-up, so that a woken pull and a fresh one can't differ.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.memory_budget import WAITING_SHARE
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.subscription import TAG
+from ...protocol.bodies.topic import TopicConfig
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.pull import (
+    BULK,
+    CLASS_FILTER,
+    COMMIT_OFFSET,
+    SUBSCRIPTION,
+    SUSPEND,
+    PullMessage,
+    PullMessageAnswer,
+)
+from ...protocol.names import is_system_group
+from ...store.base import status
+from ...store.engine.store import Found, MessageStore
+from ...store.queues.consume_queue import ENTRY_BYTES
+from ..filters.filters import Filters
+from ..filters.matching import Wanted, look, tags_of
+from ..filters.sql92 import Predicate
+from ..groups.clients import Clients
+from ..groups.groups import Groups
+from ..groups.offsets import Offsets
+from ..runtime.stats import Stats
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+from .cold_data import ColdData
+from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, Holds
+
+PERM_READ = 4
+SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
+SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
+BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
+BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
+OFFSET_RESET = "OFFSET_RESET"  # the remark of an answer that tells a reset
+
+# forbiddenType of an answer: what exactly was not allowed
+FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
+FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 4, 5
+
+# Groups that may pull without being members, whatever rejectPullConsumerEnable says
+_TOOLS = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+    }
+)
+
+_CODES = {
+    status.FOUND: codes.SUCCESS,
+    status.MESSAGE_WAS_REMOVING: codes.PULL_RETRY_IMMEDIATELY,
+    status.NO_MATCHED_MESSAGE: codes.PULL_RETRY_IMMEDIATELY,
+    status.OFFSET_FOUND_NULL: codes.PULL_NOT_FOUND,
+    status.OFFSET_OVERFLOW_ONE: codes.PULL_NOT_FOUND,
+    status.OFFSET_OVERFLOW_BADLY: codes.PULL_OFFSET_MOVED,
+    status.OFFSET_TOO_SMALL: codes.PULL_OFFSET_MOVED,
+}
+
+
+class PullHandlers:
+    """Hands messages out. `holds` is made here, because it runs our look-up again."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        clients: Clients,
+        filters: Filters,
+        stats: Stats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.groups = groups
+        self.offsets = offsets
+        self.clients = clients
+        self.filters = filters
+        self.stats = stats
+        self.now_ms = now_ms
+        self.holds = Holds(self.rerun, now_ms)
+        self.cold = ColdData(config, store, clients, now_ms)
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
+            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
+        ]
+
+    def on_pull(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
+        is_controlled = self.config.cold_data_flow_control_enable
+        if is_controlled and self.cold.holds(header, command, connection):
+            return None
+        return self._pull(header, command, connection)
+
+    def _pull(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
+        if connection.backlog.is_full:
+            raise connection.backlog.busy()
+        wanted, topic, group = self.check(header, command, connection)
+        if self.offsets.resets:
+            moved = self._reset(header, topic, group)
+            if moved is not None:
+                return moved
+        found = self._look(header, wanted)
+        if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
+            tags = wanted if isinstance(wanted, frozenset) else None
+            self.cold.count(header, found.next_offset, tags)
+        flags = header.sys_flag
+        if flags & COMMIT_OFFSET and header.commit_offset >= 0:
+            self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
+        if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
+            now_ms = self.now_ms()
+            hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
+            if not _is_short(header, command):
+                hold.bytes = command.weight()
+            if self.holds.park((header.topic, header.queue_id), hold):
+                return None
+            raise self._too_many(header, hold, connection)
+        return self._answer(header, command, found, topic, group, connection)
+
+    def sweep_cold(self) -> None:
+        """Go on with what the control of cold data has slowed down."""
+        self.cold.sweep(self._pull_again)
+
+    def _pull_again(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Reply | bytes | None:
+        try:
+            return self._pull(header, command, connection)
+        except Refusal as refusal:
+            return Reply(refusal.code, refusal.fields, refusal.remark)
+
+    def rerun(
+        self, header: PullMessage, command: Command, connection: Connection, final: bool
+    ) -> Reply | bytes | None:
+        """A parked pull again; None when there is still nothing and it is not `final`."""
+        try:
+            wanted, topic, group = self.check(header, command, connection)
+        except Refusal as refusal:
+            return Reply(refusal.code, refusal.fields, refusal.remark)
+        if self.offsets.resets:
+            moved = self._reset(header, topic, group)
+            if moved is not None:
+                return moved
+        found = self._look(header, wanted)
+        if not final:
+            if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
+                header.offset = found.next_offset  # what didn't match is not looked at twice
+                return None
+            if found.status != status.FOUND and self._may_wait(header, found):
+                return None
+        return self._answer(header, command, found, topic, group, connection)
+
+    def check(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
+        """All that can forbid a pull; gives what the group wants of the topic, and the two."""
+        config = self.config
+        if not config.broker_permission & PERM_READ:
+            raise self._forbidden(
+                FORBIDDEN_BROKER,
+                f"the broker[{config.broker_ip1}] pulling message is forbidden: its "
+                f"brokerPermission is {config.broker_permission}",
+            )
+        if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+            raise self._forbidden(
+                FORBIDDEN_BROKER,
+                f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden; its "
+                "litePullMessageEnable is false",
+            )
+        group = self.groups.find(header.group)
+        if group is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.group}] does not exist; create it or switch on "
+                "autoCreateSubscriptionGroup",
+            )
+        if not group.consume_enable:
+            raise self._forbidden(
+                FORBIDDEN_GROUP,
+                f"subscription group no permission, {header.group}: its consumeEnable is false; "
+                "switch it on (updateSubGroup)",
+            )
+        topic = self.topics.get(header.topic)
+        if topic is None:
+            raise Refusal(
+                codes.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please! Create it (updateTopic)",
+            )
+        if not topic.perm & PERM_READ:
+            raise self._forbidden(
+                FORBIDDEN_TOPIC,
+                f"the topic[{header.topic}] pulling message is forbidden: its perm is "
+                f"{topic.perm}, without 4 for reading; change it (updateTopicPerm)",
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] refresh the route",
+            )
+        if header.sys_flag & CLASS_FILTER:
+            raise self._no_class_filter(header)
+        wanted: Wanted
+        if header.sys_flag & SUBSCRIPTION:
+            wanted = self.filters.stated(header.topic, header.subscription, header.expression_type)
+        else:
+            wanted = self._registered(header, group.consume_broadcast_enable)
+        if config.reject_pull_consumer_enable:
+            self._check_member(header, connection)
+        return wanted, topic, group
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
+        """The subscription that the group's heartbeats have told."""
+        group = self.clients.consumer_group(header.group)
+        if group is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's group info not exist; send a heartbeat",
+            )
+        if not broadcast_allowed and group.message_model == "BROADCASTING":
+            raise self._forbidden(
+                FORBIDDEN_BROADCAST,
+                f"the consumer group[{header.group}] can not consume by broadcast way: its "
+                "consumeBroadcastEnable is false; switch it on, or consume by clustering",
+            )
+        if self.groups.forbids(header.group, header.topic):
+            raise self._forbidden(
+                FORBIDDEN_SUBSCRIPTION,
+                f"the consumer group[{header.group}] is forbidden for topic[{header.topic}]; allow "
+                "it by request UPDATE_AND_GET_GROUP_FORBIDDEN",
+            )
+        found = group.subscriptions.get(header.topic)
+        if found is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: group {header.group} has not subscribed "
+                f"to {header.topic}; subscribe, and send a heartbeat",
+            )
+        if found.sub_version < header.sub_version:
+            raise Refusal(
+                codes.SUBSCRIPTION_NOT_LATEST,
+                f"the consumer's subscription not latest: {found.sub_version} is known, "
+                f"{header.sub_version} was named; send a heartbeat",
+            )
+        if found.class_filter_mode:
+            raise self._no_class_filter(header)
+        if found.expression_type == TAG:
+            return tags_of(found)
+        return self.filters.registered(found, header.group, header.sub_version)
+
+    def _check_member(self, header: PullMessage, connection: Connection) -> None:
+        """Refusal for who pulls for a group that it isn't a member of, and that isn't pushed to."""
+        group = self.clients.consumer_group(header.group)
+        if group is not None and (
+            connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
+        ):
+            return
+        if header.group not in _TOOLS and not is_system_group(header.group):
+            raise Refusal(
+                codes.SUBSCRIPTION_NOT_EXIST,
+                "the consumer's group info not exist, or the pull consumer is rejected by server: "
+                f"send a heartbeat for group {header.group} on this connection, or set "
+                "rejectPullConsumerEnable=false",
+            )
+
+    def _look(self, header: PullMessage, wanted: Wanted) -> Found:
+        if wanted is not None and not isinstance(wanted, frozenset):
+            return self._look_into(header, wanted)
+        if header.sys_flag & BULK:
+            messages_max = min(header.max_messages, BULK_MESSAGES_MAX)
+            return self.store.get_many(
+                header.topic, header.queue_id, header.offset, messages_max, BULK_BYTES_MAX, wanted
+            )
+        return self.store.get(
+            header.topic,
+            header.queue_id,
+            header.offset,
+            header.max_messages,
+            self.config.max_transfer_bytes_on_message_in_memory,
+            wanted,
+        )
+
+    def _look_into(self, header: PullMessage, matches: Predicate) -> Found:
+        """The messages that an expression is true of, within the limits of one pull."""
+        config, store = self.config, self.store
+        if store.in_memory(header.topic, header.queue_id, header.offset):
+            messages_max = config.max_transfer_count_on_message_in_memory
+            bytes_max = config.max_transfer_bytes_on_message_in_memory
+        else:
+            messages_max = config.max_transfer_count_on_message_in_disk
+            bytes_max = config.max_transfer_bytes_on_message_in_disk
+        messages_max = max(1, min(header.max_messages, messages_max))
+        entries_max = max(config.max_filter_message_size // ENTRY_BYTES, messages_max)
+        return look(
+            store,
+            header.topic,
+            header.queue_id,
+            header.offset,
+            messages_max,
+            bytes_max,
+            matches,
+            entries_max,
+        )
+
+    def _reset(
+        self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
+    ) -> Reply | None:
+        """The answer that tells a reset of this queue to its reader; None when there was none."""
+        offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
+        if offset is None:
+            return None
+        least = self.store.min_offset(header.topic, header.queue_id)
+        most = self.store.max_offset(header.topic, header.queue_id)
+        answer = PullMessageAnswer(
+            0,
+            offset,
+            max(0, least),
+            max(0, most),
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
+        )
+        return header.missed(codes.PULL_OFFSET_MOVED, answer, OFFSET_RESET)
+
+    def _may_wait(self, header: PullMessage, found: Found) -> bool:
+        return self._code(header, found) == codes.PULL_NOT_FOUND
+
+    def _suspend_ms(self, header: PullMessage) -> int:
+        if not self.config.long_polling_enable:
+            return self.config.short_polling_time_mills
+        return max(0, min(header.suspend_ms, SUSPEND_MS_MAX))
+
+    def _code(self, header: PullMessage, found: Found) -> int:
+        known = _CODES.get(found.status)
+        if known is not None:
+            return known
+        # No such queue yet, or one without a message: right only for a reader at the start.
+        return codes.PULL_NOT_FOUND if header.offset == 0 else codes.PULL_OFFSET_MOVED
+
+    def _answer(
+        self,
+        header: PullMessage,
+        command: Command,
+        found: Found,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        connection: Connection,
+    ) -> Reply | bytes:
+        self.offsets.pulled(header.topic, header.group, header.queue_id, found.next_offset)
+        suggested = 0
+        if self.config.slave_read_enable:
+            suggested = self._suggested_broker(header, found, group)
+        if found.status == status.FOUND:
+            gets = self.stats.gets(header.topic, header.group)
+            gets.messages += found.count
+            gets.bytes += found.size
+            reply = header.found(
+                command,
+                found.next_offset,
+                found.min_offset,
+                found.max_offset,
+                topic.topic_sys_flag,
+                group.group_sys_flag,
+                found.records,
+                found.size,
+                suggested,
+            )
+            if type(reply) is bytes:
+                connection.owe(found.size)
+            return reply
+        self.stats.misses.messages += 1
+        answer = PullMessageAnswer(
+            suggested,
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
+        )
+        name = status.NAMES[found.status]
+        if found.status == status.NO_MATCHED_LOGIC_QUEUE:
+            # The topic has been checked: RocketMQ makes the queue, and finds it empty.
+            name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
+        return header.missed(self._code(header, found), answer, name)
+
+    def _suggested_broker(
+        self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
+    ) -> int:
+        """The id of the broker to ask next: a slave for who reads what is no longer in memory."""
+        looked = found.next_offset > header.offset
+        last = found.next_offset - 1
+        if looked and not self.store.in_memory(header.topic, header.queue_id, last):
+            return group.which_broker_when_consume_slowly
+        return group.broker_id
+
+    def _too_many(self, header: PullMessage, hold: Hold, connection: Connection) -> Refusal:
+        """An answer at once would be asked for again at once: this one makes clients wait."""
+        if hold.bytes:
+            backlog = connection.backlog
+            return Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {backlog.waiting} "
+                f"bytes that wait for messages here, the limit is one part in {WAITING_SHARE} of "
+                f"{backlog.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
+                "subscribe by heartbeats",
+            )
+        return Refusal(
+            codes.SYSTEM_BUSY,
+            f"[OVERLOAD]{self.holds.count} pulls wait for messages here, and those of queue "
+            f"{header.queue_id} of topic {header.topic} or all together reach the limit of "
+            f"{HOLDS_PER_QUEUE_MAX} or {HOLDS_MAX}; try again later, or stop some consumers",
+        )
+
+    @staticmethod
+    def _no_class_filter(header: PullMessage) -> Refusal:
+        return Refusal(
+            codes.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by class: group "
+            f"{header.group} must subscribe to {header.topic} by tags or SQL92",
+        )
+
+    @staticmethod
+    def _forbidden(kind: int, text: str) -> Refusal:
+        return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
+
+
+def _is_short(header: PullMessage, command: Command) -> bool:
+    """Whether a pull is as clients send them, at a glance: nothing in it needs to be counted."""
+    ext: Any = command.ext
+    return (
+        type(ext) is PullMessage
+        and command.body is None
+        and command.remark is None
+        and len(header.subscription or "") <= SHORT_CHARS
+        and header.proxy_forward_client_id is None
+        and len(str(command.language)) <= SHORT_CHARS
+    )

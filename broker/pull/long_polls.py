@@ -1,0 +1,145 @@
+"""Pulls that wait for a message: records in a table, no task and no timer each.
+
+A pull that found nothing is parked under its queue. When a message is appended to that queue the
+queue is marked; once in the same loop turn `serve` runs every marked queue's pulls again. A sweep
+answers those whose time is up. Running again means the same `on_pull`, told that it may not wait
+any more, so a woken pull and a fresh one can't differ.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...protocol.aio.connection import Connection
+from ...protocol.command import Command, Reply
+from ...protocol.headers.pull import PullMessage
+
+HOLDS_MAX = 1_000_000  # parked pulls in the broker
+HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
+HOLDS_PER_PART = 2_000  # of which a sweep looks at once whether their time is up
+
+Key = tuple[str, int]  # topic, queue id
+Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
+Watcher = Callable[[Key], None]
+
+
+@dataclass(slots=True)
+class Hold:
+    """One parked pull. `bytes` are those of an unusually long one, for the limit of memory."""
+
+    header: PullMessage
+    command: Command
+    connection: Connection
+    since_ms: int
+    deadline_ms: int
+    bytes: int = 0
+
+
+class Holds:
+    """The parked pulls. `rerun(header, command, connection, may_hold)` is the pull handler."""
+
+    def __init__(self, rerun: Rerun, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.parked: dict[Key, list[Hold]] = {}
+        self.count = 0
+        self.marked: dict[Key, None] = {}
+        self.rerun = rerun
+        self._watchers: dict[Key, list[Watcher]] = {}
+
+    def park(self, key: Key, hold: Hold) -> bool:
+        """Keep the pull waiting; False when the limits say no and it must be answered now."""
+        holds = self.parked.get(key)
+        if self.count >= HOLDS_MAX or (holds is not None and len(holds) >= HOLDS_PER_QUEUE_MAX):
+            return False
+        if hold.bytes and not hold.connection.backlog.may_wait(hold.bytes):
+            return False
+        if holds is None:
+            self.parked[key] = [hold]
+        else:
+            holds.append(hold)
+        self.count += 1
+        return True
+
+    def watch(self, key: Key, watcher: Watcher) -> None:
+        """Have `watcher(key)` called, too, at the end of each turn that appends to the queue."""
+        self._watchers.setdefault(key, []).append(watcher)
+        self.parked.setdefault(key, [])  # who appends looks for the key there
+
+    def unwatch(self, key: Key, watcher: Watcher) -> None:
+        """Stop calling it."""
+        watchers = self._watchers[key]
+        watchers.remove(watcher)
+        if not watchers:
+            del self._watchers[key]
+            if not self.parked[key]:
+                del self.parked[key]
+
+    def mark(self, key: Key) -> None:
+        """A message was appended to the queue; its pulls run again at the end of this turn."""
+        if key in self.parked:
+            self.marked[key] = None
+
+    def serve(self) -> None:
+        """Run the pulls of all marked queues again; those that still find nothing stay parked."""
+        marked, self.marked = self.marked, {}
+        for key in marked:
+            holds = self.parked.pop(key, None)
+            if holds is None:
+                continue
+            self.count -= len(holds)
+            watchers = self._watchers.get(key)
+            if watchers is not None:
+                self.parked[key] = []
+            for hold in holds:
+                self._again(key, hold, final=False)
+            if watchers is not None:
+                for watcher in list(watchers):
+                    watcher(key)
+
+    def sweep(self, now_ms: int) -> None:
+        """Answer the pulls whose time is up and forget those whose client is gone."""
+        for _ in self.sweep_in_parts(now_ms):
+            pass
+
+    def sweep_in_parts(self, now_ms: int) -> Iterator[None]:
+        """The same, with pauses in which others may work, where many wait."""
+        looked = 0
+        for key in list(self.parked):
+            holds = self.parked.get(key)
+            if holds is None:
+                continue
+            looked += 1 + len(holds)
+            if looked >= HOLDS_PER_PART:
+                looked = 0
+                yield
+                holds = self.parked.get(key, [])
+            due = [h for h in holds if h.deadline_ms <= now_ms or h.connection.is_lost]
+            if not due:
+                continue
+            left = [h for h in holds if h.deadline_ms > now_ms and not h.connection.is_lost]
+            self.count -= len(due)
+            if left or key in self._watchers:
+                self.parked[key] = left
+            else:
+                del self.parked[key]
+            for hold in due:
+                self._again(key, hold, final=True)
+
+    def wake_all(self) -> None:
+        """Mark every queue, for changes that may concern any pull."""
+        self.marked = dict.fromkeys(self.parked)
+
+    def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
+        connection = hold.connection
+        if not connection.is_lost:
+            if connection.is_to_wait:
+                connection.postpone(hold.command)
+            else:
+                reply = self.rerun(hold.header, hold.command, connection, final)
+                if reply is None:
+                    self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
+                    self.count += 1
+                    return
+                waited_ms = self._now_ms() - hold.since_ms
+                connection.answer_late(hold.command, reply, waited_ms, is_long_polling=True)
+        if hold.bytes:
+            connection.backlog.waiting -= hold.bytes

@@ -1,0 +1,114 @@
+"""Requests that look for messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33) and a consume
+queue's entries, QUERY_CONSUME_QUEUE (321)."""
+
+from collections.abc import Generator
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices
+from ...protocol.bodies.queues import ConsumeQueueData, QueryConsumeQueueResponseBody
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.topics import (
+    QueryConsumeQueue,
+    QueryMessage,
+    QueryMessageAnswer,
+    ViewMessage,
+)
+from ...store.engine.store import MessageStore
+from ..groups.clients import Clients
+from ..settings.config import BrokerConfig
+
+MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
+ANSWER_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
+ENTRIES_MAX = 10_000  # of a consume queue, in one answer
+KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a query
+
+WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
+
+
+class QueryHandlers:
+    """Looks for messages."""
+
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, clients: Clients, slices: Slices
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.clients = clients
+        self.slices = slices
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB", bulk=True),
+            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB", bulk=True),
+            Row(codes.QUERY_CONSUME_QUEUE, QueryConsumeQueue, self.on_consume_queue),
+        ]
+
+    def on_query(
+        self, header: QueryMessage, command: Command, connection: Connection
+    ) -> LongAnswer:
+        return self.slices.answer(self._query(header), counted=False)
+
+    def _query(self, header: QueryMessage) -> Generator[object, None, Reply]:
+        """The steps of a look-up: the keys of what came before it go into the index first."""
+        left = self.store.index_backlog
+        while left > 0:
+            done = self.store.index_pending(KEYS_AT_ONCE)
+            left -= done
+            if not done:
+                break
+            yield None
+        wanted = header.max_messages
+        if header.unique_key == "true":
+            wanted = self.config.default_query_max_num
+        records: list[bytes] = []
+        size = 0
+        found = yield from self.store.query_in_parts(
+            header.topic, header.key, header.begin_ms, header.end_ms, min(wanted, MESSAGES_MAX)
+        )
+        for record in found:
+            size += len(record)
+            if records and size > ANSWER_BYTES_MAX:
+                break
+            records.append(record)
+        if not records:
+            raise Refusal(
+                codes.QUERY_NOT_FOUND,
+                "can not find message, maybe time range not correct",
+                QueryMessageAnswer(0, 0).to_fields(),
+            )
+        answer = QueryMessageAnswer(*self.store.index_end)
+        return Reply(codes.SUCCESS, answer.to_fields(), body=records)
+
+    def on_view(self, header: ViewMessage, command: Command, connection: Connection) -> Reply:
+        data = self.store.message_at(header.offset)
+        if data is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"can not find message by the offset, {header.offset}: {WHY_NOT_THERE}",
+            )
+        return Reply(codes.SUCCESS, body=data)
+
+    def on_consume_queue(
+        self, header: QueryConsumeQueue, command: Command, connection: Connection
+    ) -> Reply:
+        topic, queue_id, index = header.topic, header.queue_id, header.index
+        if queue_id not in self.store.queues(topic):
+            raise Refusal(codes.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        body = QueryConsumeQueueResponseBody()
+        body.min_queue_index = self.store.min_offset(topic, queue_id)
+        body.max_queue_index = self.store.max_offset(topic, queue_id)
+        if header.group is not None:
+            group = self.clients.consumer_group(header.group)
+            body.subscription_data = None if group is None else group.subscriptions.get(topic)
+            offline = f"{header.group}@{topic} is not online!"
+            body.filter_data = offline if body.subscription_data is None else "null"
+        if not body.min_queue_index <= index < body.max_queue_index:
+            return Reply(codes.SUCCESS, remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+        count = min(max(0, header.count), ENTRIES_MAX)
+        body.queue_data = [
+            ConsumeQueueData(log_offset, size, tags_code)
+            for log_offset, size, tags_code in self.store.entries(topic, queue_id, index, count)
+        ]
+        return Reply(codes.SUCCESS, body=body.encode())

@@ -1,0 +1,41 @@
+"""Requests about replication: 907, 908, 1007."""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.admin import MasterFlushOffset
+from .master import HaMaster
+from .slave import HaSlave
+
+
+class AdminHaHandlers:
+    """Tells how master and slaves stand to each other. `slave` is None on a master."""
+
+    def __init__(self, master: HaMaster, slave: HaSlave | None) -> None:
+        self.master = master
+        self.slave = slave
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.GET_BROKER_HA_STATUS, None, self.on_status),
+            Row(codes.RESET_MASTER_FLUSH_OFFSET, MasterFlushOffset, self.on_reset_flush_offset),
+            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
+        ]
+
+    def on_status(self, header: None, command: Command, connection: Connection) -> Reply:
+        info = self.master.info() if self.slave is None else self.slave.info()
+        return Reply(codes.SUCCESS, body=info.encode())
+
+    def on_reset_flush_offset(
+        self, header: MasterFlushOffset, command: Command, connection: Connection
+    ) -> Reply:
+        if self.slave is not None:  # a master passes over it, as in RocketMQ
+            self.slave.master_durable_end = header.offset
+        return OK
+
+    def on_epochs(self, header: None, command: Command, connection: Connection) -> Reply:
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            "this request only for controllerMode; this broker has no controller",
+        )

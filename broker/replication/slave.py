@@ -1,0 +1,271 @@
+"""The slave's end of replication: it connects to its master and makes its log the same.
+
+What comes is appended where the log ends, told to the master at once, and made readable. When the
+connection breaks, or the two logs don't fit, it is tried again every few seconds; the log goes on
+where it ended, at the last whole message. What lies just before that comes once more, to be
+compared: a log that has other messages there, as an old master's may, must not go on with these.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import cast
+
+from ...protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
+from ...protocol.errors import Malformed, reason_of
+from ...protocol.ha import REPORT, Chunks
+from ...store.base.errors import DamagedStore, StoreError
+from ...store.engine.following import Key
+from ...store.engine.store import MessageStore
+from ..settings.config import BrokerConfig
+from .flow import Flow
+
+log = logging.getLogger(__name__)
+
+COMPARED_BYTES = 4 << 10  # of the end of the log, with those that the master has there
+RETRY_SECONDS = 5.0  # until it is tried again
+CONNECT_SECONDS = 3.0  # as long as a connection may take
+CLOSE_SECONDS = 2.0  # as long as its end may take
+
+
+class HaSlave:
+    """Follows a master, whose address is told by `set_master`.
+
+    `on_messages` gets the queues that have new messages, after they are readable.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        now_ms: Callable[[], int],
+        on_messages: Callable[[Iterable[Key]], None],
+    ) -> None:
+        """The store must follow already. `now_ms` is the wall clock: its times are shown."""
+        self.config = config
+        self.store = store
+        self.now_ms = now_ms
+        self.on_messages = on_messages
+        self.master: str | None = None  # its address for slaves
+        self.master_durable_end = 0  # as far as somebody told
+        self.flow = Flow(now_ms)
+        self.heard_ms = 0
+        self.reported_ms = 0
+        self._away_since_ms = now_ms()
+        self._connection: MasterConnection | None = None
+        self._changed = asyncio.Event()  # another master, or none
+        self._task: asyncio.Task[None] | None = None
+        self._told = ""  # what went wrong the last time
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the master."""
+        return self._connection is not None
+
+    @property
+    def away_seconds(self) -> int:
+        """How long the master has been away; 0 while there is a connection to it."""
+        return 0 if self.connected else (self.now_ms() - self._away_since_ms) // 1000
+
+    def set_master(self, address: str | None) -> None:
+        """Follow the master at this address (host:port) from now on; None: there is none."""
+        if address == self.master:
+            return
+        log.info("the master's address for slaves is %s, it was %s", address, self.master)
+        self.master = address
+        self._changed.set()
+        if self._connection is not None:
+            self._connection.close()
+
+    def start(self) -> None:
+        """Begin, in the loop that runs."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave the master. What has come stays, up to the last whole message."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def sweep(self) -> None:
+        """Report where the log ends when it is time, and leave a master that is silent."""
+        self.flow.sample()
+        if self._connection is not None:
+            self._connection.sweep()
+
+    def info(self) -> HARuntimeInfo:
+        """How this slave stands, as GET_BROKER_HA_STATUS (907) answers it."""
+        return HARuntimeInfo(
+            master=False,
+            ha_client_runtime_info=HAClientRuntimeInfo(
+                master_addr=self.master,
+                transferred_byte_in_second=self.flow.bytes_a_second,
+                max_offset=self.store.log_end,
+                last_read_timestamp=self.heard_ms,
+                last_write_timestamp=self.reported_ms,
+                master_flush_offset=self.master_durable_end,
+            ),
+        )
+
+    def tell(self, wrong: str) -> None:
+        """Log what went wrong, unless it is the same as the last time."""
+        if wrong != self._told:
+            self._told = wrong
+            log.error("%s; tried again every %g s", wrong, RETRY_SECONDS)
+
+    def is_well(self) -> None:
+        """Whatever went wrong is over."""
+        self._told = ""
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            if self.master is None:
+                await self._changed.wait()
+                continue
+            await self._follow(self.master)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._changed.wait()
+
+    async def _follow(self, master: str) -> None:
+        """Connect, and return when the connection is over."""
+        loop = asyncio.get_running_loop()
+        host, _, port = master.rpartition(":")
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await loop.create_connection(
+                    lambda: MasterConnection(self), host.strip("[]"), int(port)
+                )
+        except TimeoutError:
+            self.tell(f"can't connect to the master at {master} within {CONNECT_SECONDS:g} s")
+            return
+        except (OSError, ValueError, OverflowError) as wrong:
+            self.tell(f"can't connect to the master at {master}: {reason_of(wrong)}")
+            return
+        log.info("following the master at %s from %d on", master, self.store.log_end)
+        try:
+            self._connection = connection
+            await connection.over.wait()
+        finally:
+            connection.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await connection.over.wait()
+            self._connection = None
+            self._away_since_ms = self.now_ms()
+            self._cut_torn()
+        log.warning("the connection to the master at %s is over", master)
+
+    def _cut_torn(self) -> None:
+        try:
+            self.store.cut_torn()
+        except StoreError as wrong:
+            log.error("%s", wrong)
+
+
+class MasterConnection(asyncio.Protocol):
+    """A connection to the master. `over` is set once it is closed."""
+
+    def __init__(self, slave: HaSlave) -> None:
+        self.over = asyncio.Event()
+        self._slave = slave
+        self._chunks = Chunks()
+        self._heard_ms = slave.heard_ms = slave.now_ms()
+        self._reported_ms = 0
+        self._reported = -1
+        self._end = 0  # of the log when it was connected
+        self._equal_end = 0  # up to here the two logs are equal, or ours is empty
+        self._transport: asyncio.Transport
+        self._is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        store = self._slave.store
+        self._end = end = store.log_end
+        # Within a file, since the master may not have the one before; and 0 would ask for the last.
+        self._equal_end = max(1, end - min(COMPARED_BYTES, end % store.segment_bytes)) if end else 0
+        self._report()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closed = True
+        self.over.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        slave, store = self._slave, self._slave.store
+        self._heard_ms = slave.heard_ms = slave.now_ms()
+        slave.flow.bytes += len(data)
+        try:
+            for place, chunk in self._chunks.feed(data):
+                self._take(place, chunk)
+        except Malformed as wrong:
+            self._leave(f"what the master at {slave.master} sends is no log: {wrong}")
+            return
+        except StoreError as wrong:
+            self._leave(str(wrong))
+            return
+        if self._equal_end < self._end:
+            return
+        if store.log_end > self._reported:
+            self._report()  # who waits for it on the master need not wait for the queues here
+        if store.log_end > store.whole_end:
+            try:
+                found = store.derive_new()
+            except StoreError as wrong:
+                slave.tell(f"what came from the master can't be read here yet: {wrong}")
+                return
+            slave.on_messages(found)
+        slave.is_well()
+
+    def sweep(self) -> None:
+        """Report again when it is time; leave when nothing has come for too long."""
+        now, config = self._slave.now_ms(), self._slave.config
+        if now - self._heard_ms > config.ha_housekeeping_interval:
+            self._leave(
+                f"the master at {self._slave.master} has said nothing for {now - self._heard_ms} "
+                f"ms, the limit is {config.ha_housekeeping_interval} (haHousekeepingInterval)"
+            )
+        elif now - self._reported_ms > config.ha_send_heartbeat_interval:
+            self._report()
+
+    def close(self) -> None:
+        """Close the connection at once: whatever is on its way is asked for again."""
+        self._is_closed = True
+        self._transport.abort()
+
+    def _take(self, place: int, chunk: bytes) -> None:
+        """Append what is new. StoreError when it is none of this log."""
+        store, end = self._slave.store, self._end
+        if place == self._equal_end < end:
+            known = chunk[: end - place]
+            if not known:
+                raise DamagedStore(
+                    f"the master's log ends at {place}, this one at {end}: what is here was lost "
+                    "there. Let this broker be the master, or delete its store folder"
+                )
+            if store.raw(place, len(known)) != known:
+                raise DamagedStore(
+                    f"the master's log has other messages than this one between {place} and {end}; "
+                    "stop this broker, delete its store folder and start it again, so that it "
+                    "takes the log anew"
+                )
+            place = self._equal_end = place + len(known)
+            chunk = chunk[len(known) :]
+            if not chunk:
+                return
+        store.append_raw(place, chunk)
+
+    def _report(self) -> None:
+        is_equal = self._equal_end >= self._end
+        self._reported = self._slave.store.log_end if is_equal else self._equal_end
+        self._reported_ms = self._slave.reported_ms = self._slave.now_ms()
+        self._transport.write(REPORT.pack(self._reported))
+
+    def _leave(self, reason: str) -> None:
+        self._slave.tell(reason)
+        self.close()

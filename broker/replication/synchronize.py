@@ -1,0 +1,205 @@
+"""What a slave copies besides the log: topics, groups, offsets, modes, and how far delays and
+timers have come.
+
+Everything is asked of the master's ordinary port, once a minute, the timers' progress at every
+tick; what can't be had is tried the next time, and the rest is taken meanwhile. True at all times:
+how far the master has delivered is taken over only when all that it had in its log by then is in
+ours. Else a slave that is made the master would pass over messages whose delivery never reached it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from ...protocol import codes
+from ...protocol.aio.peers import Peers
+from ...protocol.bodies.assignment import MessageRequestModeWrapper
+from ...protocol.bodies.group import SubscriptionGroupWrapper
+from ...protocol.bodies.ha import HARuntimeInfo
+from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from ...protocol.bodies.topic import TopicConfigAndMappingSerializeWrapper
+from ...protocol.codec.frame import FRAME_BYTES_MAX
+from ...protocol.errors import Refusal
+from ...store.base.errors import StoreError
+from ...store.timer.timer_check import NUMBERS, NUMBERS_BYTES
+from ..groups.groups import Groups
+from ..groups.offsets import Offsets
+from ..pop.request_modes import RequestModes
+from ..scheduled.delays import DelayOffsets, Delays
+from ..scheduled.timer_metrics import TimerMetricsTable
+from ..topics.topics import Topics
+from .following_timers import FollowingTimers
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 3.0
+ALL_MS = 60_000  # between two times that everything is asked for
+TIMEOUT_S = 3.0
+
+
+class SlaveSynchronize:
+    """Follows the master that `set_master` names. `log_end()` is the end of the last whole message
+    in the log here."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        own_address: str,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        delays: Delays,
+        modes: RequestModes,
+        timers: FollowingTimers | None,
+        log_end: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.master = ""
+        self.synced_ms = 0  # when everything was taken over last; 0: never
+        self.lacks_topic = False  # the log has messages of one that isn't here
+        self._peers = peers
+        self._own_address = own_address
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delays = delays
+        self._modes = modes
+        self._timers = timers
+        self._log_end = log_end
+        self._now_ms = now_ms
+        self._asked_ms: int | None = None
+        # What waits for the log: its name, the end that ours must have, how it is taken over.
+        self._waiting: dict[str, tuple[int, Callable[[], None]]] = {}
+        self._faults: dict[str, str] = {}
+
+    def set_master(self, address: str) -> None:
+        """From now on this one is followed; nobody when it is empty."""
+        if address != self.master:
+            log.info("the master is %s, it was %s", address or "gone", self.master or "not known")
+            self.master, self._asked_ms = address, None
+            self._waiting.clear()
+
+    async def tick(self) -> None:
+        """Take over what is due. To be called every `TICK_SECONDS`; never raises."""
+        self._take_waiting()
+        master = self.master
+        if not master or master == self._own_address:
+            return
+        if not await self._try("data", self._check(master)):
+            return
+        now_ms = self._now_ms()
+        if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
+            self._asked_ms = now_ms
+            self.lacks_topic = False
+            await self.sync_all(master)
+        elif self.lacks_topic:
+            # RocketMQ lets it wait for the minute, and a master's end in it leaves no such topic.
+            self.lacks_topic = False
+            await self._try("topics", self._sync_topics(master))
+        if self._timers is not None:
+            await self._try("timer check point", self._sync_timers(master, self._timers))
+        self._take_waiting()
+
+    async def sync_all(self, master: str) -> None:
+        """Everything but the timers' progress, in RocketMQ's order."""
+        found = [
+            await self._try("topics", self._sync_topics(master)),
+            await self._try("consumer offsets", self._sync_offsets(master)),
+            await self._try("delay offsets", self._sync_delays(master)),
+            await self._try("groups", self._sync_groups(master)),
+            await self._try("message request modes", self._sync_modes(master)),
+        ]
+        if self._timers is not None:
+            found.append(await self._try("timer metrics", self._sync_metrics(master, self._timers)))
+        if all(found):
+            self.synced_ms = self._now_ms()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _check(self, master: str) -> None:
+        """ValueError when this can't be the master that the log here comes from: one that was
+        started with an empty store, say, has no topics, and they would be gone here as well."""
+        here = self._log_end()
+        there = await self._log_end_of(master)
+        if there < here:
+            raise ValueError(
+                f"its log ends at {there}, this slave's at {here}, so it is not the one that was "
+                "followed; make this broker the master if it has what you want, else delete its "
+                "store"
+            )
+
+    async def _log_end_of(self, master: str) -> int:
+        text = await self._ask(master, codes.GET_BROKER_HA_STATUS)
+        return HARuntimeInfo.decode(text).master_commit_log_max_offset
+
+    async def _sync_topics(self, master: str) -> None:
+        text = await self._ask(master, codes.GET_ALL_TOPIC_CONFIG)
+        found = TopicConfigAndMappingSerializeWrapper.decode(text)
+        if self._topics.follow(found.topic_config_table, found.data_version):
+            log.info("%d topics of master %s", len(found.topic_config_table), master)
+        # RocketMQ's slave leaves these out, and doesn't know its static topics once it is promoted.
+        self._topics.static.follow(found.topic_queue_mapping_detail_map, found.mapping_data_version)
+
+    async def _sync_offsets(self, master: str) -> None:
+        text = await self._ask(master, codes.GET_ALL_CONSUMER_OFFSET)
+        found = ConsumerOffsetSerializeWrapper.decode(text, lenient_bytes_max=FRAME_BYTES_MAX)
+        self._offsets.follow(found.offset_table)
+
+    async def _sync_delays(self, master: str) -> None:
+        text = await self._ask(master, codes.GET_ALL_DELAY_OFFSET)
+        offsets = DelayOffsets.decode(text).offset_table
+        await self._wait_for_log(master, "delays", lambda: self._delays.follow(offsets))
+
+    async def _sync_groups(self, master: str) -> None:
+        text = await self._ask(master, codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        found = SubscriptionGroupWrapper.decode(text)
+        if self._groups.follow(found):
+            log.info("%d groups of master %s", len(found.subscription_group_table), master)
+
+    async def _sync_modes(self, master: str) -> None:
+        text = await self._ask(master, codes.GET_ALL_MESSAGE_REQUEST_MODE)
+        self._modes.follow(MessageRequestModeWrapper.decode(text).message_request_mode_map)
+
+    async def _sync_metrics(self, master: str, timers: FollowingTimers) -> None:
+        text = await self._ask(master, codes.GET_TIMER_METRICS)
+        timers.metrics.follow(TimerMetricsTable.decode(text).timing_count)
+
+    async def _sync_timers(self, master: str, timers: FollowingTimers) -> None:
+        data = await self._ask(master, codes.GET_TIMER_CHECK_POINT)
+        if len(data) < NUMBERS_BYTES:
+            raise ValueError(f"a timer check point of {len(data)} bytes, {NUMBERS_BYTES} are one")
+        read_ms, _, _, queue_offset, *_ = NUMBERS.unpack_from(data)
+        await self._wait_for_log(master, "timers", lambda: timers.follow(read_ms, queue_offset))
+
+    async def _wait_for_log(self, master: str, name: str, take: Callable[[], None]) -> None:
+        """Have something taken over once all is here that the master has in its log now.
+
+        What waits already is left to wait: under load a newer one would for ever take its place.
+        """
+        if name not in self._waiting:
+            self._waiting[name] = await self._log_end_of(master), take
+
+    def _take_waiting(self) -> None:
+        here = self._log_end()
+        for name, (end, take) in list(self._waiting.items()):
+            if here >= end:
+                del self._waiting[name]
+                take()
+
+    async def _ask(self, master: str, code: int) -> bytes:
+        answer = await self._peers.request(master, code, timeout_s=TIMEOUT_S)
+        if answer.code != codes.SUCCESS:
+            raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+        return bytes(answer.body or b"")
+
+    async def _try(self, what: str, work: Awaitable[None]) -> bool:
+        """Do it; a fault is told once, and that it is over."""
+        try:
+            await work
+        except (OSError, TimeoutError, ValueError, OverflowError, Refusal, StoreError) as wrong:
+            if self._faults.get(what) != type(wrong).__name__:
+                self._faults[what] = type(wrong).__name__
+                log.warning("no %s from master %s: %s; trying again", what, self.master, wrong)
+            return False
+        if self._faults.pop(what, None):
+            log.info("%s come from master %s again", what, self.master)
+        return True

@@ -1,0 +1,78 @@
+"""Lets old files of the store go, without holding the loop up.
+
+A round comes in steps from the store (`store/engine/cleaning.py`): what the disk takes long for is done in
+a thread of its own, and between two files requests get their turn. There is one round at a time,
+whether the timer begins it or an administrator.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from ...store.engine.cleaning import Step
+from ...store.engine.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+BY_HAND_ROUNDS = 20  # in which expired files go at any hour, once an administrator has asked
+
+
+class Cleaner:
+    """The rounds of one store. `delete_expired` and `clean_queues` come back at once."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-cleaner")
+        self._by_hand = 0
+        self._one = asyncio.Lock()
+        self._asked: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """A round: look at the disks, refuse or take messages, let files go."""
+        by_hand = self._by_hand > 0
+        self._by_hand = max(0, self._by_hand - 1)
+        await self._take(lambda: self._store.clean(by_hand=by_hand))
+
+    def delete_expired(self) -> None:
+        """Let the expired files of the log go at any hour: in a round now and in later ones."""
+        self._by_hand = BY_HAND_ROUNDS
+        self._soon("expired files", self.run)
+
+    def clean_queues(self) -> None:
+        """Let the files of queues and index go that lead to nothing, now."""
+        self._soon("queues", lambda: self._take(self._store.clean_queues))
+
+    async def finished(self) -> None:
+        """Wait for what an administrator has asked for."""
+        await asyncio.gather(*self._asked.values())
+
+    async def stop(self) -> None:
+        """End the rounds that were asked for; a file whose name is gone goes entirely."""
+        for task in self._asked.values():
+            task.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+        self._thread.shutdown(wait=True)
+
+    def _soon(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        if what in self._asked:
+            return  # it is at it
+
+        async def logged() -> None:
+            try:
+                await work()
+            except Exception:
+                log.exception("cleaning the %s by hand failed", what)
+            finally:
+                del self._asked[what]
+
+        self._asked[what] = asyncio.create_task(logged())
+
+    async def _take(self, round_of: Callable[[], Iterator[Step]]) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._one:
+            for step in round_of():
+                if step.work is not None:
+                    # Shielded: what is begun is done, also when the broker stops meanwhile.
+                    await asyncio.shield(loop.run_in_executor(self._thread, step.work))
+                await asyncio.sleep(step.pause_ms / 1000)

@@ -1,0 +1,155 @@
+"""What a broker does again and again, between requests.
+
+A task that fails is tried again after its period. What takes long comes in parts, between which
+requests get their turn: nothing here may hold the loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+from ...protocol.aio.slices import OneATurn
+from ...protocol.aio.turn import Turn
+from ...store.base.errors import StoreError
+from ..settings.dynamic import HotKeys
+from .throttle import Pace
+
+log = logging.getLogger(__name__)
+
+STEP_SECONDS = 0.05  # how late a delayed message may be
+FAILED_SECONDS = 1.0  # how soon that is tried again which failed
+
+Work = Callable[[], object]
+
+_END = object()
+
+
+class Periodic:
+    """The tasks of one broker. Parts of different tasks don't come in one turn of the loop, since
+    requests would wait for all of them: `async with periodic.part` lets a task do its next one."""
+
+    def __init__(self) -> None:
+        self.part = OneATurn()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._work: list[Work] = []
+
+    async def stop(self) -> None:
+        """End all tasks where they are."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def catch_up(self) -> None:
+        """Do at once what each period would do."""
+        for work in self._work:
+            await _once(work)
+
+    def start(self, task: Coroutine[Any, Any, None], name: str) -> None:
+        """Run this beside the others until `stop`."""
+        self._tasks.append(asyncio.create_task(task, name=name))
+
+    def every(self, seconds: float | Callable[[], float], work: Work) -> None:
+        """Do the work again and again; a failure is logged and doesn't end it.
+
+        A function is called for the length of each wait.
+        """
+        self._work.append(work)
+        period = seconds if callable(seconds) else lambda: seconds
+        self._tasks.append(asyncio.create_task(_repeat(period, work)))
+
+    def every_hot(
+        self, hot_keys: HotKeys, key: str, period_ms: Callable[[], int], work: Work
+    ) -> None:
+        """The same with a period that this hot key says; a change begins it anew."""
+        changed = asyncio.Event()
+        self._work.append(work)
+        self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
+        hot_keys.on_change(key, changed.set)
+
+    def in_steps(self, turn: Turn, step: Callable[[int], bool]) -> None:
+        """Do the work in steps, between which requests get their turn, as long as it says so.
+
+        `step` is told how many messages it may move.
+        """
+        work = partial(self._all_steps, step, Pace(turn))
+        self._work.append(work)
+        self._tasks.append(asyncio.create_task(_steps(work)))
+
+    async def in_turns(self, parts: Iterable[object]) -> None:
+        """Work through these parts; requests get their turn after each."""
+        waiting = iter(parts)
+        while True:
+            async with self.part:
+                if next(waiting, _END) is _END:
+                    return
+
+    async def _all_steps(self, step: Callable[[int], bool], pace: Pace) -> None:
+        while True:
+            async with self.part:
+                if not step(pace.share()):
+                    return
+            for _ in range(1, pace.turns):
+                await asyncio.sleep(0)
+
+
+async def _steps(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while True:
+        await asyncio.sleep(STEP_SECONDS)
+        try:
+            await work()
+        except StoreError as wrong:
+            log.warning("delayed messages wait, it goes on in %g s: %s", FAILED_SECONDS, wrong)
+            await asyncio.sleep(FAILED_SECONDS)
+        except Exception:
+            log.exception("a periodic task failed; it goes on in %g s", FAILED_SECONDS)
+            await asyncio.sleep(FAILED_SECONDS)
+
+
+async def _repeat(period: Callable[[], float], work: Callable[[], object]) -> None:
+    fault = ""
+    while True:
+        seconds = period()
+        await asyncio.sleep(seconds)
+        fault = await _try(work, seconds, fault)
+
+
+async def _repeat_hot(
+    period_ms: Callable[[], int], changed: asyncio.Event, work: Callable[[], object]
+) -> None:
+    fault = ""
+    while True:
+        try:
+            async with asyncio.timeout(period_ms() / 1000):
+                await changed.wait()
+        except TimeoutError:
+            fault = await _try(work, period_ms() / 1000, fault)
+        else:
+            changed.clear()
+
+
+async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
+    """Does it and gives what went wrong, "" for nothing. The same as `before` isn't told again:
+    some of this is tried many times a second."""
+    try:
+        await _once(work)
+    except Exception as wrong:
+        fault = type(wrong).__name__
+        if fault != before:
+            # A full disk is no mistake of ours, so where it was found helps nobody.
+            where = None if isinstance(wrong, StoreError | OSError) else wrong
+            log.error(
+                "a periodic task failed: %s; it is tried every %g s", wrong, seconds, exc_info=where
+            )
+        return fault
+    if before:
+        log.warning("a periodic task that failed works again")
+    return ""
+
+
+async def _once(work: Callable[[], object]) -> None:
+    waits = work()
+    if isinstance(waits, Coroutine):
+        await waits

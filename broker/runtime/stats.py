@@ -1,0 +1,464 @@
+"""What the broker has done: counters by topic and group, and their rates over time.
+
+A handler holds a `Counter` and adds to its plain attributes; nothing else happens on the hot path.
+`sample`, called every ten seconds with the time, remembers what changed; a rate is the difference
+of two remembered values, as in RocketMQ's BrokerStatsManager: over the last minute (from every
+sample), hour (from every ten minutes) and day (from every hour). A counter that stood still costs
+nothing but a comparison.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from ...protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
+from ...protocol.names import is_system_topic
+from ...store.base.errors import StoreError
+from ...store.engine.writing import Message, Placed
+from .arrivals import DELAY, Arrivals
+
+KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
+SAMPLE_MS = 10_000
+COUNTERS_PER_PART = 500  # sampled at once
+SEPARATOR = "@"  # between topic and group
+
+MESSAGES, BYTES, CALLS = 0, 1, 2  # the fields of a remembered value
+
+
+class Window(NamedTuple):
+    """A span of time that a rate is over: `samples` times `period_ms`."""
+
+    period_ms: int
+    samples: int
+
+
+TEN_SECONDS = Window(SAMPLE_MS, 1)
+MINUTE = Window(SAMPLE_MS, 6)
+TEN_MINUTES = Window(SAMPLE_MS, 60)
+HOUR = Window(600_000, 6)
+DAY = Window(3_600_000, 24)
+
+
+class Counter:
+    """Messages and bytes since the start. `calls` counts the requests, where one carries many."""
+
+    __slots__ = ("_histories", "_seen", "bytes", "calls", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.calls = 0
+        self._seen = 0
+        self._histories: dict[Window, _History] = {}
+
+    def sample(self, windows: Iterable[Window], now_ms: int) -> None:
+        """Remember the values of now for these windows."""
+        self._seen = self.messages
+        values = (self.messages, self.bytes, self.calls or self.messages)
+        for window in windows:
+            history = self._histories.get(window)
+            if history is None:
+                history = self._histories[window] = _History(window, now_ms)
+            history.add(now_ms, values)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are messages since the last sample."""
+        return self.messages != self._seen
+
+    def rate(self, window: Window, field: int, now_ms: int) -> BrokerStatsItem:
+        """The sum over the window that ends at `now_ms`, and that a second and a call."""
+        history = self._histories.get(window)
+        return BrokerStatsItem() if history is None else history.rate(field, now_ms)
+
+    def add(self, other: "Counter") -> None:
+        """Take over what another one has counted."""
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.calls += other.calls
+
+
+class Puts(Counter):
+    """What came in for a topic. `arrivals` notes what is different about some of it."""
+
+    __slots__ = ("arrivals",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrivals = Arrivals()
+
+
+class _History:
+    """The values of a counter where they changed, no older than its window needs."""
+
+    __slots__ = ("_points", "_span_ms")
+
+    def __init__(self, window: Window, now_ms: int) -> None:
+        self._span_ms = window.period_ms * window.samples
+        # A counter is taken to have begun at nothing, one period before its first sample.
+        self._points = [(now_ms - window.period_ms, (0, 0, 0))]
+
+    def add(self, now_ms: int, values: tuple[int, int, int]) -> None:
+        points = self._points
+        if points[-1][1] == values:
+            return
+        points.append((now_ms, values))
+        while len(points) > 2 and points[1][0] <= now_ms - self._span_ms:
+            del points[0]
+
+    def rate(self, field: int, now_ms: int) -> BrokerStatsItem:
+        start_ms = now_ms - self._span_ms
+        first_ms, first = self._points[0]
+        for at_ms, values in self._points:
+            if at_ms <= start_ms:
+                first_ms, first = start_ms, values
+        last = self._points[-1][1]
+        total, calls = last[field] - first[field], last[CALLS] - first[CALLS]
+        seconds = (now_ms - first_ms) / 1000
+        tps = total / seconds if seconds > 0 else 0.0
+        return BrokerStatsItem(total, tps, total / calls if calls else 0.0)
+
+
+class Totals(NamedTuple):
+    """What came in and went out: of all topics, and of those that are not the system's."""
+
+    puts: Counter
+    gets: Counter
+    users_puts: Counter
+    users_gets: Counter
+
+
+class Mornings(NamedTuple):
+    """What the users' topics had put and got until the last two midnights, in messages."""
+
+    put_yesterday: int = 0
+    put_today: int = 0
+    got_yesterday: int = 0
+    got_today: int = 0
+
+
+Key = TypeVar("Key")
+
+
+class Stats:
+    """All counters of a broker. `misses` are pulls that found nothing (its `messages` are pulls),
+    `failures` are messages that the store declined."""
+
+    def __init__(self, cluster: str, now_ms: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._puts: dict[str, Puts] = {}
+        self._gets: dict[tuple[str, str], Counter] = {}
+        self._send_backs: dict[tuple[str, str], Counter] = {}
+        self._acks: dict[tuple[str, str], Counter] = {}
+        self._pops: dict[tuple[str, str], Counter] = {}
+        self._own_reads: dict[tuple[str, str], Counter] = {}
+        self._dead_letters: dict[tuple[str, str], Counter] = {}
+        self._check_points: dict[tuple[str, str], Counter] = {}
+        self._broker_acks = Counter()
+        self._broker_check_points = Counter()
+        self._other_puts = Puts()  # of deleted topics and of those beyond the limit
+        self._other_gets = Counter()
+        # Not counted but added up; these have the histories.
+        self._totals = Totals(Counter(), Counter(), Counter(), Counter())
+        self.misses = Counter()
+        self.failures = Counter()
+        self.mornings = Mornings()
+        self._day = _local_day(now_ms())
+        self._sampled_ms: dict[Window, int] = {}
+
+    # --- counting -------------------------------------------------------------------------------
+
+    def puts(self, topic: str) -> Puts:
+        """Messages that came in for a topic."""
+        found = self._puts.get(topic)
+        if found is None:
+            if len(self._puts) >= KEYS_MAX:
+                return self._other_puts
+            found = self._puts[topic] = Puts()
+        return found
+
+    def gets(self, topic: str, group: str) -> Counter:
+        """Messages that a group pulled from a topic."""
+        key = (topic, group)
+        return self._gets.get(key) or _new(self._gets, key, self._other_gets)
+
+    def send_backs(self, topic: str, group: str) -> Counter:
+        """Messages of a topic that a group gave back."""
+        key = (topic, group)
+        return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
+
+    def acknowledged(self, topic: str, group: str, messages: int) -> None:
+        """So many popped messages were acknowledged."""
+        key = (topic, group)
+        (self._acks.get(key) or _new(self._acks, key, Counter())).messages += messages
+        self._broker_acks.messages += messages
+
+    def check_point(self, topic: str, group: str) -> None:
+        """A pop, or a change of the invisible time, has made a check point."""
+        key = (topic, group)
+        points = self._check_points
+        (points.get(key) or _new(points, key, Counter())).messages += 1
+        self._broker_check_points.messages += 1
+
+    def put(self, topic: str, size: int) -> None:
+        """The broker itself stored a message of so many bytes there."""
+        counter = self.puts(topic)
+        counter.messages += 1
+        counter.bytes += size
+        counter.arrivals.own_messages += 1
+        counter.arrivals.own_bytes += size
+
+    def moved(
+        self,
+        messages: Iterable[Message],
+        places: Iterable[Placed | StoreError],
+        source: tuple[str, str] | None = None,
+    ) -> None:
+        """Messages that waited in a system topic have come to their own; so far it had counted
+        them. Those that have no place have not.
+
+        With a `source`, the topic and the group that read it, RocketMQ's metrics count them as
+        read there and as delayed messages that came in.
+        """
+        for (key, *_), place in zip(messages, places, strict=False):
+            if isinstance(place, StoreError):
+                continue
+            size = place[2] - place[0]
+            if source is None:
+                self.put(key[0], size)
+                continue
+            counter = self.puts(key[0])
+            counter.messages += 1
+            counter.bytes += size
+            counter.arrivals.note(DELAY, size)
+            self.own_read(*source, 1, size)
+
+    def own_read(self, topic: str, group: str, messages: int, size: int) -> None:
+        """The broker itself has read messages, which is in no total."""
+        counter = self._own_reads.get((topic, group))
+        if counter is None:
+            counter = _new(self._own_reads, (topic, group), Counter())
+        counter.messages += messages
+        counter.bytes += size
+
+    def popped(self, topic: str, group: str, messages: int, size: int) -> None:
+        """A group popped messages, which `gets` counts as well."""
+        counter = self._pops.get((topic, group))
+        if counter is None:
+            counter = _new(self._pops, (topic, group), Counter())
+        counter.messages += messages
+        counter.bytes += size
+
+    def dead_letter(self, topic: str, group: str) -> None:
+        """A message of a topic has gone to the dead letters of a group."""
+        counter = self._dead_letters.get((topic, group))
+        if counter is None:
+            counter = _new(self._dead_letters, (topic, group), Counter())
+        counter.messages += 1
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic's counters. The broker's totals keep what they had."""
+        counter = self._puts.pop(topic, None)
+        if counter is not None:
+            self._other_puts.add(counter)
+        self._drop_pairs(0, topic)
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group's counters. The broker's totals keep what they had."""
+        self._drop_pairs(1, group)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def item(self, name: str, key: str) -> BrokerStatsData | None:
+        """The item that RocketMQ has under this name and key; None when nothing was counted. Sums
+        are those that were added up last."""
+        counter, field = self._find(name, key)
+        if counter is None or not counter.messages:
+            return None
+        minute, hour, day = (self._rate(counter, window, field) for window in (MINUTE, HOUR, DAY))
+        return BrokerStatsData(minute, hour, day)
+
+    def put_tps(self, topic: str) -> float:
+        """Messages a second into a topic, over the last minute."""
+        counter = self._puts.get(topic)
+        return 0.0 if counter is None else self._rate(counter, MINUTE, MESSAGES).tps
+
+    def get_tps(self, topic: str, group: str) -> float:
+        """Messages a second out of a topic to a group, over the last minute."""
+        counter = self._gets.get((topic, group))
+        return 0.0 if counter is None else self._rate(counter, MINUTE, MESSAGES).tps
+
+    def total_tps(self, counter: Counter, field: int = MESSAGES) -> list[float]:
+        """The rates over ten seconds, a minute and ten minutes of `broker_puts()`,
+        `broker_gets()` or `misses`."""
+        windows = (TEN_SECONDS, MINUTE, TEN_MINUTES)
+        return [self._rate(counter, window, field).tps for window in windows]
+
+    def all_puts(self) -> Iterator[tuple[str, Puts]]:
+        """The topics, some of which may have got no messages."""
+        return iter(list(self._puts.items()))  # more may come while these are read
+
+    def all_gets(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """The pairs of topic and group, some of which may have pulled no messages."""
+        return iter(list(self._gets.items()))
+
+    def pops(self, topic: str, group: str) -> Counter | None:
+        """Messages of `gets` that were popped; None where none were."""
+        return self._pops.get((topic, group))
+
+    def own_reads(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """What the broker itself has read, by topic and group."""
+        return iter(list(self._own_reads.items()))
+
+    def dead_letters(self) -> Iterator[tuple[tuple[str, str], Counter]]:
+        """Messages that went to the dead letters, by topic and group."""
+        return iter(list(self._dead_letters.items()))
+
+    def broker_puts(self) -> Counter:
+        """All that came in."""
+        return self.totals().puts
+
+    def broker_gets(self) -> Counter:
+        """All that went out."""
+        return self.totals().gets
+
+    def users_puts(self) -> Counter:
+        """All that came in for topics other than the system's."""
+        return self.totals().users_puts
+
+    def users_gets(self) -> Counter:
+        """All that went out of topics other than the system's."""
+        return self.totals().users_gets
+
+    @property
+    def last_totals(self) -> Totals:
+        """The sums over all counters as they were added up last."""
+        return self._totals
+
+    def totals(self) -> Totals:
+        """The sums over all counters."""
+        *_, found = self.totals_in_parts()
+        assert found is not None
+        return found
+
+    def totals_in_parts(self) -> Iterator[Totals | None]:
+        """The same, with pauses in which others may work, where there are many counters: None for
+        each, then the sums."""
+        sums = Totals(Counter(), Counter(), Counter(), Counter())
+        for counter in (sums.puts, sums.users_puts):
+            counter.add(self._other_puts)
+        for counter in (sums.gets, sums.users_gets):
+            counter.add(self._other_gets)
+        puts = list(self._puts.items())
+        gets = [(topic, counter) for (topic, _), counter in self._gets.items()]
+        yield from _add_up(puts, sums.puts, sums.users_puts)
+        yield from _add_up(gets, sums.gets, sums.users_gets)
+        for total, found in zip(self._totals, sums, strict=True):
+            total.messages, total.bytes, total.calls = found.messages, found.bytes, found.calls
+        yield self._totals
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def sample(self, now_ms: int) -> None:
+        """Remember the values of now; called every ten seconds."""
+        for _ in self.sample_in_parts(now_ms):
+            pass
+
+    def sample_in_parts(self, now_ms: int) -> Iterator[None]:
+        """The same, with pauses in which others may work, where there are many counters."""
+        due = [window for window in (MINUTE, HOUR, DAY) if self._is_due(window, now_ms)]
+        for window in (*due, TEN_SECONDS, TEN_MINUTES):
+            self._sampled_ms[window] = now_ms
+        only_minute = due == [MINUTE]
+        pairs = (table.values() for table in (self._gets, *self._of_pairs()))
+        for counters in (self._puts.values(), *pairs):
+            for number, counter in enumerate(list(counters)):
+                if counter.changed or (counter.messages and not only_minute):
+                    counter.sample(due, now_ms)
+                if number % COUNTERS_PER_PART == COUNTERS_PER_PART - 1:
+                    yield
+        for counter in (self._broker_acks, self._broker_check_points):
+            counter.sample(due, now_ms)
+        self.misses.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+        for _ in self.totals_in_parts():
+            yield
+        for total in self._totals:
+            total.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
+        today = _local_day(now_ms)
+        if today != self._day:
+            self._day = today
+            _, put, _, got = self.mornings
+            now = self._totals
+            self.mornings = Mornings(put, now.users_puts.messages, got, now.users_gets.messages)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_due(self, window: Window, now_ms: int) -> bool:
+        last_ms = self._sampled_ms.get(window)
+        # A sample of ten seconds that comes a little early is one all the same.
+        return last_ms is None or now_ms - last_ms >= window.period_ms - SAMPLE_MS // 2
+
+    def _rate(self, counter: Counter, window: Window, field: int) -> BrokerStatsItem:
+        return counter.rate(window, field, self._sampled_ms.get(window, 0))
+
+    def _find(self, name: str, key: str) -> tuple[Counter | None, int]:
+        topic, _, group = key.partition(SEPARATOR)
+        of_broker, totals = key == self._cluster, self._totals
+        table: dict[str, tuple[Counter | None, int]] = {
+            "TOPIC_PUT_NUMS": (self._puts.get(key), MESSAGES),
+            "TOPIC_PUT_SIZE": (self._puts.get(key), BYTES),
+            "GROUP_GET_NUMS": (self._gets.get((topic, group)), MESSAGES),
+            "GROUP_GET_SIZE": (self._gets.get((topic, group)), BYTES),
+            "SNDBCK_PUT_NUMS": (self._send_backs.get((topic, group)), MESSAGES),
+            "GROUP_ACK_NUMS": (self._acks.get((topic, group)), MESSAGES),
+            "GROUP_CK_NUMS": (self._check_points.get((topic, group)), MESSAGES),
+            "BROKER_ACK_NUMS": (self._broker_acks if of_broker else None, MESSAGES),
+            "BROKER_CK_NUMS": (self._broker_check_points if of_broker else None, MESSAGES),
+            "BROKER_PUT_NUMS": (totals.puts if of_broker else None, MESSAGES),
+            "BROKER_GET_NUMS": (totals.gets if of_broker else None, MESSAGES),
+            "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": (
+                totals.users_puts if of_broker else None,
+                MESSAGES,
+            ),
+            "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": (
+                totals.users_gets if of_broker else None,
+                MESSAGES,
+            ),
+        }
+        return table.get(name, (None, MESSAGES))
+
+    def _drop_pairs(self, place: int, name: str) -> None:
+        for key in [key for key in self._gets if key[place] == name]:
+            self._other_gets.add(self._gets.pop(key))
+        for table in (*self._of_pairs(), self._own_reads, self._dead_letters):
+            for key in [key for key in table if key[place] == name]:
+                del table[key]
+
+    def _of_pairs(self) -> tuple[dict[tuple[str, str], Counter], ...]:
+        """The tables by topic and group that are in no total."""
+        return self._send_backs, self._acks, self._check_points, self._pops
+
+
+def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
+    if len(table) >= KEYS_MAX:
+        return beyond
+    counter = table[key] = Counter()
+    return counter
+
+
+def _add_up(
+    counters: Sequence[tuple[str, Counter]], total: Counter, users: Counter
+) -> Iterator[None]:
+    """Add the counters of these topics to `total`, those of the users' topics to `users`, too."""
+    for number, (topic, counter) in enumerate(counters, 1):
+        if counter.messages or counter.calls:
+            total.add(counter)
+            if not is_system_topic(topic):
+                users.add(counter)
+        if not number % COUNTERS_PER_PART:
+            yield
+
+
+def _local_day(now_ms: int) -> int:
+    day = time.localtime(now_ms / 1000)
+    return day.tm_year * 366 + day.tm_yday

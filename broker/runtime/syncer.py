@@ -1,0 +1,338 @@
+"""Waits for the disk, and for slaves, without stopping the loop.
+
+ASYNC_FLUSH: the store is synced every `interval_s`, answers don't wait. SYNC_FLUSH: an answer waits
+until the log is on disk up to its message; one sync in the syncer's thread releases all that came
+before it began (group commit), and what comes meanwhile has the next one, at once. After
+`timeout_ms` the answer goes out as FLUSH_DISK_TIMEOUT: the message is stored, but nobody can
+promise yet that it survives a power cut. A sync that fails is never repeated as if nothing had
+happened: the store takes no more writes, and those who wait get an error.
+
+A sync begins at the end of a turn, since all who sent in that turn are to be released by it. The
+loop's thread hands a plan to the other one through a queue. Where the disk is quick it waits for
+the result there and then, at most `QUICK_SECONDS`: two threads that work at once take the
+interpreter from each other so often that this costs more than the disk does. Else, and when the
+disk turns out to be slow, the loop goes on and is called back.
+
+A SYNC_MASTER's answer also waits until enough slaves have its message, at most `slave_timeout_ms`;
+then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. Both waits are one: an answer
+goes out when both are over, and where both took too long it names the slaves, as RocketMQ's does.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import perf_counter
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.codec.frame import decode_all
+from ...protocol.command import Command, Reply
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ...store.engine.sync import SyncPlan
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX = 100_000  # answers that wait for the disk or for slaves
+QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
+LAST_SECONDS = 2.0  # how long a stop waits for slaves
+
+Answers = list[tuple[Connection, Command, Reply | bytes]]
+# What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
+Late = Callable[[Reply | bytes, int], Reply | bytes]
+Group = tuple[int, int, Answers, Late]  # end in the log, when they began to wait in ms, answers
+
+
+def late_answer(reply: Reply | bytes, code: int) -> Reply:
+    """The same answer with the code of what took too long: stored, but not known to be safe."""
+    if isinstance(reply, Reply):
+        return Reply(code, reply.fields)
+    (answer,) = decode_all(reply)
+    return Reply(code, answer.fields())
+
+
+class Syncer:
+    """One thread that syncs, and the answers that wait for it."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        interval_s: float,
+        timeout_ms: int,
+        now_ms: Callable[[], int],
+        is_sync: bool = True,
+        has_slaves: bool = False,
+        slave_timeout_ms: int = 0,
+    ) -> None:
+        """`is_sync`: answers wait for the disk; `has_slaves`: they wait until `replicated` says
+        that enough slaves have their messages."""
+        self._store = store
+        self._is_sync = is_sync
+        self._has_slaves = has_slaves
+        self._slave_timeout_ms = slave_timeout_ms
+        self._replicated = 0  # enough slaves have the log up to here
+        self._interval_s = interval_s
+        self._timeout_ms = timeout_ms
+        self._now_ms = now_ms
+        self._groups: deque[Group] = deque()
+        self._waiting = 0  # answers in the groups
+        self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
+        self._results: SimpleQueue[tuple[SyncPlan, Exception | None]] = SimpleQueue()
+        self._is_watched = False  # the loop's thread waits for the result
+        self._is_quick = False  # the last sync was
+        self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
+        self.is_due = False  # a sync begins at the end of this turn
+        self._is_syncing = False  # the thread has a plan
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._after_sync: list[Callable[[], None]] = []
+        self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
+        self._given: asyncio.Event | None = None  # set once nothing waits, while a stop asks
+        self.failure: str | None = None
+
+    @property
+    def for_answers(self) -> "Syncer | None":
+        """What answers wait for; None where they wait for neither disk nor slaves."""
+        return self if self._is_sync or self._has_slaves else None
+
+    @property
+    def is_full(self) -> bool:
+        """So many answers wait that no message is to be taken before disk or slaves caught up."""
+        return self._waiting >= WAITING_MAX
+
+    def start(self) -> None:
+        """Begin, in the loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        self._timer = self._loop.call_later(self._interval_s, self._tick)
+
+    def on_synced(self, callback: Callable[[], None]) -> None:
+        """Called in the loop after every sync: more of the log may be readable."""
+        self._after_sync.append(callback)
+
+    def after_all(self, end: int, answers: Answers, late: Late = late_answer) -> None:
+        """Give these answers once the log is safe up to `end`: on disk, on slaves, or both.
+
+        What `late` makes of them is given instead when that takes too long, or too many wait.
+        """
+        room = max(0, WAITING_MAX - self._waiting)
+        if len(answers) > room:
+            code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
+            for connection, command, reply in answers[room:]:
+                connection.answer(command, late(reply, code))
+            answers = answers[:room]
+        self._groups.append((end, self._now_ms(), answers, late))
+        self._waiting += len(answers)
+        if self._is_sync:
+            self._want()
+
+    def replicated(self, end: int) -> None:
+        """Enough slaves have the log up to `end`."""
+        if end > self._replicated:
+            self._replicated = end
+            if self._groups:
+                self._give(self._released())
+
+    async def reach(self, end: int) -> bool:
+        """Wait until the log is on disk up to `end`; False when it never will be."""
+        while self._store.durable_end < end and self.failure is None:
+            if self._is_stopped:
+                return False
+            self._want()
+            await self._end_of_sync()
+        return self.failure is None
+
+    async def sync(self) -> None:
+        """Sync what is there now, queues and index as their time has come; wait for the end."""
+        if self._is_syncing:
+            await self._end_of_sync()
+        if not self._is_syncing:
+            self._begin()
+        if self._is_syncing:
+            await self._end_of_sync()
+
+    def sweep(self) -> None:
+        """Answer what has waited too long, also while the disk takes its time.
+
+        After a failure that is an error: nobody knows whether the message will be there.
+        """
+        now = self._now_ms()
+        while self._groups:
+            code = self._late_code(self._groups[0], now)
+            if not code and self.failure is None:
+                break
+            self._give_up(code)
+
+    def _late_code(self, group: Group, now: int) -> int:
+        """What took a group too long; 0 while it may wait."""
+        end, since_ms, _, _ = group
+        if self._has_slaves and self._replicated < end:
+            return codes.FLUSH_SLAVE_TIMEOUT if since_ms + self._slave_timeout_ms <= now else 0
+        return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
+
+    def _give_up(self, code: int) -> None:
+        """Answer the oldest group without what it waits for."""
+        _, since_ms, answers, late = self._groups.popleft()
+        self._waiting -= len(answers)
+        waited_ms = self._now_ms() - since_ms
+        for connection, command, reply in answers:
+            if self.failure is None:
+                connection.answer_late(command, late(reply, code), waited_ms)
+            else:
+                refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
+                connection.answer_late(command, refused, waited_ms)
+
+    async def stop(self) -> None:
+        """Sync what is left, answer what waits, end the thread."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.sync()
+        if self._groups and self._has_slaves and self.failure is None:
+            self._given = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._given.wait()
+            while self._groups:
+                self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
+        self._plans.put(None)
+        self._thread.join()
+
+    # ---- in the loop's thread
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._interval_s, self._tick)
+        if not self._is_syncing:
+            self._begin()
+
+    def _want(self) -> None:
+        """Sync at the end of this turn, or as soon as the thread has done what it is at."""
+        if not (self.is_due or self._is_syncing):
+            self.is_due = True
+            self._loop.call_soon(self.end_of_turn)  # where no turn's end comes first
+
+    def end_of_turn(self) -> None:
+        """Begin the sync that was asked for, and give its answers at once if the disk is quick."""
+        if not self.is_due:
+            return
+        self.is_due = False
+        if self._is_syncing or self._is_stopped:
+            return
+        self._is_watched = self._is_quick
+        self._begin()
+        if not self._is_syncing or not self._is_watched:
+            self._is_watched = False
+            return
+        try:
+            result = self._results.get(timeout=QUICK_SECONDS)
+        except Empty:
+            self._is_watched = False
+            self._ended()  # it may have come just now
+        else:
+            self._is_watched = False
+            self._take(*result)
+
+    def _begin(self) -> None:
+        if self.failure is not None:
+            self.sweep()
+            self._wake()
+            return
+        try:
+            plan = self._store.sync_plan()
+        except (OSError, StoreError) as wrong:
+            self._fail(wrong)
+            return
+        if plan is None:
+            self._answer(self._released())
+            return
+        self._is_syncing = True
+        self._plans.put(plan)
+
+    def _ended(self) -> None:
+        """The thread is through with a plan, if its result has not been taken already."""
+        with suppress(Empty):
+            self._take(*self._results.get_nowait())
+
+    def _take(self, plan: SyncPlan, wrong: Exception | None) -> None:
+        """A plan's result."""
+        self._is_syncing = False
+        if wrong is not None:
+            self._fail(wrong)
+            return
+        self._store.synced(plan)
+        released = self._released()
+        is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
+        if is_wanted and not self._is_stopped:
+            self._begin()  # it is under way while those are answered
+        self._answer(released)
+
+    def _released(self) -> list[tuple[int, Answers]]:
+        """Take out what is safe."""
+        groups = self._groups
+        safe = self._store.durable_end if self._is_sync else self._replicated
+        if self._has_slaves:
+            safe = min(safe, self._replicated)
+        released = []
+        while groups and groups[0][0] <= safe:
+            _, since_ms, answers, _ = groups.popleft()
+            self._waiting -= len(answers)
+            released.append((since_ms, answers))
+        return released
+
+    def _answer(self, released: list[tuple[int, Answers]]) -> None:
+        self._give(released)
+        for callback in self._after_sync:
+            callback()
+        self._wake()
+
+    def _give(self, released: list[tuple[int, Answers]]) -> None:
+        now = self._now_ms() if released else 0
+        for since_ms, answers in released:
+            for connection, command, reply in answers:
+                connection.answer_late(command, reply, now - since_ms)
+        if self._given is not None and not self._groups:
+            self._given.set()
+
+    def _fail(self, wrong: Exception) -> None:
+        if isinstance(wrong, StoreError):
+            self.failure = str(wrong)
+            self._store.refuse_writes(self.failure)
+        else:
+            self.failure = self._store.sync_failed(wrong)
+        log.critical("%s", self.failure)
+        self.sweep()
+        self._wake()
+
+    def _wake(self) -> None:
+        reaching, self._reaching = self._reaching, []
+        for done in reaching:
+            if not done.done():
+                done.set_result(None)
+
+    async def _end_of_sync(self) -> None:
+        done = self._loop.create_future()
+        self._reaching.append(done)
+        await done
+
+    # ---- in the syncer's thread
+
+    def _work(self) -> None:
+        while (plan := self._plans.get()) is not None:
+            wrong: Exception | None = None
+            begin = perf_counter()
+            try:
+                plan.run()
+            except Exception as found:
+                wrong = found
+            self._is_quick = perf_counter() - begin < QUICK_SECONDS
+            self._results.put((plan, wrong))
+            if not self._is_watched:
+                with suppress(RuntimeError):  # nobody waits in a loop that is closed
+                    self._loop.call_soon_threadsafe(self._ended)

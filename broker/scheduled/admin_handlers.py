@@ -1,0 +1,42 @@
+"""GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61): how far the timer is, and what waits."""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from .timers import Timers
+
+
+class AdminTimerHandlers:
+    """Answers about the timers; None where timerWheelEnable is false."""
+
+    def __init__(self, timers: Timers | None, slices: Slices) -> None:
+        self._timers = timers
+        self._slices = slices
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.GET_TIMER_CHECK_POINT, None, self.on_check_point),
+            Row(codes.GET_TIMER_METRICS, None, self.on_metrics),
+        ]
+
+    def on_check_point(self, header: None, command: Command, connection: Connection) -> Reply:
+        """The 56 bytes that config/timercheck begins with."""
+        timers = self._timers
+        if timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "The checkpoint is null: timerWheelEnable is false; switch it on",
+            )
+        return Reply(body=timers.state.check.numbers())
+
+    def on_metrics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+        """The text of config/timermetrics as it is now."""
+        timers = self._timers
+        if timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "The timer message store is null: timerWheelEnable is false; switch it on",
+            )
+        return self._slices.answer(reply_of(timers.metrics.text()))

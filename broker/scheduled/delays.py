@@ -1,0 +1,216 @@
+"""Delay levels: a message that may be seen only after a while waits in SCHEDULE_TOPIC_XXXX.
+
+Level n has queue n-1. Its consume queue holds the time of delivery in the place of the tag hash, in
+order, so one cursor per level is enough: look at the next entry, deliver while it is due. The
+cursors are delayOffset.json, which never passes what the log has on disk. A crash repeats the
+deliveries since it was written last, which at-least-once allows.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from ...protocol.bodies.body import Body
+from ...protocol.bodies.data_version import DataVersion
+from ...protocol.message.record import decode_record
+from ...protocol.message.tags import raw_tags_code
+from ...protocol.wire import Int32, Int64
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ...store.engine.writing import Message
+from ...store.files import json_file
+from ..runtime.persistent import Saved
+from ..runtime.stats import Stats
+from ..runtime.throttle import FEW
+from .real_destination import real_place
+
+log = logging.getLogger(__name__)
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # as RocketMQ's metrics name the reader of that topic
+BYTES_PER_STEP = 256 << 10  # of large messages, in one step
+NEVER_MS = (1 << 63) - 1
+WARN_MS = 10_000  # between two words about the same trouble
+UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class DelayOffsets(Body):
+    """delayOffset.json: delay level to the next queue offset."""
+
+    offset_table: dict[Int32, Int64] = {}
+    data_version: DataVersion | None = None
+
+
+def parse_levels(text: str) -> list[int]:
+    """The waits of levels 1, 2, … in ms out of "1s 5s 2m"; ValueError naming a bad one."""
+    found = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1:].lower()
+        if not number.isdigit() or unit not in UNITS_MS:
+            raise ValueError(
+                f"messageDelayLevel has {word!r}; write a number and s, m, h or d, such as 10s"
+            )
+        found.append(int(number) * UNITS_MS[unit])
+    if not found:
+        raise ValueError("messageDelayLevel is empty; name at least one wait, such as 1s")
+    return found
+
+
+class Delays(Saved):
+    """The cursors of all levels. `mark((topic, queue))` says that a message was delivered."""
+
+    def __init__(
+        self,
+        path: Path,
+        store: MessageStore,
+        levels_ms: list[int],
+        now_ms: Callable[[], int],
+        mark: Callable[[tuple[str, int]], None],
+        stats: Stats,
+    ) -> None:
+        super().__init__(path, now_ms)
+        self._store = store
+        self._mark = mark
+        self._stats = stats
+        self.levels_ms = levels_ms
+        self.offsets: dict[int, int] = {}
+        self._certain: dict[int, int] = {}  # offsets before which all is delivered, and on disk
+        self._pending: tuple[int, dict[int, int]] | None = None  # the same once the log is so far
+        self._next_level = 0  # each has its turn
+        self._warned_ms = 0
+        self._queues = 0  # of SCHEDULE_TOPIC_XXXX, at the start
+
+    def load(self) -> None:
+        """Read the file; ValueError naming it when neither it nor its .bak can be read."""
+        found = json_file.load(self.path, DelayOffsets.decode)
+        if found is not None:
+            self.offsets = dict(found.offset_table)
+            self.version = found.data_version or DataVersion()
+        self._certain = dict(self.offsets)
+        self._queues = max(self._store.queues(SCHEDULE_TOPIC), default=-1) + 1
+
+    def cut_at_log(self) -> None:
+        """Nothing beyond the end of a level's queue has been delivered: it is not there."""
+        for level, offset in self.offsets.items():
+            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            if offset > end:
+                log.warning("delay level %d was at %d, its queue ends at %d", level, offset, end)
+                self.offsets[level] = end
+                self.changed = True
+        self.save()
+
+    def follow(self, offsets: Mapping[int, int]) -> None:
+        """Take over how far a master has delivered, whose deliveries are in the log here."""
+        if offsets != self.offsets:
+            self.offsets = dict(offsets)
+            self.changed = True
+
+    def text(self, *, standard: bool = False) -> Iterator[bytes]:
+        """The table as its file has it, in one piece."""
+        yield self.to_body().encode(standard=standard)
+
+    def to_body(self) -> DelayOffsets:
+        """The table as delayOffset.json and GET_ALL_DELAY_OFFSET have it."""
+        return DelayOffsets(dict(self.offsets), self.version)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The text for delayOffset.json, of what a power cut can't take back any more."""
+        if not self.changed:
+            return
+        self._note_certain()
+        self._note_certain()
+        self.changed = self._certain != self.offsets
+        self.version = self.version.following(self._now_ms())
+        yield DelayOffsets(dict(self._certain), self.version).encode(standard=True)
+
+    def _note_certain(self) -> None:
+        if self._pending is not None and self._pending[0] <= self._store.durable_end:
+            self._certain, self._pending = self._pending[1], None
+        # A log that refuses has dropped what was delivered last.
+        is_kept = self._store.refusal is None
+        if self._pending is None and self._certain != self.offsets and is_kept:
+            self._pending = (self._store.log_end, dict(self.offsets))
+
+    def deliver(self, now_ms: int, most: int = FEW) -> bool:
+        """Move messages that are due to their topics: up to `most`, then requests get their turn.
+
+        True when more are due.
+        """
+        self._note_certain()
+        # Levels that were taken out of messageDelayLevel may still have messages.
+        levels = max(len(self.levels_ms), self._queues)
+        for _ in range(levels):
+            level = self._next_level + 1
+            try:
+                if self._deliver_level(level, now_ms, most):
+                    return True
+            except StoreError as wrong:
+                self._warn(level, wrong, now_ms)
+            self._next_level = level % levels
+        return False
+
+    def _deliver_level(self, level: int, now_ms: int, most: int) -> bool:
+        """Deliver a part of a level; False when nothing of it was due."""
+        store, queue_id = self._store, level - 1
+        offset = self.offsets.get(level, 0)
+        if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
+            return False
+        offset = max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        # A clock that was set back must not keep a message longer than its level says.
+        latest_ms = NEVER_MS
+        if queue_id < len(self.levels_ms):
+            latest_ms = now_ms + self.levels_ms[queue_id]
+        size = 0
+        copies: list[Message] = []
+        before: list[int] = []  # offsets of those that they are copies of
+        wrong: StoreError | None = None
+        try:
+            for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):
+                if now_ms < due_ms <= latest_ms or size >= BYTES_PER_STEP:
+                    break
+                copy = self._copy(log_offset)
+                if copy is not None:
+                    copies.append(copy)
+                    before.append(offset)
+                size += length
+                offset += 1
+        finally:
+            found = store.put_all(copies, until_error=True)
+            if found and isinstance(found[-1], StoreError):
+                wrong = found[-1]
+                del found[-1]
+                offset = before[len(found)]
+            if size:
+                self.offsets[level] = offset
+                self.changed = True
+            self._stats.moved(copies, found, (SCHEDULE_TOPIC, SCHEDULE_GROUP))
+            for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
+                self._mark(place)
+        if wrong is not None:
+            raise wrong
+        if size:
+            self._next_level = level % max(len(self.levels_ms), self._queues)
+        return size > 0
+
+    def _warn(self, level: int, wrong: StoreError, now_ms: int) -> None:
+        """Say that a level can't go on, but not each time that it is tried."""
+        if abs(now_ms - self._warned_ms) >= WARN_MS:
+            self._warned_ms = now_ms
+            log.warning("delay level %d waits: %s", level, wrong)
+
+    def _copy(self, log_offset: int) -> Message | None:
+        """What is to be stored where a message belongs; None when it can't be."""
+        data = self._store.message_at(log_offset)
+        if data is None:
+            log.warning("the delayed message at %d is not in the log any more", log_offset)
+            return None
+        message = decode_record(data)
+        raw = message.raw_properties
+        place = topic, queue_id = real_place(raw)
+        if not topic or queue_id < 0:
+            log.error("the delayed message at %d names no topic; it is left alone", log_offset)
+            return None
+        return (
+            place, message.flag, message.sys_flag, message.born_ms, message.born_host,
+            message.body, raw, raw_tags_code(raw), message.reconsume_times, 0, None,
+        )  # fmt: skip

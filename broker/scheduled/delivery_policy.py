@@ -1,0 +1,272 @@
+"""When a message that comes in is to be seen: at once, after a delay level, or at its own time.
+
+One that is to wait goes into a system topic first, with the place where it belongs among its
+properties. The level wins over a time. What can't be understood or kept is refused with its reason,
+so a message is never delivered at another time than its sender believes.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...protocol import codes
+from ...protocol.errors import Refusal
+from ...protocol.message import properties
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
+from ..settings.config import NO_CAP_SEC, BrokerConfig
+from .delays import SCHEDULE_TOPIC, Delays
+from .real_destination import delayed
+from .timers import Timers
+
+TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+TIMES = DELAY_SEC, _, DELIVER_MS = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
+WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
+NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
+NUMBER_DIGITS = 19  # of that number: one with fewer is always below
+LEVEL_MAX = (1 << 31) - 1
+MARKS_BYTES = 512  # kept free in the properties for what the broker adds on the way
+PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters: fits in any case
+ROOM_SHARE = 100  # one part in so many of a slot's room may be taken before it is looked at again
+ROOMS_KEPT = 10_000  # slots whose room is remembered
+
+
+class Place(NamedTuple):
+    """Where a message is stored. `out_ms` is its slot of the timer wheel, 0 for no timer."""
+
+    topic: str
+    queue_id: int
+    text: str
+    out_ms: int = 0
+
+
+Key = tuple[str, int]  # topic, queue id
+Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
+
+
+class Due:
+    """The rules. `timers` is None where timerWheelEnable is false.
+
+    `came_in(numbers, topics)` is to be told of timer messages once they are stored, as `Fresh.tell`
+    of `store/timer_fresh`.
+    """
+
+    came_in: Callable[[list[int], list[str]], None]
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        delays: Delays,
+        timers: Timers | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._delays = delays
+        self._timers = timers
+        self._now_ms = now_ms
+        self._slots: dict[
+            str, int
+        ] = {}  # what times asked for at this moment, without their TIMER_
+        self._slots_at_ms = 0
+        self._ticks_ms = config.timer_precision_ms
+        levels = range(1, len(delays.levels_ms) + 1)
+        self._queues: dict[str, Key] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
+        self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
+        if timers is not None:
+            self.came_in = timers.came_in
+
+    def level(self, text: str | None) -> int:
+        """The level that a DELAY property asks for: 0 for none, the last one for more.
+
+        Refusal (SYSTEM_ERROR) when it is no number, as RocketMQ does.
+        """
+        if text is None:
+            return 0
+        number = _integer(text, LEVEL_MAX)
+        if number is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"the delay level is {text[:100]!r}; DELAY must be a number, 1 to "
+                f"{len(self._delays.levels_ms)}",
+            )
+        return min(max(number, 0), len(self._delays.levels_ms))
+
+    def place(self, text: str, topic: str, queue_id: int) -> Place:
+        """Where a message with these properties goes; Refusal when nowhere."""
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
+        return Place(*key, text, out_ms)
+
+    def placed(self, text: str, key: Key, now_ms: int) -> Placed:
+        """Where a message with these properties, ending in \x02, goes that is for this queue.
+
+        The same key when it waits for nothing. Refusal when it can go nowhere.
+        """
+        if "TIMER_" in text:
+            return self._timed(text, key, now_ms)
+        # Mostly a level alone, there once: no need to take all apart.
+        before, mark, behind = text.partition("DELAY\x01")
+        if not mark:
+            return key, text, 0
+        queue = self._queues.get(behind[: behind.find("\x02")])
+        if queue is None or (before and before[-1] != "\x02") or "DELAY\x01" in behind:
+            wanted = properties.find(text.encode(), b"DELAY")
+            asked = None if wanted is None else wanted.decode(errors="replace")
+            level = self.level(asked)
+            if level == 0:
+                return key, text, 0
+            queue, text = self._queues[str(level)], _capped(text, asked, level)
+        return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
+
+    def placed_all(self, text: str, key: Key, messages: int, now_ms: int) -> Placed | None:
+        """`placed` for so many messages; None where each is to be asked about by itself."""
+        key, text, out_ms = found = self.placed(text, key, now_ms)
+        if out_ms:
+            room = self._rooms[out_ms] - (messages - 1)
+            if room < 0:
+                return None
+            self._rooms[out_ms] = room
+        return found
+
+    def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
+        """`placed` for one that says something of a timer."""
+        # Mostly a time alone, there once.
+        before, _, behind = text.partition("TIMER_")
+        pair = behind[: behind.find("\x02")]
+        is_recall = False
+        if (
+            (before and before[-1] != "\x02")
+            or "TIMER_" in behind
+            or "DELAY\x01" in text
+            or key[0] == WHEEL_TOPIC
+        ):
+            pairs = properties.decode(text)
+            asked = pairs.get(properties.DELAY)
+            level = self.level(asked)
+            name = next((each for each in TIME_NAMES if each in pairs), "")
+            if level > 0:
+                if name:
+                    text = without(text, list(TIME_NAMES))
+                text = _capped(text, asked, level)
+                return self._queues[str(level)], delayed(text, *key), 0
+            # One that a timer has delivered before is not to wait again.
+            if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
+                return key, text, 0
+            pair = f"{name.removeprefix('TIMER_')}\x01{pairs[name]}"
+            is_recall = properties.TIMER_DEL_UNIQKEY in pairs
+        if now_ms != self._slots_at_ms or len(self._slots) >= ROOMS_KEPT:
+            self._slots_at_ms = now_ms
+            self._slots.clear()
+        out_ms = self._slots.get(pair)
+        if out_ms is None:
+            out_ms = self._slots[pair] = self._slot(pair, now_ms)
+        if not out_ms:
+            if is_recall:
+                name, _, value = pair.partition("\x01")
+                deliver_ms = self._deliver_ms(name, value, now_ms)
+                raise _illegal(
+                    f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
+                )
+            return key, text, 0
+        room = self._rooms.get(out_ms, 0)
+        if room <= 0 or len(text) > PROPERTIES_TEXT_MAX:
+            room = self._check_room(len(text.encode()), out_ms)
+        self._rooms[out_ms] = room - 1
+        topic, queue_id = key
+        out = (
+            f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02TIMER_OUT_MS\x01{out_ms}\x02"
+        )
+        return WHEEL_QUEUE, out, out_ms
+
+    def _slot(self, pair: str, now_ms: int) -> int:
+        """The slot for what a property, without its TIMER_, asks for: 0 for none, when it asks for
+        no time or for one that has come. Refusal when it can't be."""
+        name, _, value = pair.partition("\x01")
+        if name not in TIMES or not value:
+            return 0
+        if self._timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false; switch it on, "
+                "or use a delay level",
+            )
+        deliver_ms = self._deliver_ms(name, value, now_ms)
+        # A slot holds what is due by the end of its tick, so nothing comes before its time.
+        ticks = self._ticks_ms
+        return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
+
+    def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
+        """The time that a property, without its TIMER_, asks for. Refusal when it can't be."""
+        if value.isascii() and value.isdigit() and len(value) < NUMBER_DIGITS:
+            number: int | None = int(value)
+        else:
+            number = _integer(value, NUMBER_MAX)
+        if number is None or number < 0:
+            raise _illegal(
+                f"TIMER_{name} is {value[:100]!r}; it must be a number of "
+                f"{'seconds' if name == DELAY_SEC else 'ms'}, 0 or more"
+            )
+        wait_ms = number
+        if name == DELAY_SEC:
+            wait_ms = number * 1_000
+        elif name == DELIVER_MS:
+            wait_ms = number - now_ms
+        cap_sec = self._config.timer_max_delay_sec
+        if wait_ms > cap_sec * 1_000:
+            raise _illegal(
+                f"TIMER_{name} is {value}, a wait of {wait_ms} ms: the delay time should not be "
+                f"bigger than the max delay {cap_sec * 1_000}ms "
+                + ("(the range of a time)" if cap_sec == NO_CAP_SEC else "(timerMaxDelaySec)")
+            )
+        return now_ms + wait_ms
+
+    def _check_room(self, size: int, out_ms: int) -> int:
+        """How many messages a slot takes before this is to be asked again, 1 or more.
+
+        Refusal when it, or properties of this size in bytes, can take no more.
+        """
+        assert self._timers is not None
+        waiting = self._timers.state.wheel.get(out_ms).number
+        limit = self._config.timer_congest_num_each_slot
+        if waiting >= limit:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"timer message is under flow control: {waiting} messages wait for {out_ms} ms, "
+                f"max num limit is {limit} (timerCongestNumEachSlot); choose another time",
+            )
+        if size + MARKS_BYTES > PROPERTIES_BYTES_MAX:
+            raise Refusal(
+                codes.MESSAGE_ILLEGAL,
+                f"the properties of a timer message are {size} bytes, the limit is "
+                f"{PROPERTIES_BYTES_MAX - MARKS_BYTES}; put some of it into the body",
+            )
+        if len(self._rooms) >= ROOMS_KEPT:
+            self._rooms.clear()
+        return max(1, (limit - waiting) // ROOM_SHARE)
+
+
+def without(text: str, names: list[str]) -> str:
+    """Properties text without the pairs of these names, ending in \\x02 unless empty."""
+    starts = tuple(f"{name}\x01" for name in names)
+    pairs = [pair for pair in text.split("\x02") if pair and not pair.startswith(starts)]
+    return "".join(f"{pair}\x02" for pair in pairs)
+
+
+def _capped(text: str, asked: str | None, level: int) -> str:
+    """Properties text that says this level, which readers are told where a higher was asked for."""
+    if asked is None or int(asked) == level:
+        return text
+    return f"{without(text, [properties.DELAY])}{properties.DELAY}\x01{level}\x02"
+
+
+def _illegal(why: str) -> Refusal:
+    return Refusal(codes.MESSAGE_ILLEGAL, f"timer message illegal, {why}")
+
+
+def _integer(text: str, most: int) -> int | None:
+    """A number as Java's parsers take it; None when it is none, or beyond `most`."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 40:
+        return None
+    number = int(text)
+    return number if -most - 1 <= number <= most else None

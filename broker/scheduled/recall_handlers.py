@@ -1,0 +1,138 @@
+"""RECALL_MESSAGE (370): a producer takes a timer message back before its time.
+
+The recall is itself a timer message for the same slot. It is stored like any other, so it holds
+across a restart; when the slot is due it is read first, and the message that it names is left out.
+"""
+
+from collections.abc import Callable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.recall import RecallMessage, RecallMessageAnswer
+from ...protocol.message import properties, recall_handle
+from ...protocol.message.recall_handle import RecallHandle
+from ...protocol.message.tags import tag_hash
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ...store.timer.timer_log import WHEEL_TOPIC
+from ..runtime.syncer import Syncer
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+from .delivery_policy import Due
+
+TAG = "_RECALL_TAG_"
+BODY = b"0"
+PERM_WRITE = 2
+
+
+class RecallHandlers:
+    """Takes timer messages back. `syncer` is None where answers don't wait for the disk."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        due: Due,
+        syncer: Syncer | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.due = due
+        self.syncer = syncer
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [Row(codes.RECALL_MESSAGE, RecallMessage, self.on_recall, "PUB")]
+
+    def on_recall(
+        self, header: RecallMessage, command: Command, connection: Connection
+    ) -> Reply | None:
+        region = {"MSG_REGION": self.config.region_id}
+        try:
+            handle = self._handle(header)
+            end = self._put(handle, header.producer_group, connection.host)
+        except Refusal as refusal:
+            refusal.fields = region
+            raise
+        answer = RecallMessageAnswer(handle.unique_key)
+        reply = Reply(codes.SUCCESS, answer.to_fields() | region)
+        if self.syncer is not None:
+            # Late or not, it is stored: RocketMQ answers both the same.
+            self.syncer.after_all(end, [(connection, command, reply)], late=lambda same, code: same)
+            return None
+        return reply
+
+    def _handle(self, header: RecallMessage) -> RecallHandle:
+        """What is to be taken back; Refusal when it may not, or is not of this broker."""
+        config = self.config
+        if not config.recall_message_enable:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                "recall failed, operation is forbidden; switch recallMessageEnable on",
+            )
+        is_writable = bool(config.broker_permission & PERM_WRITE)
+        if not is_writable and not config.allow_recall_when_broker_not_writeable:
+            raise Refusal(
+                codes.SERVICE_NOT_AVAILABLE,
+                "recall failed, broker service not available: brokerPermission is "
+                f"{config.broker_permission} and allowRecallWhenBrokerNotWriteable is off",
+            )
+        if self.topics.get(header.topic) is None:
+            raise Refusal(
+                codes.TOPIC_NOT_EXIST,
+                f"recall failed, the topic[{header.topic[:255]}] not exist",
+            )
+        handle = recall_handle.decode(header.recall_handle)
+        if handle.topic != header.topic:
+            raise Refusal(
+                codes.ILLEGAL_OPERATION,
+                f"recall failed, topic not match: the handle is of {handle.topic[:255]}, the "
+                f"request of {header.topic}",
+            )
+        if handle.broker_name != config.broker_name:
+            raise Refusal(
+                codes.ILLEGAL_OPERATION,
+                "recall failed, broker service not available: the handle is of broker "
+                f"{handle.broker_name[:255]}, this is {config.broker_name}",
+            )
+        left_ms = handle.time_ms - self.now_ms()
+        if left_ms <= 0 or left_ms >= config.timer_max_delay_sec * 1_000:
+            raise Refusal(
+                codes.ILLEGAL_OPERATION,
+                f"recall failed, timestamp invalid: {left_ms} ms are left, but it must be between "
+                f"0 and {config.timer_max_delay_sec * 1_000}",
+            )
+        return handle
+
+    def _put(self, handle: RecallHandle, group: str | None, host: bytes) -> int:
+        """Store the recall; where it ends in the log."""
+        now_ms = self.now_ms()
+        text = properties.encode(
+            {
+                properties.TAGS: TAG,
+                properties.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_key}",
+                properties.UNIQ_KEY: handle.unique_key,
+                properties.TIMER_DELIVER_MS: str(handle.time_ms),
+                properties.BORN_TIMESTAMP: str(now_ms),
+                properties.PGROUP: group,
+            }
+        ).decode()
+        place = self.due.place(text, handle.topic, 0)
+        if place.topic != WHEEL_TOPIC:
+            raise Refusal(
+                codes.ILLEGAL_OPERATION,
+                f"recall failed, timestamp invalid: {handle.time_ms} is over by now",
+            )
+        try:
+            _, _, end = self.store.put(
+                place.topic, place.queue_id, 0, 0, now_ms, host, BODY, place.text.encode(),
+                tag_hash(TAG),
+            )  # fmt: skip
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, f"recall failed, execute error: {wrong}") from None
+        return end

@@ -1,0 +1,135 @@
+"""How a timer message leaves: stored in its own topic, or once more in the wheel's.
+
+The copy has the same body, hosts and birth; its properties say when it came into the wheel and when
+it left.
+"""
+
+import logging
+from collections.abc import Callable
+
+from ...protocol.errors import Refusal
+from ...protocol.message import properties
+from ...protocol.message.record import Record
+from ...protocol.message.tags import raw_tags_code
+from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
+from ...store.base.errors import MessageTooLarge, StoreError
+from ...store.engine.store import MessageStore
+from ...store.engine.writing import Message
+from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
+from ..runtime.stats import Stats
+from ..topics.topics import QUEUES_MAX, TOPICS_MAX
+from .real_destination import number_of
+
+log = logging.getLogger(__name__)
+
+NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it could be put there
+# What no client may send to, no timer may either; and in its own topic a message would go around
+# for ever.
+CLOSED_TOPICS = SEND_FORBIDDEN_TOPICS | {WHEEL_TOPIC}
+MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
+DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
+RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
+
+
+PROPERTIES = 6  # where they are in a Message
+Copy = tuple[Message, Record]  # and what it is a copy of
+
+
+class TimerDelivery:
+    """Makes the copies and stores them. `mark((topic, queue))` says that one was delivered."""
+
+    def __init__(
+        self, store: MessageStore, mark: Callable[[tuple[str, int]], None], stats: Stats
+    ) -> None:
+        self._store = store
+        self._mark = mark
+        self._stats = stats
+        self._legal_topics: set[str] = set()
+
+    def put_all(self, copies: list[Copy]) -> tuple[int, StoreError | None]:
+        """Store copies in their order: how many are dealt with, and what kept the next from it."""
+        done = 0
+        while done < len(copies):
+            rest = [message for message, _ in copies[done:]]
+            found = self._store.put_all(rest, until_error=True)
+            wrong = found[-1]
+            stored = len(found) - isinstance(wrong, StoreError)
+            self._stats.moved(rest, found)
+            for place in dict.fromkeys(message[0] for message in rest[:stored]):
+                self._mark(place)
+            done += stored
+            if not isinstance(wrong, StoreError):
+                continue
+            if not isinstance(wrong, MessageTooLarge):
+                return done, wrong
+            message, record = copies[done]
+            if message[PROPERTIES] is record.raw_properties:
+                log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
+                done += 1
+            else:  # by the marks; as it came in it is not
+                raw = record.raw_properties
+                copies[done] = (_message(record, message[0], raw), record)
+        return done, None
+
+    def copy(
+        self,
+        record: Record,
+        topic: str,
+        queue_id: int,
+        now_ms: int,
+        written_ms: int,
+        *,
+        rolled: bool,
+    ) -> Copy | None:
+        """The copy of a message for where it belongs, or with `rolled` for the wheel's topic; None
+        when there is nothing to deliver."""
+        raw = record.raw_properties
+        if rolled:
+            topic, queue_id = WHEEL_TOPIC, QUEUE
+        elif RECALL_KEY in raw and properties.find(raw, RECALL_KEY) is not None:
+            return None  # there is nothing left that it could take back
+        elif not self._is_place(topic, queue_id):
+            log.error(
+                "the timer message at %d names topic %.200r and queue %d, which can't be; it is "
+                "left alone", record.log_offset, topic, queue_id,
+            )  # fmt: skip
+            return None
+        marks = f"TIMER_ENQUEUE_MS\x01{written_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
+        marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
+            pairs = properties.decode(raw)
+            times = number_of((pairs.get(properties.TIMER_ROLL_TIMES) or "").encode(), 0) + rolled
+            for name in MARKS:
+                pairs.pop(name, None)
+            marked = properties.encode(pairs)
+            marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
+        return _message(record, (topic, queue_id), marked + marks.encode()), record
+
+    def _is_place(self, topic: str, queue_id: int) -> bool:
+        """Whether a message may go there: anybody can write properties into the wheel's topic."""
+        if topic not in self._legal_topics:
+            if topic in CLOSED_TOPICS:
+                return False
+            try:
+                check_topic(topic)
+            except Refusal:
+                return False
+            if len(self._legal_topics) >= TOPICS_MAX:
+                self._legal_topics.clear()
+            self._legal_topics.add(topic)
+        return 0 <= queue_id < QUEUES_MAX
+
+
+def _message(record: Record, place: tuple[str, int], raw: bytes) -> Message:
+    """A message as this record has it, with these properties, for another place."""
+    tags_code = raw_tags_code(record.raw_properties)
+    return (
+        place, record.flag, record.sys_flag, record.born_ms, record.born_host, record.body, raw,
+        tags_code, record.reconsume_times, 0, None,
+    )  # fmt: skip
+
+
+def recall_key(record: Record) -> str:
+    """What a recall of this message names it by."""
+    pairs = properties.decode(record.raw_properties)
+    return f"{pairs.get(properties.REAL_TOPIC)}+{pairs.get(properties.UNIQ_KEY)}"

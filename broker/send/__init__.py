@@ -1,0 +1,1 @@
+"""Sends: single messages, batches, retries and replies."""

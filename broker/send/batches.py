@@ -1,0 +1,174 @@
+"""Batches: many messages in one request (320), stored as neighbours, all of them or none."""
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.command import Command, Reply
+from ...protocol.errors import Malformed, Refusal
+from ...protocol.headers.send import SendMessage, SendMessageAnswer, SendMessageV1, send_answer
+from ...protocol.message.batch import split_batch
+from ...protocol.message.properties import UNIQ_KEY, decode
+from ...protocol.message.record import NEED_UNWRAP
+from ...protocol.message.tags import TAG_HASHES
+from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ...store.engine.uniform_batch import Batch
+from ..pull.long_polls import Holds
+from ..runtime.arrivals import type_of
+from ..scheduled.delivery_policy import Due
+from ..settings.config import BrokerConfig
+from ..topics.static_targets import LOGICAL
+from ..topics.topics import Target, Topics
+
+Header = SendMessage | SendMessageV1
+# Request, connection, topic, queue, the batch for the store, unique key, type of message, whether
+# the answer waits for the disk.
+Taken = tuple[Command, Connection, Target, int, Batch, bytes, str, bool]
+
+
+class Batches:
+    """Takes batches into the store; `suffix` is what the broker adds to their properties.
+
+    Those that come one behind the other in a turn are `taken`, and then put together.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        due: Due,
+        holds: Holds,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._due = due
+        self._holds = holds
+        self.suffix = b""
+        self._region_id = config.region_id
+        self._config = config
+        self.taken: list[Taken] = []
+
+    def take(
+        self,
+        header: Header,
+        command: Command,
+        connection: Connection,
+        target: Target,
+        queue_id: int,
+        text: str,
+        *,
+        waits: bool,
+    ) -> tuple[Reply, int] | None:
+        """Take one in, for `put` to store; `text` is its properties' text, `waits` whether its
+        answer waits for the disk.
+
+        One for a batch queue is stored at once: its answer, and where it ends in the log. Refusal
+        or StoreError when it is not stored.
+        """
+        if len(header.topic) > TOPIC_CHARS_MAX:
+            raise _refused(
+                f"a batch topic has {len(header.topic)} characters, the limit is {TOPIC_CHARS_MAX}"
+            )
+        if header.topic.startswith(RETRY_PREFIX):
+            raise _refused("batches can't be sent to a retry topic; send the messages singly")
+        body = command.body
+        if not body:
+            raise _unreadable("is empty; send at least one message")
+        if "DEL" in text and self._due.place(text, header.topic, queue_id).topic != header.topic:
+            raise _refused("a batch can't wait for its time; send the messages singly")
+        key = target.keys[queue_id]
+        if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
+            return self._put_whole(header, connection.host, body, target, queue_id, text)
+        batch: Batch = (
+            key, header.sys_flag, header.born_ms, connection.host, body,
+            header.reconsume_times or 0,
+        )  # fmt: skip
+        unique = decode(text).get(UNIQ_KEY, "").encode()
+        self.taken.append(
+            (command, connection, target, queue_id, batch, unique, type_of(text), waits)
+        )
+        return None
+
+    def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
+        """Store those that were taken in: what each is answered, or why it was not stored, and
+        where it ends in the log."""
+        taken, self.taken = self.taken, []
+        host_hex, region = self._store.host_hex, self._region_id.encode()
+        given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
+        places = self._store.put_batches([each[4] for each in taken], self.suffix)
+        for (command, _, target, queue_id, _, unique, kind, _), placed in zip(
+            taken, places, strict=True
+        ):
+            if isinstance(placed, Malformed):
+                given.append((_unreadable(f"can't be read: {placed}"), 0))
+            elif isinstance(placed, StoreError):
+                given.append((placed, 0))
+            else:
+                first, offsets, end = placed
+                if target.seen == LOGICAL:
+                    first = target.offset(queue_id, first)
+                ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
+                reply = send_answer(
+                    command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
+                    trace_on=self._config.trace_on,
+                )  # fmt: skip
+                self._count(target, queue_id, len(offsets), end - offsets[0], kind)
+                given.append((reply, end))
+        return given
+
+    def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
+        """A batch was stored, `size` bytes in the log: counted, and readers woken."""
+        target.puts.messages += messages
+        target.puts.bytes += size
+        target.puts.arrivals.note_batches(kind, 1, messages, size)
+        key = target.keys[queue_id]
+        if key in self._holds.parked:
+            self._holds.mark(key)
+
+    def _put_whole(
+        self, header: Header, host: bytes, body: bytes, target: Target, queue_id: int, text: str
+    ) -> tuple[Reply, int]:
+        """Store a batch for a batch queue: one record, which the consumer takes apart."""
+        properties = decode(text)
+        try:
+            count = len(split_batch(body))
+        except Malformed as wrong:
+            raise _unreadable(f"can't be read: {wrong}") from None
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        start, first, end = self._store.put_in_batch_queue(
+            *target.keys[queue_id],
+            header.flag,
+            header.sys_flag | NEED_UNWRAP,
+            header.born_ms,
+            host,
+            body,
+            text.encode() + self.suffix,
+            TAG_HASHES[properties.get("TAGS", "")],
+            count,
+            header.reconsume_times or 0,
+        )
+        self._count(target, queue_id, count, end - start, type_of(text))
+        if target.seen == LOGICAL:
+            first = target.offset(queue_id, first)
+        unique = properties.get(UNIQ_KEY) or None
+        answer = SendMessageAnswer(
+            f"{self._store.host_hex.decode()}{start:016X}",
+            queue_id,
+            first,
+            unique,
+            # What tells the producer that the batch has this id, and not its messages theirs.
+            batch_uniq_id=unique,
+            region=self._region_id,
+            trace_on=self._config.trace_on,
+        )
+        return Reply(codes.SUCCESS, answer.to_fields()), end
+
+
+def _refused(text: str) -> Refusal:
+    return Refusal(codes.MESSAGE_ILLEGAL, text)
+
+
+def _unreadable(why: str) -> Refusal:
+    return Refusal(codes.SYSTEM_ERROR, f"the batch body {why}")  # the code of Java's exceptions

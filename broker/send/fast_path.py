@@ -1,0 +1,309 @@
+"""Plain sends of many connections, done all at once: the lane.
+
+Where numba is installed the connections leave what begins with a send in the lane (`turn.Lane`).
+At the end of the turn compiled code reads it (`protocol/kernels/plain_sends.py`), makes the records
+(`store/kernels/plain_records.py`) and the answers. What is not plain, or is for a queue that needs a closer
+look, goes on to `SendHandlers.take`, by its connection and in its order.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...protocol import codes
+from ...protocol.aio.compiled_io import read_all, write_all
+from ...protocol.aio.connection import Connection, writable_fds
+from ...protocol.aio.epoll_reader import Crowd
+from ...protocol.aio.rpc_latency import ONEWAY, SEND_BATCH_OK, SEND_V2_OK, RpcLatency
+from ...protocol.aio.turn import Block, Lane, Turn, block_of
+from ...protocol.codec.frame import encode_request
+from ...protocol.errors import Refusal
+from ...protocol.headers.send import SendMessage, answer_parts
+from ...protocol.kernels.plain_sends import Group, PlainSends
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.recall_handle import words_before
+from ...store.engine.store import MessageStore
+from ...store.index.index_file import IndexFile
+from ...store.kernels.gather import gather
+from ...store.kernels.index_insert import link
+from ...store.kernels.plain_records import Course, PlainRecords
+from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
+from ..pull.long_polls import Holds
+from ..runtime.arrivals import DELAY, FIFO, NORMAL, SMALL_BYTES
+from ..runtime.stats import Stats
+from ..scheduled.delivery_policy import Due
+from ..settings.config import BrokerConfig
+from ..topics.topics import Target, Topics
+
+log = logging.getLogger(__name__)
+
+SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
+
+
+def prepare() -> None:
+    """Have all compiled functions made, or found in the cache, which takes from a third of a second
+    to ten of them."""
+    plain, records = PlainSends(answer_parts(b"", b"")), PlainRecords()
+    request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
+    plain.read(request, [len(request)], 1, 100)
+    queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
+    size = queue.fixed_bytes + plain.parts[0][2]
+    courses = [Course(queue, b"")]
+    _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    ends = plain.write_answers({})
+    room, none = plain.answers.ctypes.data, ends - ends - 1
+    write_all(none, room, ends, np.zeros(1, np.int64))
+    read_all(none, room, 1, 1, np.zeros(1, np.int64))
+    numbers = keys.places
+    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
+    file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
+    gather(file, 0, 1, file, 0, np.empty(1, np.uint8))
+
+
+class Way(NamedTuple):
+    """What becomes of a group of sends: its topic, where it goes, the queue that was asked for, and
+    its slot of the timer wheel in ms, 0 for none. One that `is_timed` holds for a moment only.
+    `kind` is the type of its messages, and `answer` under what its requests are counted, for the
+    metrics."""
+
+    target: Target
+    course: Course
+    key: tuple[str, int]
+    slot_ms: int
+    is_timed: bool
+    kind: str
+    answer: int
+
+
+class PlainLane:
+    """Takes what is in the `lane` into the store: the broker has `take` called each turn.
+
+    `write_templates` has to come first.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        due: Due,
+        holds: Holds,
+        stats: Stats,
+        latency: RpcLatency,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.lane = Lane(self._write)
+        self._latency = latency
+        self._config = config
+        self._broker_name = config.broker_name
+        self._store = store
+        self._topics = topics
+        self._due = due
+        self._holds = holds
+        self._stats = stats
+        self._now_ms = now_ms
+        self._records = PlainRecords()
+        self._answered: list[Connection] = []  # of this turn, and where the answers to each end
+        self._ends = np.zeros(1, np.int64)
+        IndexFile.link = link
+        store.gather = gather
+
+    def write_templates(self, suffix: bytes) -> None:
+        """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the
+        properties of each message."""
+        config = self._config
+        self._suffix = suffix
+        self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
+        region = config.region_id.encode()
+        parts = answer_parts(self._store.host_hex, region, trace_on=config.trace_on)
+        self._plain = PlainSends(parts)
+        self._ways: dict[int, Way] = {}  # by the number of their group
+        self._forgot = 0
+
+    def open(self, turn: Turn) -> None:
+        """From now on the connections use it."""
+        if Crowd.can_be:
+            self.lane.crowd = Crowd(turn)
+        turn.lane = self.lane
+
+    async def close(self) -> None:
+        """Let the connections read by themselves again."""
+        if self.lane.crowd is not None:
+            self.lane.crowd.close()
+            self.lane.crowd = None
+
+    def take(self) -> None:
+        """Store what came in, and answer it; the connections serve the rest the common way."""
+        lane = self.lane
+        block = lane.empty()
+        came = block.senders
+        lane.answered = came  # if anything fails from here on, none of these is told that it didn't
+        self._answered = []
+        taken: list[int] | None = [0] * len(came)
+        if len(came) >= lane.few or any(map(lane.is_worth, block.pieces())):
+            taken = self._take(block)
+        lane.answered = self._answered
+        if taken is not None:
+            for connection, piece, size in zip(came, block.pieces(), taken, strict=True):
+                if size < len(piece):
+                    connection.serve(piece[size:], is_odd=not size)
+
+    def _take(self, block: Block) -> list[int] | None:
+        """`take` for these; how many bytes of each piece are done, None where all are."""
+        plain, store = self._plain, self._store
+        came = block.senders
+        try:
+            plain.read(
+                block.data, block.ends, store.settings.max_message_bytes, self._text_bytes_max
+            )
+        except Exception:  # nothing is stored yet, and the common way reads all of it
+            log.exception("the reader of plain sends failed")
+            plain.forget()  # it may have been in the middle of noting one
+            return [0] * len(came)
+        if not plain.count:
+            return plain.taken
+        if plain.forgot != self._forgot:
+            self._ways.clear()
+            self._forgot = plain.forgot
+        now_ms = self._now_ms()
+        ways: list[Way] = []
+        odd: list[int] = []
+        for number, messages, *_ in plain.parts:
+            way = self._ways.get(number)
+            if way is None or not self._still_goes(way):
+                way = self._way(plain.groups[number], messages, now_ms)
+                if way is None:
+                    odd.append(number)
+                    continue
+                if not way.is_timed:
+                    self._ways[number] = way
+            ways.append(way)
+        if odd:
+            return self._without(plain.pieces_of(odd), block)
+        hosts = b"".join([connection.host for connection in came])
+        courses = [way.course for way in ways]
+        if not store.put_plain(plain, courses, hosts, self._records):
+            return [0] * len(came)
+        self._tell(ways)
+        words = {
+            number: words_before(way.target.name, self._broker_name, way.slot_ms + 1)
+            for way, (number, *_) in zip(ways, plain.parts, strict=True)
+            if way.slot_ms
+        }
+        self._ends = plain.write_answers(words)
+        self._answered = came
+        return plain.taken
+
+    def _still_goes(self, way: Way) -> bool:
+        """Whether nothing has changed about a way that is no matter of time."""
+        target, queue = way.target, way.course.queue
+        return (
+            self._topics.targets.get(target.name) is target  # a topic that changes has another one
+            and not target.special
+            and self._store.plain_queue(way.key) is queue
+        )
+
+    def _way(self, group: Group, messages: int, now_ms: int) -> Way | None:
+        """What becomes of so many of this group, if nothing about it needs a closer look."""
+        target = self._topics.targets.get(group.topic)
+        if target is None or target.special or not 0 <= group.queue_id < target.queues:
+            return None
+        key = own = target.keys[group.queue_id]
+        more, slot_ms = self._suffix, 0
+        if group.waits:
+            waits = f"{group.waits}\x02"
+            try:
+                placed = self._due.placed_all(waits, own, messages, now_ms)
+            except Refusal:  # the common way finds it, too, and says so
+                return None
+            if placed is None:
+                return None
+            key, text, slot_ms = placed
+            if not text.startswith(waits):  # a level over the last one: it is written anew
+                return None
+            more = text[len(waits) :].encode() + more
+        queue = self._store.plain_queue(key)
+        if queue is None or (queue.is_schedule and key is own):
+            return None
+        delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1
+        kind = FIFO if group.is_fifo else DELAY if group.waits else NORMAL
+        answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
+        if group.is_oneway:
+            answer |= ONEWAY
+        course, is_timed = Course(queue, more, delay_ms), bool(group.waits)
+        return Way(target, course, own, slot_ms, is_timed, kind, answer)
+
+    def _tell(self, ways: list[Way]) -> None:
+        """Let those know who count messages and wait for them."""
+        plain, parked, answered = self._plain, self._holds.parked, self._latency.answered
+        for (target, course, key, _, _, kind, answer), part in zip(ways, plain.parts, strict=True):
+            number, messages, came, largest, requests = part
+            topic, puts = course.queue.topic, target.puts
+            if topic != target.name:  # its own has it only once its time has come
+                puts = self._stats.puts(topic)
+            elif key in parked:
+                self._holds.mark(key)
+            extra = course.queue.fixed_bytes + len(course.more)
+            size = came + messages * extra
+            puts.messages += messages
+            puts.bytes += size
+            answered[answer] += requests
+            if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
+                continue
+            if requests != messages:
+                puts.arrivals.note_batches(kind, requests, messages, size)
+            elif largest + extra > SMALL_BYTES:
+                puts.arrivals.note_all(kind, messages, size, self._sizes(number))
+            else:
+                puts.arrivals.note_all(kind, messages, size)
+        if any(way.slot_ms for way in ways):
+            self._tell_timers(ways)
+
+    def _sizes(self, number: int) -> list[int]:
+        """How large each message of the group with this number is in the log."""
+        sends = self._plain.sends[: self._plain.count]
+        sizes: list[int] = sends["size"][sends["group"] == number].tolist()
+        return sizes
+
+    def _tell_timers(self, ways: list[Way]) -> None:
+        plain = self._plain
+        by_number = {number: way for way, (number, *_) in zip(ways, plain.parts, strict=True)}
+        slots = np.zeros(len(plain.groups), np.int64)
+        for number, way in by_number.items():
+            slots[number] = way.slot_ms
+        sends = plain.sends[: plain.count]
+        sends = sends[slots[sends["group"]] > 0]
+        numbers = np.empty((len(sends), 4), np.int64)
+        for column, name in enumerate(("queue_offset", "log_offset", "size")):
+            numbers[:, column] = sends[name]
+        numbers[:, 3] = slots[sends["group"]]
+        names = [by_number[number].target.name for number in sends["group"].tolist()]
+        self._due.came_in(numbers.ravel().tolist(), names)
+
+    def _without(self, left_out: set[int], block: Block) -> list[int]:
+        """`_take` without these pieces, which have messages that can't go in the lane."""
+        pieces = block.pieces()
+        taken = [0] * len(pieces)
+        kept = [number for number in range(len(pieces)) if number not in left_out]
+        if kept:
+            rest = [pieces[at] for at in kept]
+            done = self._take(block_of([block.senders[at] for at in kept], rest))
+            for number, size in zip(kept, done or map(len, rest), strict=True):
+                taken[number] = size
+        return taken
+
+    def _write(self, came: list[Connection]) -> None:
+        """Write the answers, once what they say is true."""
+        ends, answers = self._ends, self._plain.answers
+        fds = np.array(writable_fds(came), np.int64)
+        written = np.empty(len(came), np.int64)
+        if write_all(fds, answers.ctypes.data, ends, written) == ends[-1]:
+            return
+        start = 0
+        for connection, end, size in zip(came, ends.tolist(), written.tolist(), strict=True):
+            if start + size < end:
+                connection.write_later(answers[start + size : end].tobytes())
+            start = end

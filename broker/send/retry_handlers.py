@@ -1,0 +1,147 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer could not process comes back.
+
+It waits on a delay level that grows with each try, then appears in the group's retry topic; after
+too many tries it goes to the dead letters.
+"""
+
+import random
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.send import ConsumerSendMsgBack
+from ...protocol.message import properties
+from ...protocol.message.message_id import offset_message_id
+from ...protocol.message.record import decode_record
+from ...protocol.message.tags import tag_hash
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..groups.groups import Groups
+from ..pull.query_handlers import WHY_NOT_THERE
+from ..runtime.stats import Stats
+from ..scheduled.delays import SCHEDULE_TOPIC, Delays
+from ..scheduled.delivery_policy import TIME_NAMES
+from ..scheduled.real_destination import delayed
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+
+RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
+FIRST_RETRY_LEVEL = 3
+PERM_WRITE = 2
+
+
+class RetryHandlers:
+    """Takes messages back."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        stats: Stats,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.topics = topics
+        self.groups = groups
+        self.delays = delays
+        self.stats = stats
+
+    def rows(self) -> list[Row]:
+        return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
+
+    def on_send_back(
+        self, header: ConsumerSendMsgBack, command: Command, connection: Connection
+    ) -> Reply:
+        group = self.groups.find(header.group)
+        if group is None:
+            raise Refusal(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {header.group}; create it, or switch on "
+                "autoCreateSubscriptionGroup",
+            )
+        if not self.config.broker_permission & PERM_WRITE:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the broker[{self.config.broker_ip1}] sending message is forbidden: its "
+                f"brokerPermission is {self.config.broker_permission}, without 2 for writing",
+            )
+        if group.retry_queue_nums <= 0:
+            return OK
+        # As in RocketMQ the retry topic is there, and open, for the last try, too; dead letters are
+        # taken whatever the perm of their topic says.
+        target = self.topics.retries(
+            RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
+        )
+        if not target.config.perm & PERM_WRITE:
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
+                "change it (updateTopicPerm)",
+            )
+        data = self.store.message_at(header.offset)
+        if data is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"look message by offset failed, {header.offset}: {WHY_NOT_THERE}",
+            )
+        message = decode_record(data)
+        limit = group.retry_max_times
+        if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        level = header.delay_level
+        dead = message.reconsume_times >= limit or level < 0
+        queues = 1
+        if dead:
+            self.stats.dead_letter(header.origin_topic or message.topic, header.group)
+            target = self.topics.dead_letters(DLQ_PREFIX + header.group)
+            level = 0
+        else:
+            queues = min(group.retry_queue_nums, target.config.write_queue_nums)
+            level = min(
+                level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
+            )
+        pairs = properties.decode(message.raw_properties)
+        tags = pairs.get(properties.TAGS)
+        pairs.setdefault(properties.RETRY_TOPIC, message.topic)
+        if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
+            pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
+                message.store_host, message.log_offset
+            )
+        pairs[properties.WAIT] = "false"
+        if not dead:
+            # The level wins over a time of the message's own, as at any send.
+            for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
+                pairs.pop(name, None)
+        pairs.pop(properties.DELAY, None)
+        pairs[properties.DELAY] = str(level)  # 0 for a dead letter
+        queue_id = random.randrange(max(1, queues))  # noqa: S311
+        text = properties.encode(pairs).decode()
+        name = target.name
+        if level > 0:
+            text = delayed(text, name, queue_id)
+            name, queue_id = SCHEDULE_TOPIC, level - 1
+        try:
+            start, _, end = self.store.put(
+                name,
+                queue_id,
+                message.flag,
+                message.sys_flag,
+                message.born_ms,
+                message.born_host,
+                message.body,
+                text.encode(),
+                tag_hash(tags),
+                message.reconsume_times + 1,
+            )
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if level > 0:
+            self.stats.put(SCHEDULE_TOPIC, end - start)
+        # A message that comes back again is still one of its first topic.
+        self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
+        return OK

@@ -1,0 +1,1 @@
+"""The settings of a broker, and those that change while it runs."""

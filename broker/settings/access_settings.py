@@ -1,0 +1,132 @@
+"""The settings of access control that are JSON, lists or class names in one text: read and checked.
+
+The passwords in them are never shown: not in what is printed of the settings, not in an answer, and
+not in a sentence that says what is wrong with them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...conf.sources import ConfigError
+from ...protocol.bodies.access import SUPER, UserInfo
+from ...protocol.bodies.body import Body
+from ...protocol.errors import Refusal
+from ..access.users import check_name, check_password, with_known_words
+
+INIT_USER = "initAuthenticationUser"
+INNER_CREDENTIALS = "innerClientAuthenticationCredentials"
+SECRET_KEYS = frozenset({INIT_USER, INNER_CREDENTIALS})
+HIDDEN = "******"  # what is shown in the place of a secret
+
+CODES_MAX = 1_000  # of one white list
+
+_AUTH = "org.apache.rocketmq.auth"
+# What RocketMQ has itself; another class would mean that somebody else's code decides.
+CLASSES = {
+    "authenticationProvider": (f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",),
+    "authenticationMetadataProvider": (
+        f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    ),
+    "authenticationStrategy": (
+        f"{_AUTH}.authentication.strategy.StatelessAuthenticationStrategy",
+        f"{_AUTH}.authentication.strategy.StatefulAuthenticationStrategy",
+    ),
+    "authorizationProvider": (f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",),
+    "authorizationMetadataProvider": (
+        f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+    ),
+    "authorizationStrategy": (
+        f"{_AUTH}.authorization.strategy.StatelessAuthorizationStrategy",
+        f"{_AUTH}.authorization.strategy.StatefulAuthorizationStrategy",
+    ),
+}
+
+
+class Credentials(NamedTuple):
+    """Whom this broker says it is to others."""
+
+    access_key: str
+    secret_key: str
+
+
+class _Credentials(Body):
+    access_key: str = ""
+    secret_key: str = ""
+
+
+def check_classes(others: Mapping[str, str]) -> None:
+    """ConfigError when a class is asked for that isn't RocketMQ's own local one."""
+    for key, names in CLASSES.items():
+        given = others.get(key, "").strip()
+        if given and given not in names:
+            raise ConfigError(
+                f"{key} is {given[:200]!r}, but users and access lists are this broker's own, so "
+                f"it can only be {' or '.join(names)}; leave the key out"
+            )
+
+
+def codes_of(key: str, text: str) -> frozenset[int]:
+    """The request codes of a white list; ConfigError when it is none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if len(words) > CODES_MAX:
+        raise ConfigError(f"{key} has {len(words)} codes, the limit is {CODES_MAX}; shorten it")
+    for word in words:
+        if re.fullmatch(r"[0-9]{1,9}", word) is None:
+            raise ConfigError(
+                f"{key} has {word[:40]!r} in it, but must be request codes with commas between "
+                "them, as in 34,38; correct it or leave it out"
+            )
+    return frozenset(map(int, words))
+
+
+def init_user_of(text: str) -> UserInfo | None:
+    """The user that the first start makes, who may do everything; None when none is named."""
+    if not text.strip():
+        return None
+    wanted = '{"username":"NAME","password":"PASSWORD"}'
+    try:
+        given = with_known_words(UserInfo.decode(text.encode()))
+    except (ValueError, Refusal):
+        raise _wrong(INIT_USER, f"is not JSON like {wanted}") from None
+    _check(INIT_USER, given.username, given.password)
+    return UserInfo(given.username, given.password, SUPER, given.user_status)
+
+
+def credentials_of(text: str) -> Credentials | None:
+    """With what this broker signs its own requests; None when it signs none."""
+    if not text.strip():
+        return None
+    wanted = '{"accessKey":"NAME","secretKey":"PASSWORD"}'
+    try:
+        given = _Credentials.decode(text.encode())
+    except ValueError:
+        raise _wrong(INNER_CREDENTIALS, f"is not JSON like {wanted}") from None
+    _check(INNER_CREDENTIALS, given.access_key, given.secret_key)
+    return Credentials(given.access_key, given.secret_key)
+
+
+def first_users(init_user: str, inner: str) -> list[UserInfo]:
+    """The users that a start makes unless they are there: both may do everything."""
+    user, credentials = init_user_of(init_user), credentials_of(inner)
+    found = [] if user is None else [user]
+    if credentials is not None and (user is None or user.username != credentials.access_key):
+        found.append(UserInfo(credentials.access_key, credentials.secret_key, SUPER))
+    return found
+
+
+def shown(key: str, value: str) -> str:
+    """The value as it may be shown."""
+    return HIDDEN if key in SECRET_KEYS and value else value
+
+
+def _check(key: str, name: str | None, password: str | None) -> None:
+    try:
+        check_name(name or "")
+        check_password(password or "")
+    except Refusal as wrong:
+        raise _wrong(key, f"has a fault: {wrong.remark}") from None
+
+
+def _wrong(key: str, what: str) -> ConfigError:
+    return ConfigError(f"{key} {what}; correct it or leave it out (its value is not shown here)")

@@ -1,0 +1,534 @@
+"""The settings of a broker: RocketMQ's keys where it has one, with types, ranges and defaults.
+
+A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
+empty and follows from other settings or the machine is filled in when the value is made. Every key
+here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
+so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+from msgspec.structs import force_setattr
+
+from ...conf.described import Described, described
+from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
+from ...conf.load import Keys, load, text_of
+from ...conf.sources import ConfigError
+from ...protocol.codec import java_properties
+from ...protocol.ha import CHUNK_BYTES_MAX
+from ...store.base.retention import HOUR_MS, Rules
+from ...store.base.settings import StoreSettings
+from ..scheduled.delays import parse_levels
+from .access_settings import (
+    check_classes,
+    codes_of,
+    credentials_of,
+    init_user_of,
+    shown,
+)
+from .store_host import may_be_host
+
+NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
+NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
+
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
+Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
+Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
+Percent = Annotated[int, Meta(ge=1, le=100)]
+PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
+Queues = Annotated[int, Meta(ge=1, le=65_536)]
+
+# Keys without effect here on which somebody who sets them relies.
+NO_PLAIN_ACL = (
+    "the plain_acl.yml of RocketMQ 4 is not read; use authenticationEnabled and "
+    "authorizationEnabled with users and access lists as RocketMQ 5 has them"
+)
+NO_MIGRATION = (
+    "the users of a plain_acl.yml are not taken over; make them with mqadmin's createUser and "
+    "createAcl"
+)
+NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
+NO_LIGHT_QUEUES = "messages get no entries in %LMQ% queues (docs/known-gaps.md)"
+RELIED_ON = {
+    "enableLmq": NO_LIGHT_QUEUES,
+    "enableMultiDispatch": NO_LIGHT_QUEUES,
+    "aclEnable": NO_PLAIN_ACL,
+    "migrateAuthFromV1Enabled": NO_MIGRATION,
+    "enableDLegerCommitLog": NO_REPLICAS,
+    "enableControllerMode": NO_REPLICAS,
+}
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
+TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
+HTTP_PORT_OFF = -1
+HA_PORT_DISTANCE = 1
+
+SLAVE = "SLAVE"
+SYNC_MASTER = "SYNC_MASTER"
+SLAVES_MAX = 16  # of one master
+# A slave's pages are read by few, so it calls a message cold that much earlier, as in RocketMQ.
+SLAVE_RATIO_LESS = 10
+
+# Ours alone: a Java broker would not know them, so its config request doesn't show them.
+OWN_KEYS = frozenset(
+    {
+        "allowDuplicateMaster",
+        "clientMemoryBytesMax",
+        "compiledSends",
+        "httpBindAddress",
+        "httpPort",
+        "tlsClientAuthServer",
+        "tlsClientTrustCertPath",
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
+    }
+)
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All settings. ConfigError (a ValueError) when two don't fit together."""
+
+    # Who it is
+    broker_cluster_name: Name = "DefaultCluster"
+    broker_name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""  # the host's name
+    broker_id: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
+    region_id: Annotated[str, Meta(min_length=1, max_length=255)] = "DefaultRegion"
+
+    # Where it is
+    namesrv_addr: str = ""
+    bind_address: BindAddress = "127.0.0.1"
+    listen_port: Port = 10_911
+    broker_ip1: str = field(name="brokerIP1", default="")
+    broker_ip2: str = field(name="brokerIP2", default="")  # for slaves; brokerIP1 where empty
+    # None: ten above listen_port, or the next free one
+    http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
+    http_bind_address: BindAddress = "127.0.0.1"
+    client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
+    compiled_sends: bool = True
+    server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
+    tls_server_mode: TlsMode = "permissive"
+    tls_server_cert_path: str = ""
+    tls_server_key_path: str = ""
+    use_tls: bool | None = field(name="useTLS", default=None)  # as tlsServerMode asks of others
+    tls_client_auth_server: bool = False
+    tls_client_trust_cert_path: str = ""
+    register_name_server_period: PeriodMs = 30_000
+    enable_split_registration: bool = False
+    split_registration_size: Annotated[int, Meta(ge=1, le=100_000)] = 800
+    enable_single_topic_register: bool = False
+    forward_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
+    allow_duplicate_master: bool = False
+    ha_master_address: str = ""  # a slave's; else the name servers tell it
+    channel_expired_timeout: PeriodMs = 120_000
+
+    # How its slaves follow it, or it its master
+    ha_listen_port: Port = 0  # 0: the one behind listenPort
+    ha_send_heartbeat_interval: PeriodMs = 5_000
+    ha_housekeeping_interval: PeriodMs = 20_000
+    ha_transfer_batch_size: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = 32 << 10
+    ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
+    in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
+    slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
+
+    # Whom it serves
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    authentication_metadata_provider: str = ""
+    authorization_metadata_provider: str = ""
+    init_authentication_user: str = ""
+    inner_client_authentication_credentials: str = ""
+    authentication_whitelist: str = ""
+    authorization_whitelist: str = ""
+
+    # What it lets people do
+    broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    default_topic_queue_nums: Queues = 8
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_on: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: Name = "RMQ_SYS_TRACE_TOPIC"
+    validate_system_topic_when_update_topic: bool = True
+    enable_mixed_message_type: bool = False
+    max_message_size: Annotated[int, Meta(ge=1, le=15 << 20)] = 4 << 20
+    message_delay_level: Annotated[
+        str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
+    ] = DELAY_LEVELS
+
+    # How it treats timer messages
+    timer_wheel_enable: bool = True
+    timer_max_delay_sec: Annotated[int, Meta(ge=1, le=NO_CAP_SEC)] = NO_CAP_SEC
+    timer_precision_ms: Annotated[int, Meta(ge=100, le=1_000)] = 1_000
+    timer_roll_window_slot: Annotated[int, Meta(ge=2, le=604_740)] = 172_800
+    timer_congest_num_each_slot: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] = (1 << 31) - 1
+    timer_flush_interval_ms: PeriodMs = 1_000
+    mapped_file_size_timer_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 100 << 20
+    recall_message_enable: bool = False
+    allow_recall_when_broker_not_writeable: bool = True
+
+    # How it treats transactions
+    reject_transaction_message: bool = False
+    transaction_time_out: Ms = 6_000
+    transaction_check_max: Annotated[int, Meta(ge=1, le=1_000)] = 15
+    transaction_check_interval: PeriodMs = 30_000
+    transaction_op_msg_max_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 4_096
+    transaction_op_batch_interval: PeriodMs = 3_000
+    transaction_metric_flush_interval: PeriodMs = 3_000
+
+    # How it hands out
+    long_polling_enable: bool = True
+    short_polling_time_mills: Ms = 1_000
+    notify_consumer_ids_changed_enable: bool = True
+    max_transfer_count_on_message_in_memory: Annotated[int, Meta(ge=1, le=10_000)] = 32
+    max_transfer_bytes_on_message_in_memory: PullBytes = 256 << 10
+    max_transfer_count_on_message_in_disk: Annotated[int, Meta(ge=1, le=10_000)] = 8
+    max_transfer_bytes_on_message_in_disk: PullBytes = 64 << 10
+    access_message_in_memory_max_ratio: Percent = 40
+    access_message_in_memory_hot_ratio: Percent = 26
+    cold_data_flow_control_enable: bool = False
+    cold_data_scan_enable: bool = False
+    cg_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 3 << 20
+    global_cold_read_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 100 << 20
+    data_read_ahead_enable: bool = True
+    lite_pull_message_enable: bool = True
+    reject_pull_consumer_enable: bool = False
+    slave_read_enable: bool = False
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    filter_data_clean_time_span: Ms = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Meta(ge=1, le=100_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Meta(ge=1, le=99)] = 20
+    max_filter_message_size: Annotated[int, Meta(ge=20, le=1 << 30)] = 16_000
+    use_server_side_reset_offset: bool = True
+    estimate_accumulation: bool = True
+    store_reply_message_enable: bool = True
+    default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
+
+    # How it lets pop
+    default_message_request_mode: Literal["PULL", "POP"] = "PULL"
+    default_pop_share_queue_num: Annotated[int, Meta(ge=-1, le=100_000)] = -1
+    server_load_balancer_enable: bool = True
+    load_balance_poll_name_server_interval: PeriodMs = 30_000
+    init_pop_offset_by_check_msg_in_mem: bool = True
+    pop_from_retry_probability: Annotated[int, Meta(ge=0, le=100)] = 20
+    enable_retry_topic_v2: bool = field(name="enableRetryTopicV2", default=False)
+    retrieve_message_from_pop_retry_topic_v1: bool = field(
+        name="retrieveMessageFromPopRetryTopicV1", default=True
+    )
+    pop_response_return_actual_retry_topic: bool = False
+    pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_024
+    max_pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 100_000
+    enable_pop_buffer_merge: bool = True  # Java's is false
+    pop_ck_stay_buffer_time: Ms = 10_000
+    pop_ck_stay_buffer_time_out: Ms = 3_000
+    pop_ck_max_buffer_size: Annotated[int, Meta(ge=0, le=10_000_000)] = 200_000
+    pop_ck_offset_max_queue_size: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    revive_queue_num: Annotated[int, Meta(ge=1, le=998)] = 8
+    revive_interval: PeriodMs = 1_000
+
+    # How it stores
+    store_path_root_dir: str = "~/store"
+    store_path_commit_log: str = ""
+    mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
+    mapped_file_size_consume_queue: Annotated[int, Meta(ge=20, le=(1 << 31) - 1)] = 6_000_000
+    mapped_file_size_consume_queue_ext: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 48 << 20
+    mapper_file_size_batch_consume_queue: Annotated[int, Meta(ge=46, le=(1 << 31) - 1)] = 13_800_000
+    message_index_enable: bool = True
+    enabled_append_prop_crc: bool = field(name="enabledAppendPropCRC", default=False)
+    max_hash_slot_num: Annotated[int, Meta(ge=1, le=100_000_000)] = 5_000_000
+    max_index_num: Annotated[int, Meta(ge=2, le=100_000_000)] = 20_000_000
+    flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
+    flush_interval_commit_log: PeriodMs = 500
+    flush_interval_consume_queue: PeriodMs = 1_000
+    flush_consume_queue_thorough_interval: PeriodMs = 60_000
+    sync_flush_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 5_000
+    flush_consumer_offset_interval: PeriodMs = 5_000
+    flush_delay_offset_interval: PeriodMs = 10_000
+
+    # How long it keeps
+    file_reserved_time: Annotated[int, Meta(ge=1, le=1_000_000)] = 72
+    delete_when: Annotated[str, Meta(pattern=r"^\d{1,2}(;\d{1,2})*$")] = "04"
+    clean_resource_interval: PeriodMs = 10_000
+    disk_max_used_space_ratio: Percent = 75
+    disk_space_clean_forcibly_ratio: Percent = 85
+    disk_space_warning_level_ratio: Percent = 90
+    clean_file_forcibly_enable: bool = True
+    delete_file_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    delete_commit_log_files_interval: Ms = 100
+    delete_consume_queue_files_interval: Ms = 100
+    destroy_maped_file_interval_forcibly: Ms = 120_000
+    redelete_hanged_file_interval: Ms = 120_000
+
+    # Keys of other kinds of broker, or of nobody, as they were given
+    others: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if not self.is_slave:
+            force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+        elif self.broker_id == 0:
+            raise ConfigError(
+                "brokerRole is SLAVE and brokerId is 0, but a slave's must be at least 1, and one "
+                "of a kind among the slaves of its master; set it"
+            )
+        if not self.broker_name:
+            force_setattr(self, "broker_name", _host_name())
+        elif re.search(NAME_PATTERN, self.broker_name) is None:
+            raise ConfigError(
+                f"brokerName is {self.broker_name!r}, but becomes a topic's name and must match "
+                f"{NAME_PATTERN}; correct it"
+            )
+        if not self.broker_ip1:
+            force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+        if not may_be_host(self.broker_ip1):
+            raise ConfigError(
+                f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address or the name of a "
+                "host, without a port; correct it, or leave it out and set bindAddress"
+            )
+        if not self.broker_ip2:
+            force_setattr(self, "broker_ip2", self.broker_ip1)
+        if not may_be_host(self.broker_ip2):
+            raise ConfigError(
+                f"brokerIP2 is {self.broker_ip2!r}, but must be an IP address or the name of a "
+                "host, without a port, where slaves reach this broker; correct it or leave it out"
+            )
+        if self.ha_master_address and not _is_host_port(self.ha_master_address):
+            raise ConfigError(
+                f"haMasterAddress is {self.ha_master_address!r}, but must be host:port, of the "
+                "master's port for replication (haListenPort there); correct it, or leave it out "
+                "to have it from the name servers"
+            )
+        for text in self.name_servers:
+            host, _, port = text.rpartition(":")
+            if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
+                raise ConfigError(
+                    f"namesrvAddr names {text!r}, but must be host:port, several with ; between "
+                    "them; correct it"
+                )
+        # RocketMQ knows these four, and takes the next one below for any other.
+        ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
+        force_setattr(self, "timer_precision_ms", ticks)
+        if self.ha_listen_port == 0:
+            near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
+            force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)
+        if self.use_tls is None:
+            force_setattr(self, "use_tls", self.tls_server_mode == "enforcing")
+        if "," in self.store_path_commit_log:
+            raise ConfigError(
+                f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "
+                "is not served; name one folder, and move all files of the log there"
+            )
+        self._check_access()
+        hours = self.delete_when.split(";")
+        if max(map(int, hours)) > 23:
+            raise ConfigError(
+                f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
+                "them; correct it"
+            )
+
+    def _check_access(self) -> None:
+        providers = {
+            "authenticationMetadataProvider": self.authentication_metadata_provider,
+            "authorizationMetadataProvider": self.authorization_metadata_provider,
+        }
+        check_classes(self.others | providers)
+        init_user_of(self.init_authentication_user)
+        credentials_of(self.inner_client_authentication_credentials)
+        codes_of("authenticationWhitelist", self.authentication_whitelist)
+        codes_of("authorizationWhitelist", self.authorization_whitelist)
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise ConfigError(
+                "authorizationEnabled is true and authenticationEnabled is not, so anybody could "
+                "name himself any user; switch on both, or neither"
+            )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in namesrvAddr, which may have commas between them, too."""
+        return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
+
+    @property
+    def keeps_users(self) -> bool:
+        """Whether there are users, also before they have to sign anything."""
+        return self.authentication_enabled or bool(self.authentication_metadata_provider.strip())
+
+    @property
+    def keeps_access_lists(self) -> bool:
+        """The same for access lists, which are of users."""
+        return self.authentication_enabled or bool(self.authorization_metadata_provider.strip())
+
+    @property
+    def acks_needed(self) -> int:
+        """How many slaves must have a message before its sender gets an answer."""
+        return self.in_sync_replicas - 1 if self.broker_role == SYNC_MASTER else 0
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it follows a master, and stores nothing else."""
+        return self.broker_role == SLAVE
+
+    @property
+    def commit_log_dir(self) -> Path:
+        """Where the commit log is."""
+        return Path(self.store_path_commit_log or self.store_dir / "commitlog").expanduser()
+
+    @property
+    def store_dir(self) -> Path:
+        """Where everything else of the store is."""
+        return Path(self.store_path_root_dir).expanduser()
+
+    def store_settings(self) -> StoreSettings:
+        """The part that the store needs; StoreError when a size can't be."""
+        return StoreSettings(
+            segment_bytes=self.mapped_file_size_commit_log,
+            queue_file_bytes=self.mapped_file_size_consume_queue,
+            batch_queue_file_bytes=self.mapper_file_size_batch_consume_queue,
+            queue_ext_file_bytes=self.mapped_file_size_consume_queue_ext,
+            index_slots=self.max_hash_slot_num,
+            index_entries=self.max_index_num,
+            index_enable=self.message_index_enable,
+            append_crc=self.enabled_append_prop_crc,
+            sync_flush=self.flush_disk_type == "SYNC_FLUSH",
+            max_message_bytes=self.max_message_size,
+            pull_messages_max=self.max_transfer_count_on_message_in_memory,
+            pull_bytes_max=self.max_transfer_bytes_on_message_in_memory,
+            pull_messages_max_on_disk=self.max_transfer_count_on_message_in_disk,
+            pull_bytes_max_on_disk=self.max_transfer_bytes_on_message_in_disk,
+            memory_ratio_percent=self._memory_ratio_percent(),
+            scan_bytes_max=self.max_filter_message_size,
+            delay_levels_ms=tuple(parse_levels(self.message_delay_level)),
+            commit_log_dir=self.commit_log_dir,
+            queue_sync_ms=self.flush_interval_consume_queue,
+            queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
+            rules=self.retention_rules(),
+        )
+
+    def _memory_ratio_percent(self) -> int:
+        less = SLAVE_RATIO_LESS if self.is_slave else 0
+        return max(1, self.access_message_in_memory_max_ratio - less)
+
+    def retention_rules(self) -> Rules:
+        """What the store keeps and what it lets go."""
+        return Rules(
+            keep_ms=self.file_reserved_time * HOUR_MS,
+            hours=frozenset(map(int, self.delete_when.split(";"))),
+            early_percent=self.disk_max_used_space_ratio,
+            force_percent=self.disk_space_clean_forcibly_ratio,
+            refuse_percent=self.disk_space_warning_level_ratio,
+            may_force=self.clean_file_forcibly_enable,
+            files_max=self.delete_file_batch_max,
+            log_pause_ms=self.delete_commit_log_files_interval,
+            queue_pause_ms=self.delete_consume_queue_files_interval,
+            held_ms=self.destroy_maped_file_interval_forcibly,
+            retry_ms=self.redelete_hanged_file_interval,
+        )
+
+    def as_properties(self) -> dict[str, str]:
+        """Every key of a Java broker with its value here, or what Java would have."""
+        found = {key: default for key, (_, default) in JAVA_KEYS.items() if default is not None}
+        found |= {
+            "rocketmqHome": os.environ.get("ROCKETMQ_HOME", ""),
+            "configName": self.broker_name,
+            "clusterName": self.broker_cluster_name,
+            "authConfigPath": str(self.store_dir / "config"),
+        }
+        found |= self.others
+        found |= {
+            key: shown(key, text_of(getattr(self, info.name)))
+            for key, info in KEYS.fields.items()
+            if key not in OWN_KEYS
+        }
+        for key in ("namesrvAddr", "storePathCommitLog", "haMasterAddress"):
+            if not found[key]:
+                del found[key]  # null in Java
+        return found
+
+
+KEYS = Keys(BrokerConfig, {key: kind for key, (kind, _) in JAVA_KEYS.items()})
+
+
+def load_broker(
+    *,
+    file: Path | None = None,
+    options: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> tuple[BrokerConfig, list[str]]:
+    """The settings from all sources, and warnings. ConfigError with one sentence."""
+    config, warnings = load(KEYS, file=file, options=options, environ=environ)
+    for key, instead in RELIED_ON.items():
+        if config.others.get(key, "").lower() == "true":
+            warnings.append(f"{key}=true has no effect: {instead}")
+    return config, warnings
+
+
+def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
+    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that hold from
+    the next start on.
+
+    AuthConfig's keys are there only if they were given.
+    """
+    fields = KEYS.fields
+    given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
+    unseen = AUTH_KEYS - config.others.keys() - given
+    found = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    found |= later
+    return java_properties.dump(found)
+
+
+def describe(config: BrokerConfig, origins: Mapping[str, str]) -> list[Described]:
+    """Every key with its value, without passwords. `origins`: where those stand that were given."""
+    return described(KEYS, _every_value(config), _every_value(BrokerConfig()), origins)
+
+
+def _every_value(config: BrokerConfig) -> dict[str, str]:
+    return config.as_properties() | {
+        key: shown(key, text_of(getattr(config, info.name))) for key, info in KEYS.fields.items()
+    }
+
+
+def reachable_address(bind_address: str) -> str:
+    """The address to tell clients for a server bound here.
+
+    On loopback only this host can connect. Bound to everything, it is the address that this
+    machine uses towards others, which works from the host itself and from a container alike.
+    """
+    if bind_address not in ("0.0.0.0", "::"):  # noqa: S104
+        return "127.0.0.1" if bind_address == "localhost" else bind_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # for documentation only; UDP sends nothing here
+            found = str(probe.getsockname()[0])
+        except OSError:
+            found = ""
+    if found and not found.startswith("127.") and found != "0.0.0.0":  # noqa: S104
+        return found
+    try:
+        entries = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    except OSError:
+        entries = []
+    addresses = [str(entry[4][0]) for entry in entries]
+    return next((one for one in addresses if not one.startswith("127.")), "127.0.0.1")
+
+
+def _is_host_port(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return may_be_host(host.strip("[]")) and port.isdecimal() and 0 < int(port) <= 65_535
+
+
+def _host_name() -> str:
+    legal = re.sub(r"[^%|a-zA-Z0-9_.-]", "-", socket.gethostname())[:NAME_CHARS_MAX]
+    return legal.lstrip(".") or "DEFAULT_BROKER"

@@ -1,0 +1,298 @@
+"""Settings that are changed while the broker runs, UPDATE_BROKER_CONFIG (25).
+
+What can change at run time (`HOT`) holds at once. Of the other settings, those of `AT_START` hold
+from the next start on, and those that have no effect here, or that nobody knows, are kept because
+RocketMQ takes them (`broker/settings/inert_keys.py`). Never a path, a class, a command, an address, a name or
+a size of files: those are refused.
+
+A change is taken whole or not at all, and is kept in config/hotKeys.json with the value that it
+replaced. At the next start it holds again, unless the configuration says something else for that
+key than it did then: the last change wins, as in RocketMQ, which writes into the configuration file
+itself.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from ...conf.java_keys import JAVA_KEYS
+from ...conf.load import OTHERS, text_of
+from ...conf.sources import ConfigError, Setting
+from ...protocol import codes
+from ...protocol.bodies.body import Body
+from ...protocol.bodies.data_version import DataVersion
+from ...protocol.errors import Refusal
+from ...store.files import json_file
+from . import inert_keys as kept_keys
+from .config import KEYS, BrokerConfig
+
+log = logging.getLogger(__name__)
+
+# What the store goes by; it has settings of its own, which are made anew.
+STORE_LIMITS = frozenset(
+    {
+        "maxMessageSize",
+        "maxTransferCountOnMessageInMemory",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferBytesOnMessageInDisk",
+        "maxFilterMessageSize",
+        "cleanFileForciblyEnable",
+        "deleteCommitLogFilesInterval",
+        "deleteConsumeQueueFilesInterval",
+        "deleteFileBatchMax",
+        "deleteWhen",
+        "destroyMapedFileIntervalForcibly",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "fileReservedTime",
+        "redeleteHangedFileInterval",
+    }
+)
+HOT = STORE_LIMITS | {
+    "accessMessageInMemoryHotRatio",
+    "allowRecallWhenBrokerNotWriteable",
+    "autoCreateSubscriptionGroup",
+    "autoCreateTopicEnable",
+    "brokerPermission",
+    "cgColdReadThreshold",
+    "channelExpiredTimeout",
+    "clientMemoryBytesMax",
+    "coldDataFlowControlEnable",
+    "coldDataScanEnable",
+    "dataReadAheadEnable",
+    "defaultPopShareQueueNum",
+    "defaultQueryMaxNum",
+    "enableMixedMessageType",
+    "enablePopBufferMerge",
+    "enablePropertyFilter",
+    "enableRetryTopicV2",
+    "enableSingleTopicRegister",
+    "enableSplitRegistration",
+    "estimateAccumulation",
+    "globalColdReadThreshold",
+    "haMaxGapNotInSync",
+    "initPopOffsetByCheckMsgInMem",
+    "litePullMessageEnable",
+    "longPollingEnable",
+    "notifyConsumerIdsChangedEnable",
+    "popCkMaxBufferSize",
+    "popCkStayBufferTime",
+    "popFromRetryProbability",
+    "popResponseReturnActualRetryTopic",
+    "recallMessageEnable",
+    "rejectPullConsumerEnable",
+    "rejectTransactionMessage",
+    "retrieveMessageFromPopRetryTopicV1",
+    "serverLoadBalancerEnable",
+    "shortPollingTimeMills",
+    "slaveReadEnable",
+    "splitRegistrationSize",
+    "storeReplyMessageEnable",
+    "timerCongestNumEachSlot",
+    "timerMaxDelaySec",
+    "traceOn",
+    "transactionCheckInterval",
+    "transactionCheckMax",
+    "transactionMetricFlushInterval",
+    "transactionOpBatchInterval",
+    "transactionOpMsgMaxSize",
+    "transactionTimeOut",
+    "useServerSideResetOffset",
+    "validateSystemTopicWhenUpdateTopic",
+}
+# Numbers and switches that parts of the broker read once.
+AT_START = frozenset(
+    {
+        "accessMessageInMemoryMaxRatio",
+        "brokerTopicEnable",
+        "cleanResourceInterval",
+        "clusterTopicEnable",
+        "compiledSends",
+        "defaultMessageRequestMode",
+        "defaultTopicQueueNums",
+        "expectConsumerNumUseFilter",
+        "filterDataCleanTimeSpan",
+        "filterSupportRetry",
+        "flushConsumeQueueThoroughInterval",
+        "flushConsumerOffsetInterval",
+        "flushDelayOffsetInterval",
+        "flushDiskType",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
+        "haHousekeepingInterval",
+        "haSendHeartbeatInterval",
+        "haTransferBatchSize",
+        "inSyncReplicas",
+        "loadBalancePollNameServerInterval",
+        "maxErrorRateOfBloomFilter",
+        "maxPopPollingSize",
+        "messageIndexEnable",
+        "popCkOffsetMaxQueueSize",
+        "popCkStayBufferTimeOut",
+        "popPollingSize",
+        "registerNameServerPeriod",
+        "reviveInterval",
+        "serverChannelMaxIdleTimeSeconds",
+        "slaveTimeout",
+        "syncFlushTimeout",
+        "timerFlushIntervalMs",
+        "timerRollWindowSlot",
+    }
+)
+
+
+class Change(Body):
+    """One changed key: its text, and the text that the configuration had for it."""
+
+    text: str = ""
+    instead_of: str = ""
+
+
+class HotKeysTable(Body):
+    """config/hotKeys.json."""
+
+    changes: dict[str, Change] = {}
+    data_version: DataVersion | None = None
+
+
+class HotKeys:
+    """Changes a running broker's config. `version` counts the changes; `later` are the texts of
+    those that hold from the next start on."""
+
+    def __init__(self, config: BrokerConfig, path: Path, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._path = path
+        self._now_ms = now_ms
+        self._changes: dict[str, Change] = {}
+        self._effects: dict[str, Callable[[], object]] = {}
+        self.later: dict[str, str] = {}
+        self.version = DataVersion(0, now_ms(), 0)
+
+    def on_change(self, key: str, effect: Callable[[], object]) -> None:
+        """Call this after the key has changed, for what doesn't read the config each time."""
+        assert key in HOT
+        self._effects[key] = effect
+
+    def load(self) -> None:
+        """Bring the changes of earlier runs into the config; ValueError for a file that can't be
+        read. To be called before any part reads the config."""
+        found = json_file.load(self._path, HotKeysTable.decode)
+        if found is None:
+            return
+        self.version = found.data_version or self.version
+        for key, change in found.changes.items():
+            try:
+                values, texts = self._checked({key: change.text})
+            except Refusal as wrong:
+                log.warning(
+                    "the change of %s that was kept is dropped: %s", kept_keys.shown(key), wrong
+                )
+                continue
+            configured = self._text(key)
+            if configured != change.instead_of:
+                log.warning(
+                    "%s is %s: the configuration has a new value, so %s, which was set over the "
+                    "network, is dropped",
+                    key,
+                    configured,
+                    change.text,
+                )
+                continue
+            self._changes[key] = change
+            self._set(values)
+            self._set_others(texts)
+            log.info("%s is %s, set over the network; configured is %s", key, *_texts(change))
+
+    def update(self, wanted: Mapping[str, str]) -> list[str]:
+        """Change these keys, all of them or none; returns those whose value is another now.
+
+        Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for a value that
+        it may not have.
+        """
+        values, others = self._checked(wanted)
+        texts = {key: self._wanted_text(key, values, others) for key in wanted}
+        before = {key: self._current(key) for key in wanted}
+        changed = [key for key in wanted if texts[key] != before[key]]
+        if not changed:
+            return []
+        changes = dict(self._changes)
+        for key in changed:
+            old = changes.pop(key, None)
+            configured = before[key] if old is None else old.instead_of
+            if texts[key] != configured:
+                changes[key] = Change(texts[key], configured)
+        kept_keys.check_room(changes)
+        version = self.version.following(self._now_ms())
+        json_file.save(self._path, HotKeysTable(changes, version).encode(standard=True))
+        self._changes, self.version = changes, version
+        self._set(
+            {KEYS.fields[key].name: values[KEYS.fields[key].name] for key in changed if key in HOT}
+        )
+        self._set_others({key: text for key, text in others.items() if key in changed})
+        for key in changed:
+            if key in AT_START:
+                self.later[key] = texts[key]
+            log.info("%s is %s now, it was %s%s", key, texts[key], before[key], _when(key))
+        for effect in dict.fromkeys(self._effects[key] for key in changed if key in self._effects):
+            effect()
+        return changed
+
+    def _checked(self, wanted: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+        """The values of settings by attribute name, and the texts of other keys; Refusal."""
+        others = {}
+        for key, text in wanted.items():
+            if key in KEYS.fields:
+                if key not in HOT and key not in AT_START:
+                    raise kept_keys.refused(key)
+            else:
+                kept_keys.check(key, text)
+                others[key] = text
+        try:
+            values, _ = KEYS.values([Setting(key, text, "request") for key, text in wanted.items()])
+            values.pop(OTHERS, None)
+            msgspec.structs.replace(self._config, **values)  # it checks what must fit together
+        except ConfigError as wrong:
+            raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
+        return values, others
+
+    def _wanted_text(self, key: str, values: dict[str, object], others: dict[str, str]) -> str:
+        return others[key] if key in others else text_of(values[KEYS.fields[key].name])
+
+    def _current(self, key: str) -> str:
+        """What GET_BROKER_CONFIG shows of it."""
+        return self.later.get(key) or self._text(key)
+
+    def _text(self, key: str) -> str:
+        """What the config has for a key; empty where it has nothing."""
+        info = KEYS.fields.get(key)
+        if info is not None:
+            return text_of(getattr(self._config, info.name))
+        default = JAVA_KEYS.get(key, ("", None))[1]
+        return self._config.others.get(key, default or "")
+
+    def _set(self, values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            force_setattr(self._config, name, value)
+
+    def _set_others(self, texts: Mapping[str, str]) -> None:
+        """Keep keys without an effect; an unknown one without a value is forgotten."""
+        others = {**self._config.others, **texts}
+        kept = {key: text for key, text in others.items() if text or key in JAVA_KEYS}
+        force_setattr(self._config, OTHERS, kept)
+
+
+def _when(key: str) -> str:
+    if key in HOT:
+        return ""
+    if key in AT_START:
+        return "; it takes effect at the next start"
+    return "; it is without effect on this broker"
+
+
+def _texts(change: Change) -> tuple[str, str]:
+    return change.text, change.instead_of

@@ -1,0 +1,1 @@
+"""Topics and static topics: their tables and the rules for making them."""

@@ -1,0 +1,76 @@
+"""How long it takes to make or change topics and groups: two of RocketMQ's metrics."""
+
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.command import Command, Reply
+from ...protocol.histogram import Histogram
+from ...protocol.names import is_system_topic
+
+BOUNDS_MS = (10, 100, 1_000, 3_000, 5_000)
+OF_TOPICS = (codes.UPDATE_AND_CREATE_TOPIC, codes.UPDATE_AND_CREATE_TOPIC_LIST)
+OF_GROUPS = (
+    codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+)
+SUCCESS, FAILURE = "success", "failure"
+
+
+class CreationTimes:
+    """Histograms in ms: `topics` by outcome and whether the topic is the system's, `groups` by
+    outcome."""
+
+    def __init__(self) -> None:
+        self.topics: dict[tuple[str, bool], Histogram] = {}
+        self.groups: dict[str, Histogram] = {}
+
+    def timed(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+        """The same table, in which these requests are timed."""
+        return {
+            code: replace(row, handler=self._timed(row.handler))  # type: ignore[arg-type]
+            if code in OF_TOPICS or code in OF_GROUPS
+            else row
+            for code, row in rows.items()
+        }
+
+    def _timed(self, handler: Handler) -> Handler:
+        def timed(header: Any, command: Command, connection: Connection) -> Any:
+            began = perf_counter()
+            is_system = is_system_topic(getattr(header, "topic", ""))
+            outcome = FAILURE
+            try:
+                reply = handler(header, command, connection)
+                if isinstance(reply, Coroutine):
+                    outcome = ""
+                    return self._finished(command.code, is_system, began, reply)
+                outcome = SUCCESS
+                return reply
+            finally:
+                if outcome:
+                    self._record(command.code, is_system, outcome, began)
+
+        return timed
+
+    async def _finished(
+        self, code: int, is_system: bool, began: float, reply: Coroutine[Any, Any, Any]
+    ) -> Any:
+        outcome = FAILURE
+        try:
+            answer: Reply = await reply
+            outcome = SUCCESS
+            return answer
+        finally:
+            self._record(code, is_system, outcome, began)
+
+    def _record(self, code: int, is_system: bool, outcome: str, began: float) -> None:
+        taken_ms = int((perf_counter() - began) * 1_000)
+        if code in OF_GROUPS:
+            if outcome == SUCCESS or code == codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST:
+                self.groups.setdefault(outcome, Histogram(BOUNDS_MS)).record(taken_ms)
+        else:
+            key = outcome, is_system
+            self.topics.setdefault(key, Histogram(BOUNDS_MS)).record(taken_ms)

@@ -1,0 +1,1 @@
+"""Transactions: half messages, their checks, commit and rollback."""

@@ -1,0 +1,179 @@
+"""END_TRANSACTION (37): a producer commits its half message, or takes it back; and
+RESUME_CHECK_HALF_MESSAGE (323): what was given up is asked about again."""
+
+from collections.abc import Callable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Refusal
+from ...protocol.headers.transactions import EndTransaction, ResumeCheck
+from ...protocol.message import properties
+from ...protocol.message.message_id import parse_offset_message_id
+from ...protocol.message.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Record,
+    decode_record,
+)
+from ...protocol.message.tags import tag_hash
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..runtime.stats import Stats
+from ..runtime.syncer import Syncer
+from ..scheduled.delivery_policy import Due
+from ..settings.config import BrokerConfig
+from .counts import TransactionCounts
+from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
+
+NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
+
+
+class TransactionHandlers:
+    """Ends transactions. `mark((topic, queue))` says that a message was committed; `syncer` is None
+    when nobody waits for the disk."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        due: Due,
+        transactions: Transactions,
+        counts: TransactionCounts,
+        stats: Stats,
+        syncer: Syncer | None,
+        mark: Callable[[tuple[str, int]], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.due = due
+        self.transactions = transactions
+        self.counts = counts
+        self.stats = stats
+        self.syncer = syncer
+        self.mark = mark
+        self.now_ms = now_ms
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB", hot=True),
+            Row(codes.RESUME_CHECK_HALF_MESSAGE, ResumeCheck, self.on_resume),
+        ]
+
+    def on_end(
+        self, header: EndTransaction, command: Command, connection: Connection
+    ) -> Reply | None:
+        if header.outcome == NOT_KNOWN:
+            return None  # RocketMQ gives no answer, and asks again later
+        if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"commitOrRollback field wrong: it is {header.outcome}, and can be "
+                f"{TRANSACTION_COMMIT} to commit, {TRANSACTION_ROLLBACK} to roll back, or "
+                f"{NOT_KNOWN} where that is not known yet",
+            )
+        half, pairs = self._half(header)
+        topic = pairs.get(properties.REAL_TOPIC, "")
+        end = 0
+        try:
+            if header.outcome == TRANSACTION_COMMIT:
+                end = self._commit(half, pairs)
+            self.transactions.end(half.queue_offset)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        if not end:
+            self.counts.rolled_back(topic)
+            return OK
+        self.counts.committed(topic, half.born_ms)
+        if self.syncer is None:
+            return OK
+        # Late or not, it is stored: RocketMQ answers both the same.
+        self.syncer.after_all(end, [(connection, command, OK)], late=lambda same, code: same)
+        return None
+
+    def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Reply:
+        try:
+            _, offset = parse_offset_message_id(header.msg_id)
+        except ValueError as wrong:
+            raise Refusal(
+                codes.SYSTEM_ERROR, f"{wrong}; name the message by its offset id"
+            ) from None
+        data = self.store.message_at(offset)
+        given_up = None if data is None else decode_record(data)
+        if given_up is None or given_up.topic != GIVEN_UP_TOPIC:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: no message of "
+                f"{GIVEN_UP_TOPIC} begins at {offset}; pass on the id of one from there",
+            )
+        try:
+            self.transactions.resume(given_up)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return OK
+
+    def _half(self, header: EndTransaction) -> tuple[Record, dict[str, str]]:
+        """The half message that is meant, with its properties; Refusal when it isn't what the
+        request says."""
+        data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
+        half = None if data is None else decode_record(data)
+        if half is None or half.topic != HALF_TOPIC:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "Find prepared transaction message failed: no half message begins at "
+                f"{header.log_offset}; pass on the commitLogOffset of the send's msgId",
+            )
+        pairs = half.properties
+        common_ms = self.config.transaction_time_out
+        own_ms = immunity_ms(pairs, common_ms)
+        if own_ms is not None and not header.from_check:
+            limit_ms = max(own_ms, common_ms)
+            age_ms = self.now_ms() - half.born_ms
+            if age_ms > limit_ms:
+                raise Refusal(
+                    codes.ILLEGAL_OPERATION,
+                    f"the transaction began {age_ms} ms ago, the limit is {limit_ms} ms "
+                    "(CHECK_IMMUNITY_TIME_IN_SECONDS, transactionTimeOut); answer the next check",
+                )
+        group = pairs.get(properties.PGROUP)
+        if group != header.group:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"The producer group wrong: the message is of {group}, the request of "
+                f"{header.group}",
+            )
+        if half.queue_offset != header.queue_offset:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                f"The transaction state table offset wrong: the message has {half.queue_offset}, "
+                f"the request {header.queue_offset}",
+            )
+        return half, pairs
+
+    def _commit(self, half: Record, pairs: dict[str, str]) -> int:
+        """Store the message for its readers; the log offset after it."""
+        topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
+        # The properties stay as they are: what is there of the half message, consumers may see.
+        raw = half.raw_properties
+        raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        place = (topic, queue_id)
+        if b"DEL" in raw:
+            found = self.due.place(raw.decode(errors="replace"), topic, queue_id)
+            place, raw = (found.topic, found.queue_id), found.text.encode()
+        start, _, end = self.store.put(
+            *place,
+            half.flag,
+            half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+            half.born_ms,
+            half.born_host,
+            half.body,
+            raw,
+            tag_hash(pairs.get(properties.TAGS)),
+            half.reconsume_times,
+            half.log_offset,
+        )
+        self.stats.put(place[0], end - start)
+        self.mark(place)
+        return end

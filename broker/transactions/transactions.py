@@ -1,0 +1,296 @@
+"""Transactions: half messages, the record of those that ended, and checks of those that did not.
+
+All state (but for counts) is in two topics and the offsets of one group in them, so a restart goes
+on where it was. A half message waits in the half topic. Once it is committed or rolled back, its
+queue offset is written to the op topic, several at a time. A round of checks walks the half topic:
+what the op topic names is done; what is too young ends the round; what was asked about too often or
+is older than messages are kept is given up; anything else is appended again, with one check more on
+its count, and a producer of its group is asked about that copy. Offsets not yet in the op topic are
+lost in a crash and asked about again, which at-least-once allows.
+"""
+
+import logging
+from collections.abc import Callable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.headers.transactions import CheckTransactionState
+from ...protocol.message import properties
+from ...protocol.message.message_id import offset_message_id
+from ...protocol.message.record import TRANSACTION_MASK, Record, decode_record, encode_record
+from ...protocol.message.tags import tag_hash
+from ...store.base.errors import MessageTooLarge
+from ...store.engine.store import MessageStore
+from ..groups.clients import Clients
+from ..groups.offsets import Offsets
+from ..runtime.stats import Stats
+from ..settings.config import BrokerConfig
+from ..topics.topics import Topics
+from .counts import TransactionCounts
+
+log = logging.getLogger(__name__)
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+GROUP = "CID_RMQ_SYS_TRANS"
+OP_TAG = "d"
+QUEUE = 0
+ENDED_WAITING_MAX = 20_000  # offsets that the op topic could not take yet
+DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
+STEPS_PER_TURN = 500  # half messages looked at before requests get their turn again
+OPS_PER_LOOK = 32
+DIGITS_MAX = 18  # of a number in a property
+HOUR_MS = 3_600_000
+
+
+class Transactions:
+    """Half messages and what became of them. Times in ms."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        offsets: Offsets,
+        clients: Clients,
+        counts: TransactionCounts,
+        stats: Stats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._stats = stats
+        self._now_ms = now_ms
+        self._counts = counts
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+        self._ended: list[str] = []  # not in the op topic yet
+        self._ended_bytes = 0
+        self._done: dict[int, int] = {}  # half offset to the op message that names it
+        self._left: dict[int, int] = {}  # op offset to how many of its half messages are not passed
+        self._next_op = -1  # the first op message that was not read yet
+        self._put_back: set[int] = set()  # first offsets of those moved to the end, unchecked
+        self._turn = 0  # which producer of a group is asked next
+
+    def end(self, half_offset: int) -> None:
+        """This half message was committed or rolled back. StoreError when that can't be kept."""
+        if len(self._ended) >= ENDED_WAITING_MAX:
+            self.write_ended()
+        text = f"{half_offset},"
+        self._ended.append(text)
+        self._ended_bytes += len(text)
+        if self._ended_bytes >= self._config.transaction_op_msg_max_size:
+            self.write_ended()
+
+    def write_ended(self) -> None:
+        """Bring the offsets that ended into the op topic; StoreError when it takes none."""
+        if not self._ended:
+            return
+        raw = properties.encode({properties.TAGS: OP_TAG})
+        body = "".join(self._ended).encode()
+        host, now_ms = self._store.host, self._now_ms()
+        self._store.put(OP_TOPIC, QUEUE, 0, 0, now_ms, host, body, raw, tag_hash(OP_TAG))
+        self._ended.clear()
+        self._ended_bytes = 0
+
+    def check(self, start_ms: int) -> bool:
+        """One part of the round that began at `start_ms`; True when there is more to look at."""
+        self.write_ended()
+        store = self._store
+        at = first = max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE))
+        more = True
+        try:
+            for _ in range(STEPS_PER_TURN):
+                self._read_ops(at)
+                if at in self._done:
+                    self._pass(at)
+                elif not self._look(at, start_ms):
+                    more = False
+                    break
+                at += 1
+        finally:
+            self._save(first, at)
+        return more
+
+    def _save(self, first: int, at: int) -> None:
+        """Keep how far the walk came: what it has passed must not be asked about again."""
+        if at != first:
+            self._offsets.commit(HALF_TOPIC, GROUP, QUEUE, at)
+        while self._left and not next(iter(self._left.values())):
+            del self._left[next(iter(self._left))]
+        op = next(iter(self._left), self._next_op)
+        if op >= 0 and op != self._cursor(OP_TOPIC):
+            self._offsets.commit(OP_TOPIC, GROUP, QUEUE, op)
+
+    def _cursor(self, topic: str) -> int:
+        return max(0, self._offsets.get(topic, GROUP, QUEUE))
+
+    def _read_ops(self, at: int) -> None:
+        """Read op messages until one names `at`, or there are no more of them."""
+        store = self._store
+        if self._next_op < 0:
+            self._next_op = max(self._cursor(OP_TOPIC), store.min_offset(OP_TOPIC, QUEUE))
+        while at not in self._done and len(self._done) < DONE_MAX:
+            entries = store.entries(OP_TOPIC, QUEUE, self._next_op, OPS_PER_LOOK)
+            if not entries:
+                return
+            for log_offset, _, _ in entries:
+                data = store.message_at(log_offset)
+                self._stats.own_read(OP_TOPIC, GROUP, 1, len(data or b""))
+                body = b"" if data is None else decode_record(data).body
+                # What is behind the walk has been asked about again, under another offset.
+                numbers = {int(word) for word in body.split(b",") if word.isdigit()}
+                new = [n for n in numbers if n >= at or n in self._put_back]
+                new = [n for n in new if n not in self._done]
+                self._done.update(dict.fromkeys(new, self._next_op))
+                self._left[self._next_op] = len(new)
+                self._next_op += 1
+
+    def _pass(self, half_offset: int) -> None:
+        self._left[self._done.pop(half_offset)] -= 1
+
+    def _look(self, at: int, start_ms: int) -> bool:
+        """Deal with the half message at this offset; False when the round ends before it."""
+        entries = self._store.entries(HALF_TOPIC, QUEUE, at, 1)
+        if not entries:
+            return False
+        data = self._store.message_at(entries[0][0])
+        if data is None:
+            log.warning("the half message at %d is not in the log any more", entries[0][0])
+            return True
+        self._stats.own_read(HALF_TOPIC, GROUP, 1, len(data))
+        half = decode_record(data)
+        if half.store_ms >= start_ms:
+            return False
+        pairs = half.properties
+        origin = _number(pairs.get(properties.TRAN_PREPARED_QUEUE_OFFSET), -1)
+        self._put_back.discard(origin)
+        if origin in self._done:
+            self._pass(origin)
+            return True
+        times = _number(pairs.get(properties.TRANSACTION_CHECK_TIMES), 0)
+        age_ms = start_ms - half.born_ms
+        if times >= self._config.transaction_check_max:
+            self._give_up(half, f"it was asked about {times} times (transactionCheckMax)")
+            return True
+        if age_ms > self._config.file_reserved_time * HOUR_MS:
+            self._give_up(half, f"it is {age_ms // HOUR_MS} hours old (fileReservedTime)")
+            return True
+        own_ms = immunity_ms(pairs, self._config.transaction_time_out)
+        if own_ms is not None and age_ms < own_ms:
+            # It must not hold up those behind it, so it moves to the end.
+            first = at if origin < 0 else origin
+            if len(self._put_back) < DONE_MAX:
+                self._put_back.add(first)
+            pairs[properties.TRAN_PREPARED_QUEUE_OFFSET] = str(first)
+            self._append(HALF_TOPIC, half, pairs)
+            return True
+        # A producer whose clock is ahead is asked at once: its age says nothing.
+        if own_ms is None and 0 <= age_ms < self._config.transaction_time_out:
+            return False
+        pairs[properties.TRANSACTION_CHECK_TIMES] = str(times + 1)
+        try:
+            copy = self._append(HALF_TOPIC, half, pairs)
+        except MessageTooLarge as wrong:  # the count was a byte too many: nothing else waits for it
+            self._give_up(half, str(wrong))
+            return True
+        self._ask(copy, pairs)
+        return True
+
+    def resume(self, given_up: Record) -> None:
+        """Ask about a message that was given up again, from the first time. StoreError."""
+        pairs = given_up.properties
+        pairs[properties.TRANSACTION_CHECK_TIMES] = "0"
+        self._append(HALF_TOPIC, given_up, pairs)
+        self._counts.resumed(pairs.get(properties.REAL_TOPIC, ""))
+
+    def _give_up(self, half: Record, why: str) -> None:
+        """Move a message out of the way, to where people find it."""
+        pairs = half.properties
+        log.warning(
+            "transaction %s of group %s is given up: %s; its message is in %s",
+            pairs.get(properties.UNIQ_KEY),
+            pairs.get(properties.PGROUP),
+            why,
+            GIVEN_UP_TOPIC,
+        )
+        self._topics.dead_letters(GIVEN_UP_TOPIC)
+        self._append(GIVEN_UP_TOPIC, half, pairs)
+        self._counts.gave_up(pairs.get(properties.REAL_TOPIC, ""))
+
+    def _append(self, topic: str, half: Record, pairs: dict[str, str]) -> Record:
+        """A copy with these properties at the end of a topic; returns it with its new place."""
+        raw = properties.encode(pairs)
+        if raw and not raw.endswith(b"\x02"):
+            raw += b"\x02"
+        half.sys_flag &= ~TRANSACTION_MASK
+        half.log_offset, half.queue_offset, _ = self._store.put(
+            topic,
+            QUEUE,
+            half.flag,
+            half.sys_flag,
+            half.born_ms,
+            half.born_host,
+            half.body,
+            raw,
+            tag_hash(pairs.get(properties.TAGS)),
+            half.reconsume_times,
+        )
+        half.raw_properties = raw
+        return half
+
+    def _ask(self, half: Record, pairs: dict[str, str]) -> None:
+        """Ask one producer of the group, each in its turn, how the transaction ended."""
+        group = pairs.get(properties.PGROUP, "")
+        live = [one for one in self._clients.producer_group(group) if not one.is_lost]
+        if not live:
+            log.warning(
+                "no producer of group %s is connected to say how transaction %s ended",
+                group,
+                pairs.get(properties.UNIQ_KEY),
+            )
+            return
+        producer: Connection = live[self._turn % len(live)]
+        self._turn += 1
+        self._counts.asked += 1
+        half.topic = pairs.get(properties.REAL_TOPIC, "")
+        half.queue_id = _number(pairs.get(properties.REAL_QID), 0)
+        unique = pairs.get(properties.UNIQ_KEY)
+        header = CheckTransactionState(
+            half.queue_offset,
+            half.log_offset,
+            unique,
+            unique,
+            offset_message_id(half.store_host, half.log_offset),
+            self._config.broker_name,
+            topic=half.topic,
+        )
+        producer.oneway(codes.CHECK_TRANSACTION_STATE, header.to_fields(), encode_record(half))
+
+
+def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
+    """How long a message itself asks not to be checked; None when it doesn't.
+
+    As in RocketMQ one that says it illegibly, or -1, asks for as long as others have.
+    """
+    text = pairs.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if text is None:
+        return None
+    seconds = _number(text, -1)
+    return otherwise_ms if seconds < 0 else seconds * 1_000
+
+
+def half_properties(text: str, topic: str, queue_id: int, unique: str) -> str:
+    """The properties of a half message, with the place where it goes once committed."""
+    joined = text if not text or text[-1] == "\x02" else text + "\x02"
+    return (
+        f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+        f"{properties.TRANSACTION_ID}\x01{unique}\x02"
+    )
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    is_number = text and len(text) <= DIGITS_MAX and text.isascii() and text.isdigit()
+    return int(text) if text and is_number else otherwise

@@ -1,0 +1,106 @@
+"""What all administrative calls stand on: the connections, and asking one, each or any broker."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.cluster import ClusterInfo
+from ...protocol.bodies.route import MASTER_ID, TopicRouteData
+from ...protocol.command import Command
+from ...protocol.wire import Header
+from ..base.responses import body_of
+from ..cluster.own_cluster import OwnCluster
+from ..errors import BrokerError, NoRouteError
+
+ADMIN_SECONDS = 15.0
+
+
+class Asking(OwnCluster):
+    """What every part of `Admin` asks with."""
+
+    # --- the cluster ----------------------------------------------------------------------------
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers with their addresses, and which of them belong to each cluster."""
+        servers = self._open().name_servers
+        answer = await servers.ask(codes.GET_BROKER_CLUSTER_INFO)
+        return body_of(answer, ClusterInfo, codes.GET_BROKER_CLUSTER_INFO)
+
+    async def masters(
+        self, *, cluster: str | None = None, broker: str | None = None
+    ) -> dict[str, str]:
+        """The masters' addresses by broker name: all, of one cluster, or of one broker name.
+
+        NoRouteError when there is none.
+        """
+        info = await self.cluster_info()
+        names = set(info.broker_addr_table)
+        if cluster is not None:
+            names &= set(info.cluster_addr_table.get(cluster, ()))
+        if broker is not None:
+            names &= {broker}
+        found = {
+            name: data.broker_addrs[MASTER_ID]
+            for name, data in sorted(info.broker_addr_table.items())
+            if name in names and MASTER_ID in data.broker_addrs
+        }
+        if not found:
+            raise NoRouteError(
+                f"no master broker (cluster {cluster or 'any'}, broker {broker or 'any'}); the "
+                f"name server knows clusters {sorted(info.cluster_addr_table)} and brokers "
+                f"{sorted(info.broker_addr_table)}{_only_slaves(info)}"
+            )
+        return found
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Which brokers have `topic` and with how many queues; NoRouteError when none has."""
+        return await self._open().route_data(topic)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _masters_of(self, topic: str) -> dict[str, str]:
+        found = {
+            broker.broker_name or "": broker.broker_addrs[MASTER_ID]
+            for broker in (await self.route(topic)).broker_datas
+            if MASTER_ID in broker.broker_addrs
+        }
+        if not found:
+            raise NoRouteError(f"no broker of topic {topic} has a master now; check the brokers")
+        return found
+
+    async def _ask(
+        self, address: str, code: int, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        return await self._open().ask(address, code, header, body, ADMIN_SECONDS)
+
+    async def _ask_each(
+        self,
+        addresses: Mapping[str, str],
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+    ) -> list[Command]:
+        work = (self._ask(address, code, header, body) for address in addresses.values())
+        return await asyncio.gather(*work)
+
+    async def _ask_any(
+        self, code: int, header: Header | None, missing: tuple[int, ...], doing: str
+    ) -> Command | None:
+        """The first master's answer that isn't one of the codes `missing`; None without any."""
+        for address in (await self.masters()).values():
+            answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
+            if answer.code == codes.SUCCESS:
+                return answer
+            if answer.code not in missing:
+                raise BrokerError(answer.code, answer.remark, address, doing)
+        return None
+
+
+def _only_slaves(info: ClusterInfo) -> str:
+    """What there is to say of brokers that have slaves and no master."""
+    alone = [
+        name for name, data in info.broker_addr_table.items() if MASTER_ID not in data.broker_addrs
+    ]
+    if not alone:
+        return ""
+    return f"; {', '.join(sorted(alone))} have slaves only: start a master there"

@@ -1,0 +1,135 @@
+"""Brokers and name servers: settings, what they count, what they are told to do."""
+
+from collections.abc import Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.cluster import KVTable
+from ...protocol.bodies.ha import HARuntimeInfo
+from ...protocol.bodies.stats import BrokerStatsData, ConsumeStatsList
+from ...protocol.headers.admin import RuntimeInfoAnswer
+from ...protocol.headers.groups import BrokerConsumeStats, StatsData
+from ...protocol.headers.namesrv import (
+    AddWritePermAnswer,
+    BrokerName,
+    KVConfigAnswer,
+    KVConfigItem,
+    KVNamespace,
+    WipeWritePermAnswer,
+)
+from ..base.responses import body_of, header_of
+from ..errors import ClientError
+from .base import Asking
+
+Value = str | int | bool
+AEROBEE_VERSION = "aerobeeVersion"  # beside RocketMQ's names of what a broker measures
+
+
+class BrokerAdmin(Asking):
+    """The calls about brokers and name servers. `address` is a broker's "host:port"."""
+
+    async def broker_runtime(self, address: str) -> dict[str, str]:
+        """What a broker counts and measures, by RocketMQ's names; of ours with `aerobeeVersion`."""
+        code = codes.GET_BROKER_RUNTIME_INFO
+        answer = await self._ask(address, code)
+        found = body_of(answer, KVTable, code).table
+        version = header_of(answer, RuntimeInfoAnswer, code).aerobee_version
+        return found if version is None else found | {AEROBEE_VERSION: version}
+
+    async def broker_config(self, address: str) -> str:
+        """A broker's settings as the text of a properties file."""
+        answer = await self._ask(address, codes.GET_BROKER_CONFIG)
+        return (answer.body or b"").decode()
+
+    async def update_broker_config(self, address: str, changes: Mapping[str, Value]) -> None:
+        """Change settings of a running broker; BrokerError names what it doesn't take."""
+        await self._ask(address, codes.UPDATE_BROKER_CONFIG, body=_properties(changes))
+
+    async def ha_status(self, address: str) -> HARuntimeInfo:
+        """How far a broker's slaves are, or a slave is."""
+        code = codes.GET_BROKER_HA_STATUS
+        return body_of(await self._ask(address, code), HARuntimeInfo, code)
+
+    async def broker_stats(self, address: str, name: str, key: str) -> BrokerStatsData:
+        """A counter by minute, hour and day: `name` as TOPIC_PUT_NUMS, `key` a topic, say."""
+        code = codes.VIEW_BROKER_STATS_DATA
+        return body_of(await self._ask(address, code, StatsData(name, key)), BrokerStatsData, code)
+
+    async def broker_consume_stats(self, address: str, *, order: bool = False) -> ConsumeStatsList:
+        """How far all groups of one broker are."""
+        code = codes.GET_BROKER_CONSUME_STATS
+        answer = await self._ask(address, code, BrokerConsumeStats(order))
+        return body_of(answer, ConsumeStatsList, code)
+
+    async def clean_expired_queues(self, address: str) -> None:
+        """Have a broker delete queue files whose messages are gone."""
+        await self._ask(address, codes.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def delete_expired_log(self, address: str) -> None:
+        """Have a broker delete log files whose time is over, now."""
+        await self._ask(address, codes.DELETE_EXPIRED_COMMITLOG)
+
+    # --- name servers ---------------------------------------------------------------------------
+
+    async def wipe_write_permission(self, broker_name: str) -> int:
+        """Have every name server tell clients not to send to a broker; how many topics changed.
+
+        The step before a broker is taken away.
+        """
+        code = codes.WIPE_WRITE_PERM_OF_BROKER
+        answers = await self._open().name_servers.ask_all(code, BrokerName(broker_name))
+        return max(header_of(each, WipeWritePermAnswer, code).topics for each in answers.values())
+
+    async def add_write_permission(self, broker_name: str) -> int:
+        """Take `wipe_write_permission` back; how many topics that changed."""
+        code = codes.ADD_WRITE_PERM_OF_BROKER
+        answers = await self._open().name_servers.ask_all(code, BrokerName(broker_name))
+        return max(header_of(each, AddWritePermAnswer, code).topics for each in answers.values())
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Keep a value at every name server."""
+        item = KVConfigItem(namespace, key, value)
+        await self._open().name_servers.ask_all(codes.PUT_KV_CONFIG, item)
+
+    async def get_kv(self, namespace: str, key: str) -> str | None:
+        """A value that the name servers keep; None when there is none."""
+        code, accepted = codes.GET_KV_CONFIG, (codes.SUCCESS, codes.QUERY_NOT_FOUND)
+        servers = self._open().name_servers
+        answer = await servers.ask(code, KVConfigItem(namespace, key), accepted=accepted)
+        if answer.code != codes.SUCCESS:
+            return None
+        return header_of(answer, KVConfigAnswer, code).value
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """Forget a value at every name server."""
+        item = KVConfigItem(namespace, key)
+        await self._open().name_servers.ask_all(codes.DELETE_KV_CONFIG, item)
+
+    async def list_kv(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace; empty when there is none."""
+        code, accepted = codes.GET_KVLIST_BY_NAMESPACE, (codes.SUCCESS, codes.QUERY_NOT_FOUND)
+        servers = self._open().name_servers
+        answer = await servers.ask(code, KVNamespace(namespace), accepted=accepted)
+        return dict(body_of(answer, KVTable, code).table) if answer.body else {}
+
+    async def namesrv_config(self) -> str:
+        """A name server's settings as the text of a properties file."""
+        answer = await self._open().name_servers.ask(codes.GET_NAMESRV_CONFIG)
+        return (answer.body or b"").decode()
+
+    async def update_namesrv_config(self, changes: Mapping[str, Value]) -> None:
+        """Change settings of every name server."""
+        body = _properties(changes)
+        await self._open().name_servers.ask_all(codes.UPDATE_NAMESRV_CONFIG, body=body)
+
+
+def _properties(changes: Mapping[str, Value]) -> bytes:
+    """Settings as the text of a properties file."""
+    if not changes:
+        raise ClientError("no setting is given; name at least one")
+    lines = []
+    for name, value in changes.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if "\n" in name + text or "=" in name:
+            raise ClientError(f"setting {name!r} is {text!r}; neither may break the line")
+        lines.append(f"{name}={text}\n")
+    return "".join(lines).encode()

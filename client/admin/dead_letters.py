@@ -1,0 +1,104 @@
+"""Dead letters: messages that a consumer group gave up, and how it gets them once more."""
+
+import random
+
+from ...protocol import codes
+from ...protocol.headers.send import SendMessage
+from ...protocol.message import properties as props
+from ...protocol.message.pop_handles import normal_topic, retry_topic
+from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS, Record
+from ...protocol.names import RETRY_PREFIX
+from ..base.identity import now_ms
+from ..base.receipts import STATUS_OF_CODE
+from ..cluster.cluster import topic_names
+from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
+from ..errors import BrokerError, ClientError, NoRouteError
+from .base import ADMIN_SECONDS
+from .groups import GroupAdmin
+
+PRODUCER_GROUP = "aerobee-dlq"
+ORDERED = "PROP_CONSUMEORDERLY"  # in what a member says of itself
+_OF_EARLIER_DELIVERIES = frozenset(
+    {
+        *(props.DELAY, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES, props.TRAN_MSG),
+        *(props.REAL_TOPIC, props.REAL_QID, props.CONSUME_START_TIME, props.FIRST_POP_TIME),
+        *(props.POP_CK, props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS),
+    }
+)
+_OF_RETRIES = frozenset(
+    {
+        *(props.RETRY_TOPIC, props.ORIGIN_MESSAGE_ID),
+        *(props.DLQ_ORIGIN_TOPIC, props.DLQ_ORIGIN_MESSAGE_ID),
+    }
+)
+
+
+class DeadLetterAdmin(GroupAdmin):
+    """The calls about dead letters."""
+
+    async def resend(self, letter: Record, group: str, *, original: bool = False) -> str:
+        """Have a group get one of its dead letters again, with all its tries; the topic it went to.
+
+        That is a retry topic of the group, or with `original` the topic that the message was sent
+        to, where every group gets it. The dead letter stays where it is. ClientError for a group
+        that consumes in order: brokers make a dead letter of its retries at once.
+        """
+        topic = origin_of(letter, group)
+        if not original:
+            topic = await self._retry_topic(topic, group)
+        route = await self._open().publish_route(topic)
+        if not route.publish:
+            raise ClientError(f"topic {topic} can't be written now; check its permission")
+        queue = random.choice(route.publish)  # noqa: S311
+        pairs = letter.properties
+        for name in _OF_EARLIER_DELIVERIES | (_OF_RETRIES if original else frozenset()):
+            pairs.pop(name, None)
+        header = SendMessage(
+            PRODUCER_GROUP,
+            topic,
+            TEMPLATE_TOPIC,
+            TEMPLATE_QUEUES_MAX,
+            queue.queue_id,
+            letter.sys_flag & (COMPRESSED | COMPRESSION_MASK | MULTI_TAGS),
+            now_ms(),
+            letter.flag,
+            props.encode(pairs).decode(),
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+            broker_name=queue.broker_name,
+        )
+        address = self._open().address_of(queue.broker_name)
+        code = codes.SEND_MESSAGE_V2
+        answer = await self._open().request(address, code, header, letter.body, ADMIN_SECONDS)
+        if answer.code not in STATUS_OF_CODE:
+            raise BrokerError(answer.code, answer.remark, address, f"send to {topic}")
+        return topic
+
+    async def _retry_topic(self, topic: str, group: str) -> str:
+        """Where the group gets messages of this topic again; a pop has a topic of its own."""
+        if await self._is_ordered(group):
+            raise ClientError(
+                f"group {group} consumes in order, so brokers make a dead letter of each retry at "
+                "once; send to the original topic instead"
+            )
+        known = set(await topic_names(self._open()))
+        popped = (retry_topic(topic, group, v2=v2) for v2 in (True, False))
+        return next((name for name in popped if name in known), RETRY_PREFIX + group)
+
+    async def _is_ordered(self, group: str) -> bool:
+        online = await self.consumer_connection(group)
+        if online is None or not online.connection_set:
+            return False
+        try:
+            info = await self.running_info(group, online.connection_set[0].client_id)
+        except (BrokerError, NoRouteError):
+            return False  # it doesn't say, or has left meanwhile
+        return info.properties.get(ORDERED, "").lower() == "true"
+
+
+def origin_of(letter: Record, group: str) -> str:
+    """The topic that a dead letter of a group was sent to first."""
+    pairs = letter.properties
+    found = pairs.get(props.DLQ_ORIGIN_TOPIC) or pairs.get(props.RETRY_TOPIC) or letter.topic
+    return normal_topic(found, group)

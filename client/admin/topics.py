@@ -1,0 +1,160 @@
+"""Topics: making, changing and deleting them, and what is in them."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.clients import GroupList
+from ...protocol.bodies.queues import QueryConsumeQueueResponseBody
+from ...protocol.bodies.stats import QueryConsumeTimeSpanBody, QueueTimeSpan, TopicStatsTable
+from ...protocol.bodies.topic import (
+    PERM_READ,
+    PERM_WRITE,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+)
+from ...protocol.errors import Refusal
+from ...protocol.headers.namesrv import TopicsByCluster
+from ...protocol.headers.offsets import OffsetAnswer, SearchOffset
+from ...protocol.headers.topics import (
+    QueryConsumeQueue,
+    QueryConsumeTimeSpan,
+    TopicName,
+    UpdateTopic,
+)
+from ...protocol.names import check_topic
+from ..base.responses import body_of, header_of
+from ..cluster.cluster import topic_names
+from ..cluster.route import QUEUES_MAX
+from ..errors import ClientError
+from .base import Asking
+
+READ_WRITE = PERM_READ | PERM_WRITE
+
+
+class TopicAdmin(Asking):
+    """The calls about topics."""
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return await topic_names(self._open())
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = 4,
+        *,
+        perm: int = READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """Make or change `topic` on every master (of a cluster, or of one broker name)."""
+        try:
+            check_topic(topic)
+        except Refusal as refusal:
+            raise ClientError(refusal.remark) from None
+        if not 0 < queues <= QUEUES_MAX:
+            raise ClientError(f"queues is {queues}; give 1 to {QUEUES_MAX}")
+        text = ",".join(f"+{name}={value}" for name, value in (attributes or {}).items())
+        header = UpdateTopic(
+            topic, queues, queues, perm, sys_flag=0, order=order, attributes=text or None
+        )
+        masters = await self.masters(cluster=cluster, broker=broker)
+        await self._ask_each(masters, codes.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Delete `topic` with its messages from every master, then from every name server."""
+        masters = await self.masters(cluster=cluster)
+        await self._ask_each(masters, codes.DELETE_TOPIC_IN_BROKER, TopicName(topic))
+        servers = self._open().name_servers
+        await servers.ask_all(codes.DELETE_TOPIC_IN_NAMESRV, TopicName(topic))
+
+    async def topic_stats(self, topic: str) -> TopicStatsTable:
+        """The bounds of each queue and the time of its last message."""
+        found = TopicStatsTable()
+        code = codes.GET_TOPIC_STATS_INFO
+        addresses = await self._masters_of(topic)
+        for answer in await self._ask_each(addresses, code, TopicName(topic)):
+            part = body_of(answer, TopicStatsTable, code)
+            found.offset_table.update(part.offset_table)
+            found.topic_put_tps += part.topic_put_tps
+        return found
+
+    async def offsets_at(self, topic: str, ms: int) -> dict[MessageQueue, int]:
+        """For each readable queue the offset of the first message stored at `ms` or later."""
+        route = await self._open().route(topic, fresh=True)
+        addresses = await self._masters_of(topic)
+
+        code = codes.SEARCH_OFFSET_BY_TIMESTAMP
+        leader_of = self._open().leader_of
+
+        async def search(queue: MessageQueue) -> int:
+            header = SearchOffset(topic, queue.queue_id, ms)
+            answer = await self._ask(addresses[leader_of(queue)], code, header)
+            return header_of(answer, OffsetAnswer, code).offset
+
+        queues = [queue for queue in sorted(route.subscribe) if leader_of(queue) in addresses]
+        offsets = await asyncio.gather(*(search(queue) for queue in queues))
+        return dict(zip(queues, offsets, strict=True))
+
+    async def topics_of_cluster(self, cluster: str) -> list[str]:
+        """The names of the topics that a cluster's brokers have, sorted."""
+        code = codes.GET_TOPICS_BY_CLUSTER
+        answer = await self._open().name_servers.ask(code, TopicsByCluster(cluster))
+        return sorted(body_of(answer, TopicList, code).topic_list)
+
+    async def topic_configs(self, address: str) -> TopicConfigSerializeWrapper:
+        """All topics of one broker with their settings."""
+        code = codes.GET_ALL_TOPIC_CONFIG
+        return body_of(await self._ask(address, code), TopicConfigSerializeWrapper, code)
+
+    async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
+        """The settings of a topic on each master that has it, by broker name."""
+        code = codes.GET_TOPIC_CONFIG
+        addresses = await self._masters_of(topic)
+        answers = await self._ask_each(addresses, code, TopicName(topic))
+        return {
+            name: body_of(answer, TopicConfig, code)
+            for name, answer in zip(addresses, answers, strict=True)
+        }
+
+    async def groups_of_topic(self, topic: str) -> list[str]:
+        """The consumer groups that read a topic or have read it, sorted."""
+        code = codes.QUERY_TOPIC_CONSUME_BY_WHO
+        addresses = await self._masters_of(topic)
+        found: set[str] = set()
+        for answer in await self._ask_each(addresses, code, TopicName(topic)):
+            found.update(body_of(answer, GroupList, code).group_list)
+        return sorted(found)
+
+    async def time_span(self, topic: str, group: str) -> list[QueueTimeSpan]:
+        """For each queue the times of its first and last message, and of the group's next one."""
+        code = codes.QUERY_CONSUME_TIME_SPAN
+        addresses = await self._masters_of(topic)
+        header = QueryConsumeTimeSpan(topic, group)
+        found: list[QueueTimeSpan] = []
+        for answer in await self._ask_each(addresses, code, header):
+            found += body_of(answer, QueryConsumeTimeSpanBody, code).consume_time_span_set
+        return found
+
+    async def queue_entries(
+        self, queue: MessageQueue, offset: int, count: int = 32, group: str | None = None
+    ) -> QueryConsumeQueueResponseBody:
+        """What stands in a consume queue, and with a group what its subscription makes of it."""
+        address = (await self._masters_of(queue.topic)).get(queue.broker_name)
+        if address is None:
+            raise ClientError(
+                f"topic {queue.topic} is not on a broker {queue.broker_name} with a master; see "
+                "`route`"
+            )
+        code = codes.QUERY_CONSUME_QUEUE
+        header = QueryConsumeQueue(queue.topic, queue.queue_id, offset, count, group)
+        return body_of(await self._ask(address, code, header), QueryConsumeQueueResponseBody, code)
+
+    async def clean_unused_topics(self, address: str) -> None:
+        """Have a broker delete the queues of topics that it doesn't have any more."""
+        await self._ask(address, codes.CLEAN_UNUSED_TOPIC)

@@ -1,1 +1,0 @@
-"""Administration by noun, from brokers to dead letters; `client/admin.py` is their face."""

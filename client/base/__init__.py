@@ -1,0 +1,1 @@
+"""What every client uses: messages, receipts, security, identity, latency."""

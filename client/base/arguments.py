@@ -1,0 +1,40 @@
+"""What a caller gives: its type and its range are checked before anything is done with it."""
+
+from collections.abc import Callable
+
+from ..errors import ClientError
+
+SHOWN_MAX = 100  # characters of a value, in an error
+
+
+def check_type(
+    name: str,
+    value: object,
+    wanted: type | tuple[type, ...],
+    cure: str,
+    error: Callable[[str], ClientError] = ClientError,
+) -> None:
+    """`error` with the value and the cure when it is of another type; a bool is no number."""
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        raise error(wrong_type(name, value, cure))
+
+
+def wrong_type(name: str, value: object, cure: str) -> str:
+    """The sentence of that error."""
+    shown = repr(value)
+    if len(shown) > SHOWN_MAX:
+        shown = f"{shown[:SHOWN_MAX]}…"
+    return f"{name} is {shown}, a {type(value).__name__}; {cure}"
+
+
+def check_count(
+    name: str, value: object, least: int, most: int | None = None, unit: str = ""
+) -> None:
+    """ClientError when it is no whole number of this range."""
+    span = f"{least} or more" if most is None else f"{least} to {most}"
+    if unit:
+        span += f" {unit}"
+    check_type(name, value, int, f"give {span}")
+    assert isinstance(value, int)
+    if value < least or (most is not None and value > most):
+        raise ClientError(f"{name} is {value}; give {span}")

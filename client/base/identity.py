@@ -1,0 +1,43 @@
+"""Who we are to brokers: the ip that others see, client ids, message ids, and what time it is."""
+
+import os
+import socket
+import time
+
+from ...protocol.message.message_id import PORT_BYTES, UniqueIds
+
+OUTSIDE = ("192.0.2.1", 9)  # an address kept for documentation; nothing is ever sent to it
+LOOPBACK = "127.0.0.1"
+DEFAULT_INSTANCE = "DEFAULT"  # instanceName of broadcasting consumers, the same after a restart
+
+
+def own_ip() -> str:
+    """The ip that this machine uses towards other ones; 127.0.0.1 when it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(OUTSIDE)  # chooses an interface, sends nothing
+            return str(probe.getsockname()[0])
+        except OSError:
+            return LOOPBACK
+
+
+def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
+    """A client id as Java makes one: ip@pid#ns, or ip@instance when the instance has a name."""
+    return f"{ip or own_ip()}@{instance or f'{os.getpid()}#{time.time_ns()}'}"
+
+
+def new_unique_ids(ip: str | None = None) -> UniqueIds:
+    """A maker of UNIQ_KEYs with our ip, this process and the wall clock."""
+    return UniqueIds(socket.inet_aton(ip or own_ip()) + bytes(PORT_BYTES), now_ms)
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def host_text(ip: bytes, port: int) -> str:
+    """An address as "ip:port"; `ip` is packed, 4 or 16 bytes."""
+    if len(ip) == 4:
+        return f"{socket.inet_ntop(socket.AF_INET, ip)}:{port}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, ip)}]:{port}"

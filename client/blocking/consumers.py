@@ -1,0 +1,310 @@
+"""Consumers for callers without an event loop; safe to use from several threads.
+
+Each runs its asyncio twin on a loop of its own (`Blocking`) and waits for it.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Any
+
+from ...protocol.bodies.body import MessageQueue
+from ..base.failures import log_failure
+from ..base.stop_signals import Stop, stop_signals
+from ..errors import ClosedError
+from ..group.received import MessageView
+from ..group.received import ReceivedMessage as _ReceivedMessage
+from ..group.subscriptions import Expression, Topics
+from ..pop import simple as _simple
+from ..pull import lite_pull as _lite_pull
+from ..pull import pull_consumer as _pull_consumer
+from ..push import consumer as _consumer
+from ..push.listening import CONCURRENCY, Function
+from .loop_thread import LoopThread
+from .sync_wrapper import Blocking, awaited, value_of
+
+log = logging.getLogger(__name__)
+
+SIGNAL_SECONDS = 0.2  # how late `run` may notice a signal
+FETCH_MAX = 32  # messages brought over from the loop's thread at once
+
+
+class Consumer(Blocking[_consumer.Consumer]):
+    """Consumes topics as a member of a group.
+
+        with Consumer("127.0.0.1:9876", group="billing", topics=["orders"]) as consumer:
+            for message in consumer:
+                with message.process():
+                    ...
+
+    The arguments are those of `client.Consumer`. Several threads may iterate over one consumer.
+    The work between two messages may take as long as it likes: heartbeats go on meanwhile. With a
+    `listener` that is called instead, in `concurrency` threads (see `client.Consumer.listener`);
+    `run()` waits then until the program is to stop.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        listener: Function | None = None,
+        batch_max: int | None = None,
+        concurrency: int = CONCURRENCY,
+        **options: Any,
+    ) -> None:
+        def make() -> _consumer.Consumer:
+            twin = _consumer.Consumer(name_server, group=group, topics=topics, **options)
+            if listener is not None:
+                twin.listener(batch_max=batch_max, concurrency=concurrency)(listener)
+            return twin
+
+        super().__init__("aerobee-consumer", make)
+        self._fetched: deque[_ReceivedMessage] = deque()
+
+    def __iter__(self) -> Iterator["ReceivedMessage"]:
+        while not self._thread.is_closed:
+            try:
+                message = self.receive()
+            except ClosedError:
+                return  # by another thread, or by the work on the message before
+            if message is None:
+                return
+            yield message
+
+    def receive(self, timeout: float | None = None) -> "ReceivedMessage | None":
+        """The next message; None after `timeout` seconds without one, or once closed."""
+        while True:
+            try:
+                message = self._fetched.popleft()
+            except IndexError:
+                # A hop between threads costs as much as a dozen messages: fetch several at once.
+                batch = self._run(self._twin.receive_batch(FETCH_MAX, timeout))
+                if not batch:
+                    return None
+                message = batch[0]
+                self._fetched.extend(batch[1:])
+            if not message.is_void:
+                return ReceivedMessage(message, self._thread)
+            self._thread.call(message.release)  # its queue waits for it to be let go
+
+    def receive_batch(
+        self, messages_max: int = FETCH_MAX, timeout: float | None = None
+    ) -> list["ReceivedMessage"]:
+        """The next messages, at least one and at most so many; none as `receive` gives None."""
+        first = self.receive(timeout)
+        found = [] if first is None else [first]
+        while found and len(found) < messages_max:
+            message = self.receive(0) if self._fetched else None
+            if message is None:
+                break
+            found.append(message)
+        return found
+
+    subscribe = awaited(_consumer.Consumer.subscribe)
+    unsubscribe = awaited(_consumer.Consumer.unsubscribe)
+
+    def pause(self) -> None:
+        """Begin no more pulls; what is here already is still handed out."""
+        self._run(value_of(lambda: self._twin.pause()))
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._run(value_of(lambda: self._twin.resume()))
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Settle everything that is here, commit and leave; see `client.Consumer.drain`."""
+        return self._run(self._twin.drain(timeout))
+
+    def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
+        """Wait, with a listener, until the consumer is told to stop; see `client.Consumer.run`."""
+        stop = self._run(value_of(Stop))
+        with stop_signals(stop.tell) if handle_signals else nullcontext():
+            work = self._twin.run_until(stop, drain_timeout)
+            self._thread.run(work, signal_seconds=SIGNAL_SECONDS)
+        self.close()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues this member holds now, sorted, without those of its retry topic."""
+        return self._run(value_of(lambda: self._twin.queues))
+
+
+class ReceivedMessage(MessageView):
+    """A message and what may be done with it: `process()`, `ack()`, `nack()`."""
+
+    __slots__ = ("_message", "_thread")
+
+    def __init__(self, message: _ReceivedMessage, thread: LoopThread) -> None:
+        super().__init__(message.record, message.held)
+        self.reconsume_times = message.reconsume_times
+        self._message = message
+        self._thread = thread
+
+    def ack(self) -> None:
+        """It is done: the group may move past it. Nothing when it was settled before."""
+        self._thread.call(self._message.settle)
+
+    def nack(self, delay_level: int = 0) -> None:
+        """Send it back for a later try; see `client.ReceivedMessage.nack`."""
+        self._thread.run(self._message.nack(delay_level))
+
+    def release(self) -> None:
+        """Let go of it unsettled: it may be received again at once, here."""
+        self._thread.call(self._message.release)
+
+    def process(self) -> "Processing":
+        """A context for the work on it: leaving it acknowledges.
+
+        Raising an Exception inside logs it and sends the message back for a later try; the loop
+        around goes on.
+        """
+        return Processing(self)
+
+
+class Processing:
+    """The work on one message, as `with`."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: ReceivedMessage) -> None:
+        self._message = message
+
+    def __enter__(self) -> ReceivedMessage:
+        return self._message
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._message.ack()
+        elif isinstance(error, Exception):
+            log_failure(log, error, "processing %r failed, it comes again", self._message)
+            self._message.nack()
+            return True
+        else:
+            self._message.release()
+        return False
+
+
+class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
+    """Polls topics or queues.
+
+        with LitePullConsumer("127.0.0.1:9876", group="billing") as consumer:
+            consumer.subscribe("orders")
+            for message in consumer.poll():
+                ...
+
+    The arguments and the methods are those of `client.LitePullConsumer`; `assign_expressions` says
+    by topic which messages of assigned queues are wanted. Functions that are told of changes are
+    called in the client's own thread, and must not call it.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        assign_expressions: Mapping[str, str | Expression] | None = None,
+        **options: Any,
+    ) -> None:
+        def make() -> _lite_pull.LitePullConsumer:
+            twin = _lite_pull.LitePullConsumer(name_server, group=group, **options)
+            for topic, expression in (assign_expressions or {}).items():
+                twin.set_expression_for_assign(topic, expression)
+            return twin
+
+        super().__init__("aerobee-lite-pull", make)
+
+    subscribe = awaited(_lite_pull.LitePullConsumer.subscribe)
+    unsubscribe = awaited(_lite_pull.LitePullConsumer.unsubscribe)
+    assign = awaited(_lite_pull.LitePullConsumer.assign)
+    on_topic_change = awaited(_lite_pull.LitePullConsumer.on_topic_change)
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are pulled here now, sorted."""
+        return self._run(value_of(lambda: self._twin.assignment))
+
+    fetch_queues = awaited(_lite_pull.LitePullConsumer.fetch_queues)
+
+    def poll(self, timeout: float = _lite_pull.POLL_SECONDS) -> list[MessageView]:
+        """Messages of one queue, in order; an empty list after `timeout` seconds without any."""
+        return self._run(self._twin.poll(timeout))
+
+    def commit(
+        self,
+        offsets: Mapping[MessageQueue, int] | Iterable[MessageQueue] | None = None,
+        *,
+        persist: bool = True,
+    ) -> None:
+        """Commit what was polled, of all queues or of some, or these very offsets."""
+        self._run(self._twin.commit(offsets, persist=persist))
+
+    committed = awaited(_lite_pull.LitePullConsumer.committed)
+    seek = awaited(_lite_pull.LitePullConsumer.seek)
+    seek_to_begin = awaited(_lite_pull.LitePullConsumer.seek_to_begin)
+    seek_to_end = awaited(_lite_pull.LitePullConsumer.seek_to_end)
+    seek_to_time = awaited(_lite_pull.LitePullConsumer.seek_to_time)
+    offset_for_time = awaited(_lite_pull.LitePullConsumer.offset_for_time)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these no more until `resume`."""
+        self._run(value_of(lambda: self._twin.pause(queues)))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these again."""
+        self._run(value_of(lambda: self._twin.resume(queues)))
+
+
+class PullConsumer(Blocking[_pull_consumer.PullConsumer]):
+    """Pulls queues by hand; the arguments and the methods are those of `client.PullConsumer`."""
+
+    def __init__(
+        self, name_server: str | Iterable[str] | None = None, *, group: str, **options: Any
+    ) -> None:
+        super().__init__(
+            "aerobee-pull",
+            lambda: _pull_consumer.PullConsumer(name_server, group=group, **options),
+        )
+
+    queues = awaited(_pull_consumer.PullConsumer.queues)
+    balanced_queues = awaited(_pull_consumer.PullConsumer.balanced_queues)
+    pull = awaited(_pull_consumer.PullConsumer.pull)
+    committed = awaited(_pull_consumer.PullConsumer.committed)
+    commit = awaited(_pull_consumer.PullConsumer.commit)
+    min_offset = awaited(_pull_consumer.PullConsumer.min_offset)
+    max_offset = awaited(_pull_consumer.PullConsumer.max_offset)
+    offset_for_time = awaited(_pull_consumer.PullConsumer.offset_for_time)
+
+
+class SimpleConsumer(Blocking[_simple.SimpleConsumer]):
+    """Takes messages for a while; the arguments are those of `client.SimpleConsumer`.
+
+    with SimpleConsumer("127.0.0.1:9876", group="mail", topics=["orders"]) as consumer:
+        for message in consumer.receive():
+            consumer.ack(message)
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        topics: Topics,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            "aerobee-simple",
+            lambda: _simple.SimpleConsumer(name_server, group=group, topics=topics, **options),
+        )
+
+    receive = awaited(_simple.SimpleConsumer.receive)
+    ack = awaited(_simple.SimpleConsumer.ack)
+    change_invisible_time = awaited(_simple.SimpleConsumer.change_invisible_time)

@@ -1,0 +1,1 @@
+"""The client's connections: name servers, routes, heartbeats."""

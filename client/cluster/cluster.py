@@ -1,0 +1,326 @@
+"""One client in the cluster: its connections to brokers, and the groups it shows them.
+
+True at all times: every route in use is asked for again each 30 s; a broker whose connection is new
+gets a heartbeat before anything else, because it knows a consumer only by its connection; each
+known broker gets one every 30 s. The groups that live here rebalance together and persist their
+offsets every 5 s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection
+from ...protocol.aio.peers import Peers, RestingError
+from ...protocol.aio.server import table
+from ...protocol.bodies.route import MASTER_ID
+from ...protocol.bodies.topic import TopicList
+from ...protocol.command import Command
+from ...protocol.headers.clients import UnregisterClient
+from ...protocol.wire import Header
+from ..base.attempts import Attempts
+from ..base.identity import new_client_id
+from ..base.responses import body_of
+from ..base.security import OPEN, Security
+from ..errors import (
+    BrokerError,
+    ClientError,
+    NoAnswerError,
+    UnreachableError,
+)
+from ..producer.broker_requests import ProducerCalls
+from . import broker_calls, rebalance_service
+from .heartbeat import ConsumerMember, Members
+from .name_servers import NameServers, read_source
+from .rebalance_service import RebalanceService
+from .routes import Routes
+
+log = logging.getLogger(__name__)
+
+ROUTE_SECONDS = 30.0  # pollNameServerInterval
+HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
+PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
+# How long after the start each of them is done for the first time, as in MQClientInstance.
+FIRST_ROUTE_SECONDS, FIRST_HEARTBEAT_SECONDS, FIRST_PERSIST_SECONDS = 0.01, 1.0, 10.0
+LOOK_UP_SECONDS, FIRST_LOOK_UP_SECONDS = 120.0, 10.0  # fetchNameServerAddr
+REQUEST_SECONDS = 3.0  # mqClientApiTimeout
+
+
+class Cluster(Routes):
+    """One client: its id, its connections and its groups. Make it inside a running loop.
+
+    `name_server` as in `read_source`. Producers and consumers join with `join_producer` and
+    `join_consumer` and leave with `leave`; `close` leaves for all that are still there.
+    """
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        client_id: str | None = None,
+        security: Security = OPEN,
+        route_seconds: float = ROUTE_SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.security = security
+        self.client_id = client_id or new_client_id()
+        servers = read_source(name_server)
+        self.members = Members(self.client_id, servers)
+        self._rebalancing = RebalanceService(self._rebalance)
+        self.producer_calls = ProducerCalls()
+        calls = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
+        self._peers = Peers(
+            calls | table(self.producer_calls.rows()),
+            tls=security.context,
+            sign=security.sign if security.signs else None,
+        )
+        super().__init__(NameServers(servers, self._peers))
+        self._route_seconds = route_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        self._greeted: dict[str, Connection] = {}
+        self._greetings: Attempts[Connection] = Attempts()
+        self._upkeep: list[asyncio.Task[None]] = []
+        self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
+        self.clocks_ahead: set[str] = set()  # brokers that took a pop of ours for too old
+
+    def start(self) -> None:
+        """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""
+        if self._upkeep or self._closed:
+            return
+        routes, beats = self._route_seconds, self._heartbeat_seconds
+        work = {
+            "routes": every(routes, self.refresh, "refreshing routes", FIRST_ROUTE_SECONDS),
+            "heartbeat": every(beats, self.beat, "sending heartbeats", FIRST_HEARTBEAT_SECONDS),
+            "offsets": every(
+                PERSIST_SECONDS, self._persist, "persisting offsets", FIRST_PERSIST_SECONDS
+            ),
+            "rebalance": self._rebalancing.run(),
+        }
+        if self.name_servers.are_looked_up:
+            look_up = self.name_servers.look_up
+            work["name-servers"] = every(
+                LOOK_UP_SECONDS, look_up, "looking up name servers", FIRST_LOOK_UP_SECONDS
+            )
+        self._upkeep = [
+            asyncio.create_task(each, name=f"{name}-{self.client_id}")
+            for name, each in work.items()
+        ]
+
+    async def close(self) -> None:
+        """Leave with every group and close the connections. May be called twice."""
+        if self._closed:
+            return
+        for group in list(self.members.consumers):
+            await self.leave(consumer=group)
+        for group in list(self.members.producers):
+            await self.leave(producer=group)
+        self._closed = True
+        self.producer_calls.close()
+        for task in self._upkeep:
+            task.cancel()
+        await self._lookups.close()
+        await self._greetings.close()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        await self._peers.close()
+
+    # --- connections ----------------------------------------------------------------------------
+
+    def connected(self, address: str) -> Connection | None:
+        """The connection to a broker that had its heartbeat, if there is one; it may be lost."""
+        return self._greeted.get(address)
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_s: float = REQUEST_SECONDS,
+        begun: Awaitable[Command] | None = None,
+    ) -> Command:
+        """The answer of a broker, whatever its code; UnreachableError or NoAnswerError.
+
+        `begun` is this request when it is under way already.
+        """
+        fields = header.to_fields() if isinstance(header, Header) else header
+        answer = await self._request(address, code, fields, body, timeout_s, begun)
+        if answer.code == codes.GO_AWAY:  # the broker is going; its address may be served again
+            connection = self._greeted.pop(address, None)
+            if connection is not None:
+                connection.close()
+                self.changes += 1
+            answer = await self._request(address, code, fields, body, timeout_s)
+        return answer
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_s: float = REQUEST_SECONDS,
+    ) -> Command:
+        """The same, and BrokerError when the answer is not SUCCESS."""
+        answer = await self.request(address, code, header, body, timeout_s)
+        if answer.code != codes.SUCCESS:
+            what = codes.REQUEST_NAMES.get(code, str(code))
+            raise BrokerError(answer.code, answer.remark, address, what)
+        return answer
+
+    async def oneway(
+        self, address: str, code: int, header: Header | dict[str, str] | None, body: bytes = b""
+    ) -> None:
+        """Send without waiting; UnreachableError when there is no connection to be had."""
+        fields = header.to_fields() if isinstance(header, Header) else header
+        connection = await self._connection(address)
+        if connection.is_full:
+            await connection.drained()
+        connection.oneway(code, fields, body)
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def join_producer(self, group: str) -> None:
+        """A producer of `group` lives here; brokers hear it with the next heartbeat."""
+        self.members.add_producer(group)
+
+    def join_consumer(self, member: ConsumerMember) -> None:
+        """A consumer lives here; brokers hear it with the next heartbeat."""
+        self.members.add_consumer(member)
+
+    async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
+        """Tell every broker we are connected to that a group is gone from here."""
+        if producer is not None:
+            self.members.producers.discard(producer)
+        if consumer is not None:
+            self.members.remove_consumer(consumer)
+        header = UnregisterClient(self.client_id, producer, consumer).to_fields()
+        waiting = [
+            connection.request(codes.UNREGISTER_CLIENT, header, b"", REQUEST_SECONDS)
+            for connection in self._greeted.values()
+            if not connection.is_lost
+        ]
+        for answer in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                log.info("leaving %s without an answer: %s", producer or consumer, answer)
+
+    async def beat(self) -> None:
+        """Send a heartbeat to each known broker: producers to masters, consumers to all."""
+        if not self.members:
+            return
+        addresses = [
+            address
+            for each in self._brokers.values()
+            for broker_id, address in each.items()
+            if broker_id == MASTER_ID or self.members.consumers
+        ]
+        await asyncio.gather(*(self.beat_to(address) for address in addresses))
+
+    async def beat_to(self, address: str) -> None:
+        """Send a heartbeat to one broker; a failure is logged, the next one comes by itself."""
+        connection = self._greeted.get(address)
+        try:
+            if connection is None or connection.is_lost:
+                await self._connection(address)  # begins with a heartbeat
+            else:
+                await self.ask(address, codes.HEART_BEAT, None, self.members.body())
+        except (ClientError, BrokerError) as wrong:
+            log.warning("heartbeat to broker %s failed: %s", address, wrong)
+
+    def rebalance_soon(self) -> None:
+        """Something has changed: every group here looks at its queues again."""
+        self._rebalancing.soon()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _rebalance(self) -> float:
+        wait = rebalance_service.SECONDS
+        for member in list(self.members.consumers.values()):
+            try:
+                wait = min(wait, await member.rebalance())
+            except Exception:
+                wait = rebalance_service.MIN_SECONDS
+                log.exception("rebalance of group %s failed; next try in %g s", member.group, wait)
+        return wait
+
+    async def _persist(self) -> None:
+        for member in list(self.members.consumers.values()):
+            await member.persist()
+
+    async def _request(
+        self,
+        address: str,
+        code: int,
+        fields: dict[str, str] | None,
+        body: bytes,
+        timeout_s: float,
+        begun: Awaitable[Command] | None = None,
+    ) -> Command:
+        if begun is None:
+            connection = self._greeted.get(address)
+            if connection is None or connection.is_lost:
+                connection = await self._connection(address)
+            begun = connection.ask(code, fields, body, timeout_s)
+        try:
+            return await begun
+        except TimeoutError:
+            name = codes.REQUEST_NAMES.get(code, str(code))
+            raise NoAnswerError(
+                f"no answer from {address} to {name} within {timeout_s:.3g} s; it may have been "
+                "done all the same"
+            ) from None
+        except ConnectionError as wrong:
+            raise UnreachableError(str(wrong)) from wrong
+
+    async def _connection(self, address: str) -> Connection:
+        self._check_open()
+        found = self._greeted.get(address)
+        if found is not None and not found.is_lost:
+            return found
+        return await self._greetings.join(address, lambda: self._greet(address))
+
+    async def _greet(self, address: str) -> Connection:
+        try:
+            connection = await self._peers.connect(address)
+        except RestingError as wrong:
+            raise UnreachableError(str(wrong), wrong.rest_s, is_unsent=True) from wrong
+        except ConnectionError as wrong:
+            raise UnreachableError(str(wrong), is_unsent=True) from wrong
+        if self.members.consumers or self.members.producers:
+            try:
+                await connection.request(
+                    codes.HEART_BEAT, None, self.members.body(), REQUEST_SECONDS
+                )
+            except (ConnectionError, TimeoutError) as wrong:
+                log.warning("the first heartbeat to broker %s failed: %s", address, wrong)
+        self._greeted[address] = connection
+        self.changes += 1
+        return connection
+
+
+async def topic_names(cluster: Cluster) -> list[str]:
+    """The names of all topics, sorted."""
+    code = codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    answer = await cluster.name_servers.ask(code)
+    return sorted(body_of(answer, TopicList, code).topic_list)
+
+
+async def every(
+    seconds: float,
+    work: Callable[[], Awaitable[None]],
+    doing: str,
+    first_seconds: float | None = None,
+) -> None:
+    """Do `work` each so many seconds; a failure is logged and the next round comes all the same.
+
+    The first time is after `first_seconds`, if that is given.
+    """
+    wait = seconds if first_seconds is None else first_seconds
+    while True:
+        await asyncio.sleep(wait)
+        wait = seconds
+        try:
+            await work()
+        except Exception:
+            log.exception("%s failed; next try in %g s", doing, seconds)

@@ -1,0 +1,191 @@
+"""What a client knows of topics and brokers, as the name servers told it.
+
+True at all times: a route stays until a newer one is there, even when none can be had for long; the
+brokers known are those of the routes in use, and one that is in none any more is forgotten.
+"""
+
+import logging
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.route import MASTER_ID, TopicRouteData
+from ...protocol.headers.topics import TopicName
+from ...protocol.queues.logical_queues import MOCK_BROKER_PREFIX, NO_BROKER
+from ..base.attempts import Attempts
+from ..base.responses import body_of
+from ..errors import BrokerError, ClientError, ClosedError, NoRouteError, UnreachableError
+from .name_servers import NameServers
+from .route import Route, read_route
+
+log = logging.getLogger(__name__)
+
+TOPICS_MAX = 10_000  # topics in use by one client
+TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
+TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
+
+
+class Routes:
+    """The routes that were asked for, and where their brokers listen.
+
+    `changes` counts the changes of both, for those who keep what they found; with a `Cluster` those
+    of its connections, too.
+    """
+
+    def __init__(self, name_servers: NameServers) -> None:
+        self.name_servers = name_servers
+        self.changes = 0
+        self._routes: dict[str, Route] = {}
+        self._borrowed: dict[str, Route] = {}  # of topics that don't exist yet
+        self._brokers: dict[str, dict[int, str]] = {}
+        self._lookups: Attempts[Route] = Attempts()
+        self._closed = False
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    def known_route(self, topic: str) -> Route | None:
+        """The route to publish to `topic`, if it is known by now."""
+        return self._routes.get(topic) or self._borrowed.get(topic)
+
+    async def route(self, topic: str, *, fresh: bool = False) -> Route:
+        """The route of `topic`; NoRouteError when no name server has one."""
+        self._check_open()
+        found = self._routes.get(topic)
+        if found is not None and not fresh:
+            return found
+        return await self._lookups.join(topic, lambda: self._look_up(topic))
+
+    async def publish_route(self, topic: str) -> Route:
+        """The route to send to `topic`; for a topic that doesn't exist yet, that of TBW102.
+
+        A broker makes the topic with the first message if it has autoCreateTopicEnable.
+        NoRouteError when there is neither.
+        """
+        found = self.known_route(topic)
+        if found is not None:
+            return found
+        try:
+            return await self.route(topic)
+        except NoRouteError as unknown:
+            try:
+                answer = await self.route_data(TEMPLATE_TOPIC)
+            except NoRouteError:
+                raise unknown from None  # no broker makes topics by itself
+        borrowed = read_route(topic, answer, TEMPLATE_QUEUES_MAX)
+        if not borrowed.publish:
+            raise _no_route(topic)
+        self._check_room(topic)
+        self._borrowed[topic] = borrowed
+        self._learn_brokers()
+        return borrowed
+
+    async def route_data(self, topic: str) -> TopicRouteData:
+        """A name server's answer about `topic`, not kept; NoRouteError when it knows nothing."""
+        try:
+            code = codes.GET_ROUTEINFO_BY_TOPIC
+            answer = await self.name_servers.ask(code, TopicName(topic))
+        except BrokerError as wrong:
+            if wrong.code == codes.TOPIC_NOT_EXIST:
+                raise _no_route(topic) from wrong
+            raise
+        return body_of(answer, TopicRouteData, code)
+
+    async def refresh(self) -> None:
+        """Ask for every route in use again. One that can't be had stays as it was."""
+        for topic in [*self._routes, *self._borrowed]:
+            try:
+                await self.route(topic, fresh=True)
+            except (ClientError, BrokerError) as wrong:
+                if topic in self._routes:
+                    log.warning("keeping the last known route of topic %s: %s", topic, wrong)
+                if isinstance(wrong, UnreachableError):
+                    break  # no name server: the other topics would only say the same
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = True) -> str:
+        """Where a broker listens; NoRouteError when it isn't known.
+
+        Without `only` another broker of the same name does: a slave after the wanted one, or any.
+        """
+        addresses = self._brokers.get(broker_name, {})
+        found = addresses.get(broker_id)
+        if found is None and not only and addresses:
+            if broker_id != MASTER_ID:
+                found = addresses.get(broker_id + 1)
+            found = found or addresses[min(addresses)]
+        if found is None:
+            known = ", ".join(f"{name} {dict(each)}" for name, each in self._brokers.items())
+            raise NoRouteError(
+                f"broker {broker_name} with id {broker_id} is in no route; known are "
+                f"{known or 'none'}; check that it runs and registers with this name server"
+            )
+        return found
+
+    def leader_of(self, queue: MessageQueue) -> str:
+        """The name of the broker that serves a queue: for a logical one, of its leader."""
+        name = queue.broker_name
+        if not name.startswith(MOCK_BROKER_PREFIX):
+            return name
+        route = self._routes.get(queue.topic)
+        return NO_BROKER if route is None else route.leaders.get(queue, NO_BROKER)
+
+    def address_for(
+        self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = True
+    ) -> str:
+        """Where the broker of a queue listens; the rest is that of `address_of`."""
+        return self.address_of(self.leader_of(queue), broker_id, only=only)
+
+    def known_address(self, broker_name: str, broker_id: int) -> str:
+        """The same, "" when it isn't known."""
+        return self._brokers.get(broker_name, {}).get(broker_id, "")
+
+    @property
+    def masters(self) -> dict[str, str]:
+        """The addresses of all known masters by broker name."""
+        return {
+            name: addresses[MASTER_ID]
+            for name, addresses in self._brokers.items()
+            if MASTER_ID in addresses
+        }
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _look_up(self, topic: str) -> Route:
+        answer = await self.route_data(topic)
+        try:
+            found = read_route(topic, answer)
+        except ValueError as wrong:
+            raise NoRouteError(str(wrong)) from wrong
+        self._check_room(topic)
+        self._routes[topic] = found
+        self._borrowed.pop(topic, None)
+        self._learn_brokers()
+        return found
+
+    def _check_room(self, topic: str) -> None:
+        used = len(self._routes) + len(self._borrowed)
+        if used >= TOPICS_MAX and self.known_route(topic) is None:
+            raise ClientError(
+                f"no room for the route of topic {topic}: this client uses {used} topics, the "
+                f"limit is {TOPICS_MAX}; use a second client for others"
+            )
+
+    def _learn_brokers(self) -> None:
+        # Made anew from all routes, so that a broker that is in none any more is forgotten.
+        found: dict[str, dict[int, str]] = {}
+        for route in [*self._borrowed.values(), *self._routes.values()]:
+            for name, addresses in route.brokers.items():
+                found.setdefault(name, {}).update(addresses)
+        self._brokers = found
+        self.changes += 1
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this client is closed; make a new one")
+
+
+def _no_route(topic: str) -> NoRouteError:
+    return NoRouteError(
+        f"no name server knows topic {topic}; create it (`aerobee topics create {topic}`, mqadmin "
+        "updateTopic), or check the topic's spelling and the name server's address"
+    )

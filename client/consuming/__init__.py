@@ -1,1 +1,0 @@
-"""What consumers are made of: offsets, held queues, pulling, sharing out, settling."""

@@ -1,0 +1,1 @@
+"""What consumers of a group share: rebalance, offsets, subscriptions, process queues."""

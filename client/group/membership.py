@@ -1,0 +1,140 @@
+"""Who a consumer is: group, model, client id, strategy. Checked when it is made, used at its start.
+
+A clustering group shares the messages out and keeps its offsets with the brokers; in a
+broadcasting one every member gets every message and keeps its own offsets in a file. So that the
+file is found again, the client id of a broadcasting member is `ip@DEFAULT` unless told otherwise; a
+clustering one has a new id each time.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...protocol.errors import Refusal
+from ...protocol.names import check_group, with_namespace
+from ...protocol.queues.allocation import STRATEGIES, Strategy
+from ..base.arguments import check_type
+from ..base.identity import DEFAULT_INSTANCE, new_client_id
+from ..base.security import OPEN, Security
+from ..base.start_from import Start, StartFrom
+from ..cluster.cluster import Cluster
+from ..cluster.heartbeat import ConsumerMember
+from ..errors import ClientError
+from ..producer.producer import Producer
+from .local_offsets import FOLDER, LocalOffsetStore
+from .offsets import OffsetStore, RemoteOffsetStore
+
+CLUSTERING = "CLUSTERING"
+BROADCASTING = "BROADCASTING"
+MODELS = (CLUSTERING, BROADCASTING)
+FORBIDDEN_GROUP = "DEFAULT_CONSUMER"  # what a Java consumer is called that was given no name
+
+NameServer = str | Iterable[str] | Cluster | None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a member of a consumer group is; `group` has its namespace."""
+
+    name_server: NameServer
+    group: str
+    model: str
+    start: StartFrom
+    strategy: Strategy
+    strategy_name: str | Strategy
+    client_id: str | None
+    namespace: str
+    offsets_folder: str | os.PathLike[str]
+    security: Security
+
+    @classmethod
+    def read(
+        cls,
+        name_server: NameServer,
+        group: str,
+        *,
+        model: str = CLUSTERING,
+        start: Start = "latest",
+        strategy: str | Strategy = "AVG",
+        client_id: str | None = None,
+        instance: str | None = None,
+        namespace: str = "",
+        offsets_folder: str | os.PathLike[str] = FOLDER,
+        security: Security = OPEN,
+    ) -> "Membership":
+        """The same from what a caller gives; ClientError names what can't be."""
+        check_type("group", group, str, "give its name")
+        check_type("model", model, str, "give 'clustering' or 'broadcasting'")
+        check_type("security", security, Security, "give client.Security(...)")
+        group = with_namespace(group, namespace)
+        try:
+            check_group(group)
+        except Refusal as refusal:
+            raise ClientError(refusal.remark) from None
+        if group == FORBIDDEN_GROUP:
+            raise ClientError(f"group {group} stands for no name; give the group one of its own")
+        wanted = model.upper()
+        if wanted not in MODELS:
+            raise ClientError(f"model is {model!r}; give 'clustering' or 'broadcasting'")
+        if client_id is None and (instance is not None or wanted == BROADCASTING):
+            client_id = new_client_id(instance=instance or DEFAULT_INSTANCE)
+        return cls(
+            name_server,
+            group,
+            wanted,
+            StartFrom.read(start),
+            strategy_of(strategy),
+            strategy,
+            client_id,
+            namespace,
+            offsets_folder,
+            security,
+        )
+
+    @property
+    def is_clustering(self) -> bool:
+        return self.model == CLUSTERING
+
+    @property
+    def owns_cluster(self) -> bool:
+        """Whether the client is this member's own, and not one that was given to share."""
+        return not isinstance(self.name_server, Cluster)
+
+    def open_cluster(self) -> Cluster:
+        """The client: a new one, or the one that was given."""
+        if isinstance(self.name_server, Cluster):
+            return self.name_server
+        return Cluster(self.name_server, client_id=self.client_id, security=self.security)
+
+    async def leave(self, cluster: Cluster, member: ConsumerMember) -> None:
+        """Close the client, if it is this member's own; else only leave with the group."""
+        if self.owns_cluster:
+            await cluster.close()
+        elif cluster.members.consumers.get(self.group) is member:  # it may never have joined
+            await cluster.leave(consumer=self.group)
+
+    def tracing_producer(self, cluster: Cluster) -> Callable[[str], Producer]:
+        """Makes the producer of a trace, for a group; it has a client of its own."""
+        servers = cluster.name_servers.source
+        return lambda group: Producer(servers, group=group, security=cluster.security)
+
+    def store(self, cluster: Cluster) -> OffsetStore:
+        """Where the group's offsets are kept."""
+        if self.is_clustering:
+            return RemoteOffsetStore(cluster, self.group)
+        return LocalOffsetStore(cluster.client_id, self.group, self.offsets_folder)
+
+
+def strategy_of(strategy: str | Strategy) -> Strategy:
+    """A strategy by its name, or the function itself."""
+    if not isinstance(strategy, str):
+        if not callable(strategy):
+            raise ClientError(f"strategy is {strategy!r}; give a name or a function")
+        return strategy
+    found = STRATEGIES.get(strategy)
+    if found is None:
+        raise ClientError(
+            f"strategy {strategy!r} is unknown; known are {', '.join(sorted(STRATEGIES))}, or give "
+            "a function of (own id, queues, ids)"
+        )
+    return found

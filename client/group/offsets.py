@@ -1,0 +1,188 @@
+"""How far a group is in each queue: the interface of offset stores, and the one at the brokers.
+
+`OffsetStore` has the operations of RocketMQ's. What a consumer settles goes into memory at once;
+`persist` carries it to where it lasts: the brokers for a clustering group, a file for a
+broadcasting one (`local_offsets`). What was settled since the last persist comes again after a
+crash; nothing is skipped.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from enum import Enum
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset, UpdateConsumerOffset
+from ..base.responses import header_of
+from ..cluster.cluster import Cluster
+from ..errors import BrokerError, ClientError, NoRouteError
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 5.0  # for a group's offset, as Java's client waits
+NONE = -1  # the group has no offset there
+
+
+class ReadFrom(Enum):
+    """Where `OffsetStore.read` looks: RocketMQ's ReadOffsetType."""
+
+    MEMORY = "READ_FROM_MEMORY"
+    STORE = "READ_FROM_STORE"
+    MEMORY_THEN_STORE = "MEMORY_FIRST_THEN_STORE"
+
+
+class OffsetStore(ABC):
+    """The offsets of one group: a table in memory, and the store behind it."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self._memory: dict[MessageQueue, int] = {}
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def update(
+        self, queue: MessageQueue | None, offset: int, *, increase_only: bool = True
+    ) -> None:
+        """The group is at `offset` now; with `increase_only` a smaller one than before is not."""
+        if queue is not None and (not increase_only or offset > self._memory.get(queue, NONE)):
+            self._memory[queue] = offset
+
+    def in_memory(self, queue: MessageQueue) -> int:
+        """The offset in memory, -1 when there is none."""
+        return self._memory.get(queue, NONE)
+
+    def remove(self, queue: MessageQueue | None) -> None:
+        """Forget the queue in memory: it belongs to somebody else now."""
+        if queue is not None:
+            self._memory.pop(queue, None)
+
+    def clone(self, topic: str = "") -> dict[MessageQueue, int]:
+        """A copy of the table, of one topic or (blank) of all."""
+        return {
+            queue: offset
+            for queue, offset in self._memory.items()
+            if not topic.strip() or queue.topic == topic
+        }
+
+    # --- the store ------------------------------------------------------------------------------
+
+    async def read(self, queue: MessageQueue, where: ReadFrom) -> int:
+        """The offset, -1 when the group has none; one from the store is in memory as well then.
+
+        Raises what asking the store raises: "none" and "unknown" are not the same.
+        """
+        found = self.in_memory(queue)
+        if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_THEN_STORE and found >= 0):
+            return found
+        found = await self._fetch(queue)
+        if found >= 0:
+            self.update(queue, found, increase_only=False)
+        return found
+
+    @abstractmethod
+    async def load(self) -> None:
+        """Get ready, before anything else."""
+
+    @abstractmethod
+    async def persist_all(self, queues: Iterable[MessageQueue] | None) -> None:
+        """Make the offsets of these queues last, and no others; a failure is logged."""
+
+    @abstractmethod
+    async def persist(self, queue: MessageQueue) -> None:
+        """The same for one queue, surely done when this returns without a word in the log."""
+
+    @abstractmethod
+    async def update_to_broker(
+        self, queue: MessageQueue, offset: int, *, oneway: bool = True
+    ) -> None:
+        """Tell the queue's broker an offset; raises what that raises unless `oneway`."""
+
+    @abstractmethod
+    async def _fetch(self, queue: MessageQueue) -> int: ...
+
+
+class RemoteOffsetStore(OffsetStore):
+    """A clustering group's offsets, kept by the brokers: RemoteBrokerOffsetStore."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        super().__init__(group)
+        self._cluster = cluster
+
+    async def load(self) -> None:
+        """Nothing: the brokers have them."""
+
+    async def persist_all(self, queues: Iterable[MessageQueue] | None) -> None:
+        """One oneway request for each of these queues that has an offset."""
+        for queue in list(queues or ()):
+            await self._persist(queue, oneway=True)
+
+    async def persist(self, queue: MessageQueue) -> None:
+        """Tell the broker and wait for its answer."""
+        await self._persist(queue, oneway=False)
+
+    async def update_to_broker(
+        self, queue: MessageQueue, offset: int, *, oneway: bool = True
+    ) -> None:
+        """Tell the queue's broker; an unknown one is looked for once.
+
+        NoRouteError when it isn't found; unless `oneway` also UnreachableError, NoAnswerError and
+        BrokerError.
+        """
+        header = UpdateConsumerOffset(self.group, queue.topic, queue.queue_id, offset)
+        address = await self._address(queue)
+        code = codes.UPDATE_CONSUMER_OFFSET
+        if oneway:
+            await self._cluster.oneway(address, code, header)
+        else:
+            await self._cluster.ask(address, code, header, timeout_s=REQUEST_SECONDS)
+
+    async def _persist(self, queue: MessageQueue, *, oneway: bool) -> None:
+        offset = self.in_memory(queue)
+        if offset < 0:
+            return
+        try:
+            await self.update_to_broker(queue, offset, oneway=oneway)
+        except (ClientError, BrokerError) as wrong:
+            log.warning(
+                "offset %d of group %s in queue %d of %s is not persisted yet: %s",
+                offset,
+                self.group,
+                queue.queue_id,
+                queue.topic,
+                wrong,
+            )
+
+    async def _fetch(self, queue: MessageQueue) -> int:
+        address = await self._address(queue)
+        # Java's client leaves out setZeroIfNotFound, so the broker may say 0 for a young queue.
+        header = QueryConsumerOffset(self.group, queue.topic, queue.queue_id)
+        code = codes.QUERY_CONSUMER_OFFSET
+        answer = await self._cluster.request(address, code, header, timeout_s=REQUEST_SECONDS)
+        if answer.code == codes.QUERY_NOT_FOUND:
+            return NONE
+        if answer.code != codes.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address, "tell the group's offset")
+        return header_of(answer, OffsetAnswer, code).offset
+
+    async def _address(self, queue: MessageQueue) -> str:
+        try:
+            return self._cluster.address_for(queue, only=False)
+        except NoRouteError:
+            pass
+        failure: ClientError | BrokerError
+        try:
+            await self._cluster.route(queue.topic, fresh=True)
+            return self._cluster.address_for(queue, only=False)
+        except (ClientError, BrokerError) as wrong:
+            failure = wrong
+        raise NoRouteError(
+            f"The broker[{queue.broker_name}] not exist: the route of topic {queue.topic} was "
+            f"asked for again, and {failure}"
+        ) from failure
+
+
+async def persist_surely(store: OffsetStore, queues: Iterable[MessageQueue]) -> None:
+    """Persist each of these queues, all at the same time, and wait for the answers."""
+    await asyncio.gather(*(store.persist(queue) for queue in queues))

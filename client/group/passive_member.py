@@ -1,0 +1,53 @@
+"""A consumer that asks for each message itself, as brokers and its client see it."""
+
+from abc import ABC, abstractmethod
+
+from ...protocol import codes
+from ...protocol.bodies.heartbeat import ConsumerData
+from ...protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from ...protocol.command import Command
+from ...protocol.errors import Refusal
+from ..cluster import rebalance_service
+from ..cluster.cluster import Cluster
+from .consume_stats import ConsumeStats
+from .running import running_info
+
+
+class QuietMember(ABC):
+    """Answers for a consumer that holds no queues, and to which nothing can be handed."""
+
+    group: str
+    _started_ms: int
+
+    @abstractmethod
+    def _open(self) -> Cluster:
+        """The client; ClosedError before the start and after the end."""
+
+    @abstractmethod
+    def consumer_data(self) -> ConsumerData:
+        """What the heartbeat says about this consumer."""
+
+    async def rebalance(self) -> float:
+        """Nothing: there are no queues to be taken or released."""
+        return rebalance_service.SECONDS
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What this consumer is."""
+        return running_info(
+            self._open(),
+            self.consumer_data(),
+            {},
+            ConsumeStats(),
+            ordered=False,
+            started_ms=self._started_ms,
+        )
+
+    async def consume_directly(
+        self, request: Command, broker_name: str | None
+    ) -> ConsumeMessageDirectlyResult:
+        """Refused: nobody here waits to be given a message."""
+        raise Refusal(
+            codes.SYSTEM_ERROR,
+            f"The Consumer Group <{self.group}> asks for messages by itself; one can't be given to "
+            "it",
+        )

@@ -1,0 +1,262 @@
+"""One queue while this consumer holds it: what was pulled and not settled yet, and its limits.
+
+Messages enter in ascending offset when they are pulled and leave when they are settled, in any
+order. The three limits are the Java client's: how many messages, how many bytes, and how far apart
+the smallest and the largest offset may be. Times are of the loop's clock, in seconds, but those
+that are shown to brokers.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.running import ProcessQueueInfo
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.message.record import Record
+from ...protocol.names import RETRY_PREFIX, without_namespace
+from ..base.arguments import check_count
+from .consume_stats import TopicStats
+from .open_offsets import OpenOffsets
+
+MESSAGES_MAX = 1_000  # pullThresholdForQueue
+BYTES_MAX = 100 << 20  # pullThresholdSizeForQueue, bytes of bodies
+SPAN_MAX = 2_000  # consumeConcurrentlyMaxSpan, offsets
+PULL_IDLE_SECONDS = 120.0  # rocketmq.client.pull.pullMaxIdleTime: a queue not pulled is made anew
+LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then our own lock is not believed
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a consumer stops pulling from a queue, until the application has settled messages.
+
+    `messages_max` is a number of unsettled messages of one queue (1,000 by default), `bytes_max`
+    the bytes of their bodies (100 MiB), `span_max` the distance in offsets between the first and
+    the last of them (2,000). `topic_messages_max` and `topic_bytes_max` (pullThresholdForTopic,
+    pullThresholdSizeForTopic) are for all queues of a topic together and replace the first two
+    where they are given.
+    """
+
+    messages_max: int = MESSAGES_MAX
+    bytes_max: int = BYTES_MAX
+    span_max: int = SPAN_MAX
+    topic_messages_max: int | None = None
+    topic_bytes_max: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("messages_max", "bytes_max", "span_max"):
+            check_count(name, getattr(self, name), 0)
+        for name in ("topic_messages_max", "topic_bytes_max"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), 0)
+
+    def shared_by(self, queues: int) -> "Limits":
+        """The limits of each queue when so many are held: at least one message, one MiB."""
+        found = self
+        if queues and self.topic_messages_max is not None:
+            found = replace(found, messages_max=max(1, self.topic_messages_max // queues))
+        if queues and self.topic_bytes_max is not None:
+            found = replace(found, bytes_max=max(1 << 20, self.topic_bytes_max // queues))
+        return found
+
+
+class ProcessQueue:
+    """A held queue. `next_offset` is the one to pull next, `dropped` that it is no longer ours.
+
+    `suggested_broker_id` is the one the broker asked us to pull from next. `topic` is the topic as
+    the application calls it, without its `namespace`; None for a retry topic, whose messages bear
+    the one they were sent to. `pull_fields` is for the puller to remember what its requests have in
+    common, and for which subscription. `under_way` counts the messages that the application has of
+    a queue in order; `locked` says that the broker gave us the queue alone, at `last_lock`.
+    """
+
+    __slots__ = (
+        "_has_room",
+        "_idle",
+        "_open",
+        "_sizes",
+        "bytes",
+        "dropped",
+        "last_lock",
+        "last_pull",
+        "last_pull_ms",
+        "last_settle_ms",
+        "limits",
+        "locked",
+        "namespace",
+        "next_offset",
+        "pull_fields",
+        "queue",
+        "stats",
+        "suggested_broker_id",
+        "topic",
+        "under_way",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        next_offset: int,
+        limits: Limits,
+        stats: TopicStats | None = None,
+        namespace: str = "",
+    ) -> None:
+        self.queue = queue
+        self.namespace = namespace
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        self.topic = None if is_retry else without_namespace(queue.topic, namespace)
+        self.next_offset = next_offset
+        self.limits = limits
+        self.stats = stats or TopicStats()
+        self.dropped = False
+        self.suggested_broker_id = 0
+        self.bytes = 0
+        self.pull_fields: tuple[SubscriptionData, dict[str, str]] | None = None
+        self.under_way = 0
+        self.locked = False
+        self.last_lock = 0.0
+        self.last_pull = 0.0
+        self.last_pull_ms = 0
+        self.last_settle_ms = 0
+        self._open = OpenOffsets()
+        self._sizes: dict[int, int] = {}  # of the open messages, by offset
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._idle: asyncio.Event | None = None
+
+    def hold(self, offset: int, size: int) -> bool:
+        """A message of `size` bytes was pulled; False when it is held or settled already."""
+        if not self._open.open(offset):
+            return False
+        self._sizes[offset] = size
+        self.bytes += size
+        return True
+
+    def hold_all(self, records: list[Record]) -> list[Record]:
+        """These were pulled, in this order: those that are not held or settled already."""
+        offsets = [record.queue_offset for record in records]
+        if self._open.open_all(offsets):  # as nearly always
+            lengths = [len(record.body) for record in records]
+            self._sizes.update(zip(offsets, lengths, strict=True))
+            self.bytes += sum(lengths)
+            return records
+        return [each for each in records if self.hold(each.queue_offset, len(each.body))]
+
+    def settle(self, offset: int) -> int:
+        """The message needs no more work; gives the offset that may be committed, -1 for none.
+
+        Nothing happens when the queue was dropped or the message is not open.
+        """
+        size = None if self.dropped else self._sizes.pop(offset, None)
+        if size is None:
+            return -1
+        self.bytes -= size
+        self._open.settle(offset)
+        return self._has_fewer()
+
+    def settle_all(self, offsets: list[int]) -> tuple[int, int]:
+        """The same for several messages; how many of them were open, too."""
+        if self.dropped:
+            return 0, -1
+        sizes = self._sizes
+        found = [sizes.pop(offset, -1) for offset in offsets]
+        if -1 in found:
+            offsets = [offset for offset, size in zip(offsets, found, strict=True) if size >= 0]
+            found = [size for size in found if size >= 0]
+        if not found:
+            return 0, -1
+        self.bytes -= sum(found)
+        self._open.settle_all(offsets)
+        return len(found), self._has_fewer()
+
+    def _has_fewer(self) -> int:
+        """Wakes those who wait for fewer open messages; gives the offset that may be committed."""
+        if not self._has_room.is_set() and not self.is_full:
+            self._has_room.set()
+        if self._idle is not None and not self._sizes:
+            self._idle.set()
+        return self._open.committed
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is open."""
+        return not self._sizes
+
+    @property
+    def is_full(self) -> bool:
+        """A limit is reached: settle before pulling on."""
+        limits = self.limits
+        return (
+            len(self._sizes) > limits.messages_max
+            or self.bytes > limits.bytes_max
+            or self._open.span > limits.span_max
+        )
+
+    @property
+    def count(self) -> int:
+        """How many messages are open."""
+        return len(self._sizes)
+
+    @property
+    def span(self) -> int:
+        """From the smallest open offset to the largest held one."""
+        return self._open.span
+
+    @property
+    def load(self) -> str:
+        """What is open, in words."""
+        return (
+            f"{len(self._sizes)} messages and {self.bytes} bytes open from offset "
+            f"{min(self._sizes, default=0)} to {max(self._sizes, default=0)}"
+        )
+
+    def is_locked(self, now: float) -> bool:
+        """Whether we may believe that nobody else consumes this queue."""
+        return self.locked and now - self.last_lock <= LOCK_SECONDS
+
+    def is_pull_expired(self, now: float) -> bool:
+        """Whether nobody has tried to pull this queue for too long."""
+        return now - self.last_pull > PULL_IDLE_SECONDS
+
+    def limit(self, limits: Limits) -> None:
+        """Other limits from now on."""
+        self.limits = limits
+        if not self.is_full:
+            self._has_room.set()
+
+    async def room(self) -> None:
+        """Wait until no limit is reached."""
+        if self.is_full and not self.dropped:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    async def idle(self) -> None:
+        """Wait until nothing is open, or the queue is dropped."""
+        if self._sizes and not self.dropped:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
+
+    def drop(self) -> None:
+        """The queue is no longer ours; what is open counts for nothing here."""
+        self.dropped = True
+        self._has_room.set()
+        if self._idle is not None:
+            self._idle.set()
+
+    def info(self, commit_offset: int) -> ProcessQueueInfo:
+        """What a broker may be told about it."""
+        return ProcessQueueInfo(
+            commit_offset=commit_offset,
+            cached_msg_min_offset=min(self._sizes, default=0),
+            cached_msg_max_offset=max(self._sizes, default=0),
+            cached_msg_count=len(self._sizes),
+            cached_msg_size_in_mi_b=self.bytes >> 20,
+            locked=self.locked,
+            droped=self.dropped,
+            last_pull_timestamp=self.last_pull_ms,
+            last_consume_timestamp=self.last_settle_ms,
+        )
+
+
+def name_of(queue: MessageQueue) -> str:
+    """A queue in words, for logs and errors."""
+    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"

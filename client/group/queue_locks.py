@@ -1,0 +1,93 @@
+"""A group in order holds its queues alone: locks at the brokers, renewed before they expire.
+
+The broker forgets a lock that was not renewed for 60 s; we stop believing in ours after 30 s
+(`ProcessQueue.is_locked`), so two members never consume one queue at the same time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from ..base.responses import body_of
+from ..cluster.cluster import Cluster
+from ..errors import BrokerError, ClientError
+from .process_queue import ProcessQueue
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 20.0  # rocketmq.client.rebalance.lockInterval
+FIRST_SECONDS = 1.0
+REQUEST_SECONDS = 1.0
+
+
+class QueueLocks:
+    """Locks and unlocks queues for one member of a group."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+
+    async def lock(self, queue: MessageQueue, held: ProcessQueue | None = None) -> bool:
+        """Lock one queue; False when another member has it or the broker can't be asked."""
+        found = await self._lock(self._cluster.leader_of(queue), [queue])
+        if found is None:
+            return False
+        if held is not None:
+            _mark(held, queue in found)
+        return queue in found
+
+    async def renew(self, table: Mapping[MessageQueue, ProcessQueue]) -> None:
+        """Lock all of these again, one request a broker; without an answer nothing changes."""
+        for broker_name, queues in self._by_broker(table):
+            found = await self._lock(broker_name, queues)
+            if found is None:
+                continue
+            for queue in queues:
+                held = table[queue]
+                if held.locked and queue not in found:
+                    log.warning("group %s has lost the lock on %s", self._group, queue)
+                _mark(held, queue in found)
+
+    async def unlock(self, queues: Iterable[MessageQueue], *, oneway: bool = True) -> None:
+        """Give these back; a failure is logged, the broker forgets them by itself."""
+        for broker_name, some in self._by_broker(queues):
+            body = UnlockBatchRequestBody(self._group, self._cluster.client_id, mq_set=some)
+            try:
+                address = self._cluster.address_of(broker_name)
+                code, data = codes.UNLOCK_BATCH_MQ, body.encode()
+                if oneway:
+                    await self._cluster.oneway(address, code, None, data)
+                else:
+                    await self._cluster.ask(address, code, None, data, REQUEST_SECONDS)
+            except (ClientError, BrokerError) as wrong:
+                log.warning("queues of group %s are not unlocked: %s", self._group, wrong)
+
+    async def _lock(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        body = LockBatchRequestBody(self._group, self._cluster.client_id, mq_set=queues)
+        code = codes.LOCK_BATCH_MQ
+        try:
+            address = self._cluster.address_of(broker_name)
+            answer = await self._cluster.ask(address, code, None, body.encode(), REQUEST_SECONDS)
+            return set(body_of(answer, LockBatchResponseBody, code).lock_ok_mq_set)
+        except (ClientError, BrokerError) as wrong:
+            log.warning("queues of group %s can't be locked now: %s", self._group, wrong)
+            return None
+
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> list[tuple[str, list[MessageQueue]]]:
+        found: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(queues):
+            found.setdefault(self._cluster.leader_of(queue), []).append(queue)
+        return list(found.items())
+
+
+def _mark(held: ProcessQueue, locked: bool) -> None:
+    held.locked = locked
+    if locked:
+        held.last_lock = asyncio.get_running_loop().time()

@@ -1,0 +1,42 @@
+"""What a consumer tells about itself when a broker asks for an administrator (307)."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.heartbeat import ConsumerData
+from ...protocol.bodies.running import ConsumerRunningInfo, ProcessQueueInfo
+from ...protocol.command import VERSION
+from ..cluster.cluster import Cluster
+from .consume_stats import ConsumeStats
+
+
+def running_info(
+    cluster: Cluster,
+    data: ConsumerData,
+    queues: Mapping[MessageQueue, ProcessQueueInfo],
+    stats: ConsumeStats,
+    *,
+    ordered: bool,
+    started_ms: int,
+) -> ConsumerRunningInfo:
+    """The answer, with the properties that mqadmin looks for; all of them are texts."""
+    now = asyncio.get_running_loop().time()
+    return ConsumerRunningInfo(
+        properties={
+            "PROP_NAMESERVER_ADDR": ";".join(cluster.name_servers.addresses),
+            "PROP_CONSUME_TYPE": data.consume_type or "",
+            "PROP_CONSUMEORDERLY": "true" if ordered else "false",
+            "PROP_THREADPOOL_CORE_SIZE": "1",
+            "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+            "PROP_CLIENT_VERSION": str(VERSION),
+            "consumerGroup": data.group_name,
+            "messageModel": data.message_model or "",
+            "consumeFromWhere": data.consume_from_where or "",
+        },
+        subscription_set=list(data.subscription_data_set),
+        mq_table=dict(queues),
+        status_table={
+            each.topic: stats.status(each.topic, now) for each in data.subscription_data_set
+        },
+    )

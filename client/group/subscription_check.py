@@ -1,0 +1,93 @@
+"""Whether all members of a group want the same: else some messages reach nobody.
+
+RocketMQ keeps one subscription for a group, the latest that a member told. A member that wants
+something else is found by asking the broker for the group, and the members for what they want, and
+it is named in the log. Only a hint: brokers that don't answer are passed over.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.bodies.running import ConsumerRunningInfo
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.headers.clients import ConsumerGroup
+from ...protocol.headers.clients import ConsumerRunningInfo as AskRunningInfo
+from ..base.responses import body_of
+from ..cluster.cluster import Cluster
+from ..errors import AerobeeError
+
+log = logging.getLogger(__name__)
+
+MEMBERS_MAX = 16  # asked at one time
+
+Wanted = dict[str, tuple[str, str]]  # kind and text of the expression by topic
+
+
+class Agreement:
+    """Looks whether the members of one group agree, whenever the members are others."""
+
+    def __init__(self, cluster: Cluster, group: str, model: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._model = model
+        self._seen: list[str] = []
+        self.is_broken = False  # as far as is known, and the log has it
+
+    async def look(
+        self, members: list[str], subscriptions: Mapping[str, SubscriptionData]
+    ) -> list[str]:
+        """What is not as it should be, a sentence each; also in the log."""
+        if len(members) < 2:
+            self.is_broken = False
+        if members == self._seen or len(members) < 2:
+            return []
+        self._seen = members
+        try:
+            found = await self._look(members, _wanted(subscriptions.values()))
+        except AerobeeError as wrong:
+            log.debug("members of group %s can't be compared: %s", self._group, wrong)
+            return []
+        self.is_broken = bool(found)
+        for sentence in found:
+            log.warning("%s; give all members of a group the same topics and expressions", sentence)
+        return found
+
+    async def _look(self, members: list[str], mine: Wanted) -> list[str]:
+        address = next(iter(self._cluster.masters.values()), None)
+        if address is None:
+            return []
+        code = codes.GET_CONSUMER_CONNECTION_LIST
+        answer = await self._cluster.ask(address, code, ConsumerGroup(self._group))
+        group = body_of(answer, ConsumerConnection, code)
+        found = []
+        if group.message_model not in (None, self._model):
+            found.append(
+                f"group {self._group} is {group.message_model} for its broker, and {self._model} "
+                "here"
+            )
+        if _wanted((group.subscription_table or {}).values()) == mine:
+            return found
+        for member in [each for each in members if each != self._cluster.client_id][:MEMBERS_MAX]:
+            header = AskRunningInfo(self._group, member)
+            code = codes.GET_CONSUMER_RUNNING_INFO
+            try:
+                answer = await self._cluster.ask(address, code, header)
+            except AerobeeError:
+                continue  # gone by now, or too old to answer
+            theirs = _wanted(body_of(answer, ConsumerRunningInfo, code).subscription_set)
+            if theirs != mine:
+                found.append(
+                    f"member {member} of group {self._group} wants {_words(theirs)}, this one "
+                    f"({self._cluster.client_id}) {_words(mine)}"
+                )
+        return found
+
+
+def _wanted(subscriptions: Iterable[SubscriptionData]) -> Wanted:
+    return {each.topic: (each.expression_type, each.sub_string) for each in subscriptions}
+
+
+def _words(wanted: Wanted) -> str:
+    return ", ".join(f"{topic}: {text!r}" for topic, (_, text) in sorted(wanted.items()))

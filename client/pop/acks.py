@@ -1,0 +1,54 @@
+"""What can be said about a popped message: it is done, or it stays invisible for another time.
+
+Both name the message by its handle. A message that was popped from a retry topic lies there, and
+not in the topic it was asked for in.
+"""
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeAnswer
+from ...protocol.message import pop_handles
+from ..base.responses import header_of
+from ..cluster.cluster import Cluster
+from ..cluster.queue_bounds import broker_of
+
+ACK_SECONDS = 3.0  # ASYNC_TIMEOUT
+
+
+async def ack(cluster: Cluster, group: str, queue: MessageQueue, handle: str, offset: int) -> None:
+    """The message of `queue` is done. BrokerError or ClientError when the broker isn't told."""
+    known = pop_handles.parse_handle(handle)
+    topic = pop_handles.real_topic(queue.topic, group, known.retry)
+    header = AckMessage(group, topic, known.queue_id, handle, offset_of(handle, offset))
+    address = await broker_of(cluster, queue)
+    await cluster.ask(address, codes.ACK_MESSAGE, header, timeout_s=ACK_SECONDS)
+
+
+async def change_invisible_time(
+    cluster: Cluster, group: str, queue: MessageQueue, handle: str, offset: int, ms: int
+) -> str:
+    """The message comes again `ms` from now unless it is done before; its new handle."""
+    known = pop_handles.parse_handle(handle)
+    offset = offset_of(handle, offset)
+    topic = pop_handles.real_topic(queue.topic, group, known.retry)
+    header = ChangeInvisibleTime(group, topic, known.queue_id, handle, offset, ms)
+    address, code = await broker_of(cluster, queue), codes.CHANGE_MESSAGE_INVISIBLETIME
+    answer = await cluster.ask(address, code, header, timeout_s=ACK_SECONDS)
+    changed = header_of(answer, ChangeInvisibleTimeAnswer, code)
+    # The message has a check point of its own now, which begins at its own offset.
+    return pop_handles.handle(
+        offset,
+        changed.pop_ms,
+        changed.invisible_ms,
+        changed.revive_queue_id,
+        known.retry,
+        known.broker_name,
+        known.queue_id,
+        offset,
+    )
+
+
+def offset_of(handle: str, offset: int) -> int:
+    """The offset that a handle speaks of: its own, or without one that of its message."""
+    own = pop_handles.parse_handle(handle).offset
+    return offset if own < 0 else own

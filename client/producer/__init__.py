@@ -1,0 +1,1 @@
+"""The producer: sends, retries, batches, transactions, traces."""

@@ -1,0 +1,159 @@
+"""What a producer answers to its brokers: how a transaction ended, and replies to its requests.
+
+39 asks about a half message of which the broker never heard how it ended; the group's `Check` tells
+and the answer is END_TRANSACTION on the same connection. 326 brings the reply to a request, found
+by its correlation id. Both tables have a limit.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row, host_bytes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.command import OK, Command, Reply
+from ...protocol.errors import Malformed, Refusal
+from ...protocol.headers.send import ReplyMessage
+from ...protocol.headers.transactions import CheckTransactionState, EndTransaction
+from ...protocol.message import properties as props
+from ...protocol.message.properties import encode
+from ...protocol.message.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK,
+    Record,
+    decode_record,
+)
+from ..base.failures import log_failure
+from ..base.identity import now_ms
+from ..errors import ClientError
+from ..group.process_queue import Limits, ProcessQueue
+from ..group.received import MessageView
+
+log = logging.getLogger(__name__)
+
+CHECKS_MAX = 2_000  # answered at the same time, per client (checkRequestHoldMax)
+REQUESTS_MAX = 10_000  # waiting for their reply, per client
+
+
+class TransactionState(IntEnum):
+    """How a local transaction ended, as END_TRANSACTION says it."""
+
+    UNKNOWN = 0
+    COMMIT = TRANSACTION_COMMIT
+    ROLLBACK = TRANSACTION_ROLLBACK
+
+
+Check = Callable[[MessageView], Awaitable[TransactionState]]
+# Told of an answer to a check: the half message, the request, the broker's address, the answer.
+Told = Callable[[MessageView, CheckTransactionState, str, TransactionState], None]
+
+
+class ProducerCalls:
+    """The producers of one client, as its brokers call them."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, Check] = {}
+        self.told: dict[str, Told] = {}
+        self._waiting: dict[str, asyncio.Future[MessageView]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check, "ANY"),
+            Row(codes.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessage, self.on_reply, "ANY"),
+        ]
+
+    def expect(self, correlation_id: str) -> "asyncio.Future[MessageView]":
+        """The reply that will come under this id; `forget` it when it is not awaited any more."""
+        if len(self._waiting) >= REQUESTS_MAX:
+            raise ClientError(
+                f"{len(self._waiting)} requests wait for a reply, the limit is {REQUESTS_MAX}; "
+                "send fewer at a time"
+            )
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
+        return future
+
+    def forget(self, correlation_id: str) -> None:
+        """Nobody waits for this reply any more."""
+        self._waiting.pop(correlation_id, None)
+
+    def close(self) -> None:
+        """Stop answering; the broker asks again."""
+        for task in self._tasks:
+            task.cancel()
+
+    def on_check(
+        self, header: CheckTransactionState, command: Command, connection: Connection
+    ) -> Reply:
+        try:
+            record = decode_record(command.body or b"")
+        except Malformed as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, f"the half message can't be read: {wrong}") from None
+        message = _view(record, header.broker_name or "")
+        group = message.stored_properties.get(props.PGROUP, "")
+        check = self.checks.get(group)
+        if check is None:
+            log.warning("asked about a transaction of group %s, which is not here", group)
+        elif len(self._tasks) >= CHECKS_MAX:
+            log.warning("asked about %d transactions at once; it will be asked again", CHECKS_MAX)
+        else:
+            work = self._answer(check, message, group, header, connection)
+            task = asyncio.get_running_loop().create_task(work, name=f"check-{group}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return OK
+
+    def on_reply(self, header: ReplyMessage, command: Command, _: Connection) -> Reply:
+        pairs = props.decode(header.properties or "")
+        waiting = self._waiting.get(pairs.get(props.CORRELATION_ID, ""))
+        if waiting is None or waiting.done():
+            log.warning("a reply came for which nobody waits (any more): %s", header.properties)
+            return OK
+        pairs[props.ARRIVE_TIME] = str(now_ms())
+        record = Record(
+            0, 0, 0, header.queue_id, header.flag, 0, 0, header.sys_flag, header.born_ms,
+            _host(header.born_host), header.store_ms, _host(header.store_host),
+            header.reconsume_times or 0, 0, command.body or b"", header.topic, encode(pairs),
+        )  # fmt: skip
+        waiting.set_result(_view(record, ""))
+        return OK
+
+    async def _answer(
+        self,
+        check: Check,
+        message: MessageView,
+        group: str,
+        header: CheckTransactionState,
+        connection: Connection,
+    ) -> None:
+        try:
+            state = TransactionState(await check(message))
+        except Exception as wrong:
+            what = "the check of transaction %r failed, its broker will ask again"
+            log_failure(log, wrong, what, message)
+            state = TransactionState.UNKNOWN
+        answer = EndTransaction(
+            group, header.queue_offset, header.log_offset, state, message.msg_id, header.topic,
+            from_check=True, transaction_id=header.transaction_id,
+        )  # fmt: skip
+        connection.oneway(codes.END_TRANSACTION, answer.to_fields())
+        told = self.told.get(group)
+        if told is not None:
+            told(message, header, connection.address, state)
+
+
+def _view(record: Record, broker_name: str) -> MessageView:
+    queue = MessageQueue(record.topic, broker_name, record.queue_id)
+    return MessageView(record, ProcessQueue(queue, record.queue_offset, Limits()))
+
+
+def _host(address: str) -> bytes:
+    """An "ip:port" as records have it; zeros for what is none, since nothing depends on it."""
+    ip, _, port = address.rpartition(":")
+    try:
+        return host_bytes((ip.strip("[]"), int(port)))
+    except (OSError, ValueError, OverflowError):
+        return bytes(8)

@@ -1,0 +1,292 @@
+"""The long way of a message to a broker: looks up what is missing, tries again, waits its turn.
+
+True at all times: the tries of a message come one after the other, and none is made once another
+has failed and the timeout, which is for all of them, is over. What can go the quick way does
+(`quick_send`), and comes here only if it didn't succeed at once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.command import Command
+from ...protocol.headers.send import SendMessageAnswer
+from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_PREPARED
+from ..base.latency import LatencyFaults
+from ..base.receipts import STATUS_OF_CODE, SendReceipt, SendStatus, receipt_of
+from ..base.responses import header_of
+from ..base.window import Window
+from ..cluster.cluster import Cluster
+from ..cluster.route import Route
+from ..errors import (
+    AerobeeError,
+    BrokerError,
+    NoAnswerError,
+    NoRouteError,
+    RequesterGoneError,
+    UnreachableError,
+)
+from .encoding import Outgoing
+from .quick_send import Begun
+from .select_queue import RoundRobin
+from .trace import Tracer
+from .tries import Tries
+
+log = logging.getLogger(__name__)
+
+NO_REQUESTER = "channel of <"  # in the remark of a broker that doesn't know who sent a request
+VIP_PORT_DISTANCE = 2  # a broker's port for sends alone is its usual one minus this
+
+
+class Delivery:
+    """Sends for the producers `group`, over what `open_cluster` gives (or ClosedError).
+
+    The options are those of `Producer`. `window` and `turn` are shared with the quick way.
+    """
+
+    def __init__(
+        self,
+        open_cluster: Callable[[], Cluster],
+        group: str,
+        *,
+        tries: int,
+        under_way_max: int,
+        latency_faults: bool,
+        retry_not_stored: bool,
+        vip_channel: bool,
+    ) -> None:
+        self.window = Window(under_way_max)
+        self.turn = RoundRobin()
+        self.tracer: Tracer | None = None  # is told of what was sent
+        self._open = open_cluster
+        self._group = group
+        self._tries = tries
+        self._faults = LatencyFaults(time.monotonic) if latency_faults else None
+        self._retry_not_stored = retry_not_stored
+        self._vip_channel = vip_channel
+        self._going_on: set[asyncio.Task[SendReceipt]] = set()
+
+    async def close(self) -> None:
+        """Wait for those that went on from the quick way; the cluster must be closed."""
+        await asyncio.gather(*self._going_on, return_exceptions=True)
+
+    # --- one message ----------------------------------------------------------------------------
+
+    async def send(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        timeout_s: float,
+        begun: Begun | None = None,
+    ) -> SendReceipt:
+        """Send to `queue` or in turn, in the window; the timeout begins when there is room."""
+        window = self.window
+        if window.is_full:
+            await window.room()
+        else:
+            window.enter()
+        try:
+            return await self.send_now(outgoing, queue, timeout_s, begun)
+        finally:
+            window.leave()
+
+    async def send_now(
+        self,
+        outgoing: Outgoing,
+        queue: MessageQueue | None,
+        timeout_s: float,
+        begun: Begun | None = None,
+    ) -> SendReceipt:
+        """The same, whatever else is under way. The errors are those of `Producer.send`."""
+        return await self._send_until_stored(outgoing, queue, timeout_s, begun)
+
+    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
+        """Write it to a connection, without a place in the window, and don't wait."""
+        cluster = self._open()
+        if queue is None:
+            queue = self.turn.next((await self.route(outgoing.topic)).publish)
+        header = outgoing.header(self._group, queue).to_fields()
+        address = await self._address(cluster, queue)
+        await cluster.oneway(address, outgoing.code, header, outgoing.body)
+
+    def go_on(self, outgoing: Outgoing, begun: Begun, result: asyncio.Future[SendReceipt]) -> None:
+        """Take a send over whose first try was a quick one; `result` is its caller's."""
+
+        def done(task: asyncio.Task[SendReceipt]) -> None:
+            self._going_on.discard(task)
+            wrong = None if task.cancelled() else task.exception()
+            if result.done():
+                return
+            if task.cancelled():
+                result.cancel()
+            elif wrong is not None:
+                result.set_exception(wrong)
+            else:
+                result.set_result(task.result())
+
+        work = self.send(outgoing, None, begun.timeout_s, begun)
+        task = asyncio.create_task(work, name=f"send-{outgoing.msg_id}")
+        self._going_on.add(task)
+        task.add_done_callback(done)
+        result.add_done_callback(lambda _: task.cancel())
+
+    async def route(self, topic: str) -> Route:
+        """The route to send to `topic`; NoRouteError when no queue of it can be written."""
+        cluster = self._open()
+        route = cluster.known_route(topic) or await cluster.publish_route(topic)
+        if not route.publish:
+            raise NoRouteError(
+                f"topic {topic} has no queue that can be written now: its permission forbids it, "
+                "or its brokers have no master; check the topic's perm and the brokers"
+            )
+        return route
+
+    # --- tries ----------------------------------------------------------------------------------
+
+    async def _send_until_stored(
+        self,
+        outgoing: Outgoing,
+        wanted: MessageQueue | None,
+        timeout_s: float,
+        begun: Begun | None,
+    ) -> SendReceipt:
+        """Try until it is stored; `begun` is the first try, if that is through already."""
+        clock = asyncio.get_running_loop().time
+        deadline = begun.deadline if begun else clock() + timeout_s
+        tries = Tries(self._tries if wanted is None else 1, timeout_s, deadline)
+        stored: SendReceipt | None = None
+        while not tries.are_over(clock()):
+            first, begun = begun, None
+            queue = first.queue if first else wanted or await self._next(outgoing.topic, tries)
+            tries.begin(self._open().leader_of(queue))
+            try:
+                if first is None:
+                    receipt = await self._send_to(queue, outgoing, deadline - clock())
+                else:
+                    receipt = await self._send_once(queue, outgoing, timeout_s, first)
+                if receipt.status is SendStatus.OK or not self._retry_not_stored:
+                    return receipt
+                stored = receipt
+            except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
+                if not wrong.retriable and not isinstance(wrong, RequesterGoneError):
+                    raise
+                log.debug("sending to %s failed: %s", queue.broker_name, wrong)
+                tries.failed(wrong, clock())
+                if not await self._one_may_be_tried(outgoing.topic, wanted, tries):
+                    break
+        if stored is not None:
+            return stored
+        raise tries.error()
+
+    async def _next(self, topic: str, tries: Tries) -> MessageQueue:
+        queues = (await self.route(topic)).publish
+        now = asyncio.get_running_loop().time()
+        free = tries.candidates(queues, now, self._open().leader_of)
+        return self.turn.next(free or queues, tries.last, self._faults)
+
+    async def _one_may_be_tried(
+        self, topic: str, wanted: MessageQueue | None, tries: Tries
+    ) -> bool:
+        """Wait, if all brokers of the topic are away, for the first; False when that is too late.
+
+        Meanwhile the route is asked for again: a broker may have moved.
+        """
+        loop = asyncio.get_running_loop()
+        queues = (await self.route(topic)).publish if wanted is None else [wanted]
+        pause = tries.pause(set(map(self._open().leader_of, queues)), loop.time())
+        end = loop.time() + pause
+        if pause and end >= tries.deadline:
+            return False
+        if pause:
+            with suppress(TimeoutError, AerobeeError):
+                async with asyncio.timeout_at(end):
+                    await self._open().route(topic, fresh=True)
+            await asyncio.sleep(end - loop.time())
+        return True
+
+    async def _send_to(
+        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
+    ) -> SendReceipt:
+        """Send once, and note for `latency_faults` how that went."""
+        faults = self._faults
+        if faults is None:
+            return await self._send_once(queue, outgoing, timeout_s)
+        began = time.monotonic()
+        try:
+            receipt = await self._send_once(queue, outgoing, timeout_s)
+        except BrokerError:
+            faults.failed(queue.broker_name, answered=True)
+            raise
+        except (UnreachableError, NoAnswerError):
+            faults.failed(queue.broker_name, answered=False)
+            raise
+        faults.done(queue.broker_name, (time.monotonic() - began) * 1000)
+        return receipt
+
+    async def _send_once(
+        self,
+        queue: MessageQueue,
+        outgoing: Outgoing,
+        timeout_s: float,
+        begun: Begun | None = None,
+    ) -> SendReceipt:
+        cluster = self._open()
+        address = begun.address if begun else await self._address(cluster, queue)
+        header = outgoing.header(self._group, queue)
+        if begun:
+            header.born_ms = begun.born_ms
+        began = cluster.loop.time()
+        answer = await cluster.request(
+            address,
+            outgoing.code,
+            header,
+            outgoing.body,
+            timeout_s,
+            begun.answer if begun else None,
+        )
+        if answer.code == codes.NOT_LEADER_FOR_QUEUE:  # it has moved: Java's clients fail here
+            await cluster.route(queue.topic, fresh=True)
+            address = await self._address(cluster, queue)
+            left = timeout_s - (cluster.loop.time() - began)
+            answer = await cluster.request(address, outgoing.code, header, outgoing.body, left)
+        return self._receipt(answer, outgoing, queue, address, header.born_ms)
+
+    def _receipt(
+        self, answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str, born_ms: int
+    ) -> SendReceipt:
+        """What the answer to a send says; BrokerError when the message isn't stored."""
+        status = STATUS_OF_CODE.get(answer.code)
+        if status is None:
+            is_reply = outgoing.code == codes.SEND_REPLY_MESSAGE_V2
+            is_gone = is_reply and NO_REQUESTER in (answer.remark or "")
+            kind = RequesterGoneError if is_gone else BrokerError
+            raise kind(answer.code, answer.remark, address, f"send to {outgoing.topic}")
+        found = header_of(answer, SendMessageAnswer, outgoing.code)
+        in_transaction = outgoing.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
+        receipt = receipt_of(found, outgoing.msg_id, queue, status, in_transaction=in_transaction)
+        if self.tracer is not None and found.region is not None and found.trace_on:
+            self.tracer.sent(outgoing, receipt, address, found.region, born_ms)
+        return receipt
+
+    # --- addresses ------------------------------------------------------------------------------
+
+    async def _address(self, cluster: Cluster, queue: MessageQueue) -> str:
+        found = await self._main_address(cluster, queue)
+        if self._vip_channel:
+            host, _, port = found.rpartition(":")
+            return f"{host}:{int(port) - VIP_PORT_DISTANCE}"
+        return found
+
+    async def _main_address(self, cluster: Cluster, queue: MessageQueue) -> str:
+        try:
+            return cluster.address_for(queue)
+        except NoRouteError:
+            if cluster.known_route(queue.topic) is None:
+                await cluster.publish_route(queue.topic)
+            else:
+                await cluster.route(queue.topic, fresh=True)
+            return cluster.address_for(queue)

@@ -1,0 +1,192 @@
+"""The quick way of a send: one future, no coroutine, when everything it needs is at hand.
+
+That is the usual case: the route is known, the connection to the broker is there, it has room, and
+nothing is signed. What came of it, if it is not plain success, and all other sends go the long way
+(`Delivery.send`), which knows what to do.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Waiter
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.route import MASTER_ID
+from ...protocol.command import Command
+from ...protocol.headers.send import SendMessageAnswer, SendTemplate
+from ...protocol.message import properties as props
+from ..base.identity import now_ms
+from ..base.message import Message
+from ..base.receipts import SendReceipt, SendStatus, receipt_of
+from ..base.responses import header_of
+from ..base.window import Window
+from ..cluster.cluster import Cluster
+from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, TOPICS_MAX
+from ..errors import AerobeeError
+from .encoding import Outgoing, Packer
+from .select_queue import RoundRobin
+from .trace import Tracer
+
+SEND = codes.SEND_MESSAGE_V2
+
+
+@dataclass(slots=True)
+class Begun:
+    """A first try that is through: where to, since when (ms), and its answer or error.
+
+    `deadline` (the loop's clock) is for all tries and was `timeout_s` away in the beginning.
+    """
+
+    queue: MessageQueue
+    address: str
+    born_ms: int
+    deadline: float
+    timeout_s: float
+    answer: asyncio.Future[Command]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A queue, and what a send to it needs. `connection` may be lost by now."""
+
+    queue: MessageQueue
+    address: str
+    connection: Connection | None
+    template: SendTemplate
+
+
+GoOn = Callable[[Outgoing, Begun, asyncio.Future[SendReceipt]], None]
+
+
+class _Sending(Waiter, eq=False):
+    """A send under way; `result` is what its caller waits for.
+
+    `outgoing` None is for a plain message, which is made of the fields behind it.
+    """
+
+    owner: "QuickSends"
+    target: _Target
+    born_ms: int
+    timeout_s: float
+    result: asyncio.Future[SendReceipt]
+    outgoing: Outgoing | None
+    topic: str
+    body: bytes
+    flag: int
+    msg_id: str
+
+    def answered(self, answer: Command) -> None:
+        owner, result = self.owner, self.result
+        owner.window.leave()
+        if result.done():  # nobody waits any more
+            return
+        if answer.code != codes.SUCCESS:
+            self._go_on().set_result(answer)
+            return
+        target = self.target
+        try:
+            found = header_of(answer, SendMessageAnswer, SEND)
+        except AerobeeError as wrong:
+            result.set_exception(wrong)
+            return
+        receipt = receipt_of(found, self.msg_id, target.queue, SendStatus.OK)
+        if owner.tracer is not None and found.region is not None and found.trace_on:
+            packed, born_ms = self._packed(), self.born_ms
+            owner.tracer.sent(packed, receipt, target.address, found.region, born_ms)
+        result.set_result(receipt)
+
+    def failed(self, error: Exception) -> None:
+        self.owner.window.leave()
+        if not self.result.done():
+            self._go_on().set_exception(error)
+
+    def _go_on(self) -> asyncio.Future[Command]:
+        answer = self.result.get_loop().create_future()
+        target = self.target
+        begun = Begun(
+            target.queue, target.address, self.born_ms, self.deadline, self.timeout_s, answer
+        )
+        self.owner.go_on(self._packed(), begun, self.result)
+        return answer
+
+    def _packed(self) -> Outgoing:
+        if self.outgoing is not None:
+            return self.outgoing
+        text = props.join({props.UNIQ_KEY: self.msg_id})
+        return Outgoing(self.topic, SEND, self.body, text, self.flag, 0, self.msg_id, batch=False)
+
+
+class QuickSends:
+    """Begins sends of one producer group, which are in `window` until they are answered.
+
+    `go_on` takes those the long way, with the future of their callers, that didn't succeed at once.
+    """
+
+    def __init__(
+        self, group: str, packer: Packer, turn: RoundRobin, window: Window, go_on: GoOn
+    ) -> None:
+        self.window = window
+        self.go_on = go_on
+        self.tracer: Tracer | None = None  # is told of them
+        self._group = group
+        self._packer = packer
+        self._turn = turn
+        self._targets: dict[str, list[_Target]] = {}  # by topic, as it was at `_changes`
+        self._changes = -1
+
+    def begin(
+        self, cluster: Cluster, message: Message, timeout_s: float
+    ) -> asyncio.Future[SendReceipt] | None:
+        """Send to the next queue in turn, if that is possible at once. IllegalMessageError."""
+        window, packer = self.window, self._packer
+        topic = packer.topics.get(message.topic)
+        if window.under_way >= window.size or topic is None:
+            return None
+        if cluster.changes != self._changes:
+            self._targets.clear()
+            self._changes = cluster.changes
+        targets = self._targets.get(topic) or self._look_up(cluster, topic)
+        if not targets:
+            return None
+        turn = self._turn
+        turn.count += 1
+        target = targets[turn.count % len(targets)]
+        connection = target.connection
+        if connection is None or not connection.is_ready:
+            turn.count -= 1  # the long way takes the same queue, and connects to its broker
+            return None
+        born_ms, flag, body = now_ms(), message.flag, message.body
+        if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
+            outgoing, msg_id = None, packer.ids.at(born_ms)
+            header = target.template.before_opaque_of_plain(born_ms, flag, msg_id)
+        else:
+            outgoing = packer.pack(message)
+            body, msg_id = outgoing.body, outgoing.msg_id
+            header = target.template.before_opaque(
+                outgoing.sys_flag, born_ms, flag, outgoing.properties
+            )
+        loop = cluster.loop  # asking asyncio for it asks the kernel for our pid
+        result: asyncio.Future[SendReceipt] = loop.create_future()
+        sending = _Sending(
+            loop.time() + timeout_s, SEND,
+            self, target, born_ms, timeout_s, result, outgoing, topic, body, flag, msg_id,
+        )  # fmt: skip
+        connection.ask_now(sending, header, body)
+        window.under_way += 1
+        return result
+
+    def _look_up(self, cluster: Cluster, topic: str) -> list[_Target]:
+        if len(self._targets) >= TOPICS_MAX:
+            self._targets.clear()
+        found = []
+        route = cluster.known_route(topic)
+        for queue in () if route is None else route.publish:
+            address = cluster.known_address(cluster.leader_of(queue), MASTER_ID)
+            template = SendTemplate(
+                self._group, topic, TEMPLATE_TOPIC, TEMPLATE_QUEUES_MAX,
+                queue.queue_id, queue.broker_name,
+            )  # fmt: skip
+            found.append(_Target(queue, address, cluster.connected(address), template))
+        self._targets[topic] = found
+        return found

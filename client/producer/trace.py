@@ -1,0 +1,207 @@
+"""Message trace: what became of messages, told in messages of a trace topic.
+
+As Java's AsyncTraceDispatcher writes it, so that `mqadmin queryMsgTraceById` and the dashboards of
+RocketMQ read it: records of fields in one message's body, found by the ids and keys of the messages
+they speak of. Told by the way: what the trace topic doesn't take is logged and dropped.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.message import properties as props
+from ...protocol.names import GROUP_CHARS_MAX
+from ..base.identity import now_ms
+from ..base.message import Message
+from ..base.receipts import SendReceipt, SendStatus
+from ..errors import AerobeeError
+from ..group.received import MessageView
+from .encoding import Outgoing
+
+if TYPE_CHECKING:
+    from .producer import Producer
+
+log = logging.getLogger(__name__)
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+BATCH_MAX = 10  # records of one message (traceMsgBatchNum)
+BATCH_BYTES_MAX = 128_000
+WAITING_MAX = 2_048  # records not sent yet; more are dropped
+FLUSH_SECONDS = 5.0
+SEND_SECONDS = 5.0
+FIELD, RECORD = "\x01", "\x02"
+NORMAL, HALF, COMMIT, DELAYED = 0, 1, 2, 3  # ordinals of Java's MessageType
+DELAYS = (props.DELAY, props.TIMER_DELAY_MS, props.TIMER_DELAY_SEC, props.TIMER_DELIVER_MS)
+
+_numbers = itertools.count()
+
+
+class Told(NamedTuple):
+    """Records that go together, and what they are found by."""
+
+    topic: str
+    text: str
+    keys: tuple[str, ...]
+
+
+class Tracer:
+    """Collects records and sends them, ten at a time or after five seconds.
+
+    `make` gives a producer of the tracer's own, for this group; it is not traced itself. `kind` is
+    PRODUCE or CONSUME: what `group` does.
+    """
+
+    def __init__(
+        self, topic: str, group: str, make: Callable[[str], "Producer"], kind: str = "PRODUCE"
+    ) -> None:
+        self._topic = topic
+        self._group = group
+        # A group has at most so many characters; what makes it unique stands in the end.
+        name = f"_INNER_TRACE_PRODUCER-{group}"[: GROUP_CHARS_MAX - 20]
+        self._producer = make(f"{name}-{kind}-{next(_numbers)}")
+        self._waiting: list[Told] = []
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._dropped = 0
+
+    @property
+    def topic(self) -> str:
+        """Messages of this topic are not traced."""
+        return self._topic
+
+    @property
+    def group(self) -> str:
+        """Whose messages these are."""
+        return self._group
+
+    async def start(self) -> None:
+        """Begin to send."""
+        await self._producer.start()
+        self._task = asyncio.create_task(self._run(), name=f"trace-{self._group}")
+
+    async def close(self) -> None:
+        """Send what waits, and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._send_all()
+        await self._producer.close()
+
+    def sent(
+        self, outgoing: Outgoing, receipt: SendReceipt, address: str, region: str, began_ms: int
+    ) -> None:
+        """A message was stored by the broker at `address`."""
+        pairs = props.decode(outgoing.properties)
+        cost_ms = now_ms() - began_ms
+        kind = NORMAL
+        if props.TRAN_MSG in pairs:
+            kind = HALF
+        elif any(name in pairs for name in DELAYS):
+            kind = DELAYED
+        self.tell(
+            outgoing.topic,
+            [(
+                "Pub", began_ms, region, self._group, outgoing.topic, receipt.msg_id,
+                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(outgoing.body), cost_ms,
+                kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
+            )],
+            [*receipt.msg_id.split(","), *pairs.get(props.KEYS, "").split()],
+        )  # fmt: skip
+
+    def ended(
+        self,
+        receipt: SendReceipt,
+        address: str,
+        state: str,
+        message: Message | MessageView | None,
+        *,
+        by_check: bool,
+    ) -> None:
+        """A transaction ended; `state` is COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+        tags = message.tags if message is not None else None
+        given = message.keys if message is not None else ()
+        keys = given.split() if isinstance(given, str) else list(given)
+        topic, msg_id = receipt.queue.topic, receipt.msg_id
+        self.tell(
+            topic,
+            [(
+                "EndTransaction", now_ms(), "DefaultRegion", self._group, topic, msg_id, tags,
+                " ".join(keys) or None, address, COMMIT, receipt.transaction_id, state,
+                flag(by_check),
+            )],
+            [msg_id, *keys],
+        )  # fmt: skip
+
+    def recalled(self, topic: str, msg_id: str) -> None:
+        """A message was taken back."""
+        fields = ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, flag(True))
+        self.tell(topic, [fields], [msg_id])
+
+    def tell(self, topic: str, records: Iterable[Iterable[object]], keys: Iterable[str]) -> None:
+        """Records that go together, about messages of `topic`; dropped when too many wait."""
+        if len(self._waiting) >= WAITING_MAX:
+            self._dropped += 1
+            return
+        text = "".join(
+            FIELD.join("null" if each is None else str(each) for each in fields) + RECORD
+            for fields in records
+        )
+        self._waiting.append(Told(topic, text, tuple(keys)))
+        if len(self._waiting) >= BATCH_MAX:
+            self._more.set()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._more.wait()
+            except TimeoutError:
+                pass
+            self._more.clear()
+            await self._send_all()
+
+    async def _send_all(self) -> None:
+        if self._dropped:
+            log.warning(
+                "%d trace records of group %s were dropped: %d waited, which is the limit",
+                self._dropped,
+                self._group,
+                WAITING_MAX,
+            )
+            self._dropped = 0
+        while self._waiting:
+            batch = _batch(self._waiting)
+            del self._waiting[: len(batch)]
+            keys = list(dict.fromkeys(key for told in batch for key in told.keys))
+            body = "".join(told.text for told in batch).encode()
+            try:
+                message = Message(self._topic, body, keys=keys)
+                await self._producer.send(message, timeout=SEND_SECONDS)
+            except AerobeeError as wrong:
+                log.warning("%d trace records are lost: %s", len(batch), wrong)
+
+
+def _batch(waiting: list[Told]) -> list[Told]:
+    """The first records that go together: of one topic, not too many, not too long."""
+    found: list[Told] = []
+    size = 0
+    for told in waiting[:BATCH_MAX]:
+        size += len(told.text)
+        if found and (told.topic != found[0].topic or size > BATCH_BYTES_MAX):
+            break
+        found.append(told)
+    return found
+
+
+def trace_topic(trace: bool | str) -> str | None:
+    """The topic that the option `trace` of a client means, None for no trace."""
+    return TRACE_TOPIC if trace is True else trace or None
+
+
+def flag(value: bool) -> str:
+    """A boolean as Java writes it."""
+    return "true" if value else "false"

@@ -1,0 +1,1 @@
+"""The lite pull consumer, the pull consumer and the reader."""

@@ -1,0 +1,154 @@
+"""Reading queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
+
+A reader belongs to no group's membership: it sends its subscription with every pull, so brokers
+need no heartbeat from it, and it commits only what it is told to. `expression` is tags ("a || b")
+or, with `is_sql`, a SQL92 condition; brokers compare hashes of tags, so others may come as well.
+A queue is pulled from the broker that the last answer suggested: a slave, when the master has much
+to do. What a slave has not got yet is asked of the master.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...protocol import codes
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.route import MASTER_ID
+from ...protocol.headers.offsets import UpdateConsumerOffset
+from ...protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageAnswer
+from ...protocol.message.record import moved
+from ..base.responses import header_of
+from ..base.security import OPEN, Security
+from ..cluster import queue_bounds
+from ..cluster.cluster import topic_names
+from ..cluster.own_cluster import OwnCluster
+from ..errors import AerobeeError, BrokerError, ClientError
+
+PULL_SECONDS = 30.0
+MESSAGES_MAX = 1024  # asked for in one pull; brokers give 32 unless set otherwise
+BULK_MESSAGES_MAX = 8_192  # the same in bulk, which only brokers of ours know
+
+PULL_CODES = frozenset(
+    (
+        codes.SUCCESS,
+        codes.PULL_NOT_FOUND,
+        codes.PULL_RETRY_IMMEDIATELY,
+        codes.PULL_OFFSET_MOVED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull brought.
+
+    `code` is SUCCESS (0), PULL_NOT_FOUND (19, nothing there yet), PULL_RETRY_IMMEDIATELY (20, go on
+    at `next_offset`) or PULL_OFFSET_MOVED (21, the offset is outside of the queue). `body` holds
+    message records one after the other, empty unless the code is 0.
+    """
+
+    code: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+
+
+class Reader(OwnCluster):
+    """Reads queues of any topic on asyncio; `async with`, or `start` and `close`."""
+
+    _keeps_routes = True
+
+    def __init__(
+        self,
+        name_server: str | Iterable[str] | None = None,
+        *,
+        group: str = "TOOLS_CONSUMER",
+        expression: str = "*",
+        is_sql: bool = False,
+        security: Security = OPEN,
+    ) -> None:
+        super().__init__(name_server, security=security)
+        self.group = group
+        self._expression = expression
+        self._expression_type = "SQL92" if is_sql else "TAG"
+        self._suggested: dict[MessageQueue, int] = {}  # broker ids, of queues that slaves answer
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return await topic_names(self._open())
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Set the group's offset in a queue, for whoever looks at its lag."""
+        header = UpdateConsumerOffset(self.group, queue.topic, queue.queue_id, offset)
+        address = await queue_bounds.broker_of(self._open(), queue)
+        await self._open().ask(address, codes.UPDATE_CONSUMER_OFFSET, header)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
+        route = await self._open().route(topic, fresh=True)
+        return sorted(route.subscribe)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is still there."""
+        return await queue_bounds.min_offset(self._open(), queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await queue_bounds.max_offset(self._open(), queue)
+
+    async def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        """The offset of the first message stored at `ms` or later."""
+        return await queue_bounds.offset_at(self._open(), queue, ms)
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
+    ) -> Pulled:
+        """The messages from `offset` on, at once also when there are none.
+
+        In `bulk` a broker of ours gives as many as were asked for, in up to a MiB; RocketMQ's keep
+        to their own limits. BrokerError for any other answer than those of `Pulled`.
+        """
+        most = BULK_MESSAGES_MAX if bulk else MESSAGES_MAX
+        if not 0 < max_messages <= most:
+            raise ClientError(f"max_messages is {max_messages}; give 1 to {most}")
+        header = PullMessage(
+            self.group,
+            queue.topic,
+            queue.queue_id,
+            offset,
+            max_messages,
+            SUBSCRIPTION | BULK if bulk else SUBSCRIPTION,
+            commit_offset=0,
+            suspend_ms=0,
+            sub_version=0,
+            subscription=self._expression,
+            expression_type=self._expression_type,
+        )
+        broker_id = self._suggested.pop(queue, MASTER_ID) if self._suggested else MASTER_ID
+        if broker_id != MASTER_ID:
+            with suppress(AerobeeError):  # it is gone or has other troubles: the master knows
+                pulled = await self._pull(queue, header, broker_id)
+                if pulled.code == codes.SUCCESS:
+                    return pulled
+        return await self._pull(queue, header, MASTER_ID)
+
+    async def _pull(self, queue: MessageQueue, header: PullMessage, broker_id: int) -> Pulled:
+        cluster = self._open()
+        address = await queue_bounds.broker_of(cluster, queue, broker_id)
+        answer = await cluster.request(address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS)
+        if answer.code not in PULL_CODES:
+            if answer.code == codes.NOT_LEADER_FOR_QUEUE:
+                await cluster.route(queue.topic, fresh=True)
+            raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
+        found = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
+        if found.suggested_broker_id != MASTER_ID:
+            self._suggested[queue] = found.suggested_broker_id
+        body = (answer.body if answer.code == codes.SUCCESS else None) or b""
+        if found.offset_delta is not None:
+            body = moved(body, queue.queue_id, found.offset_delta)
+        return Pulled(answer.code, found.next_offset, found.min_offset, found.max_offset, body)
+
+
+def _name(queue: MessageQueue) -> str:
+    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"

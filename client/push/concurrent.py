@@ -1,0 +1,199 @@
+"""Consuming without order: every message is handed out as soon as it is there.
+
+ConsumeMessageConcurrentlyService. A message is done, or it is given back to its broker and then
+done here; one that can't be given back stays open and is handed out again after 5 s. The group's
+offset never passes an open one. A broadcasting group gives nothing back: what fails is logged and
+dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...protocol.message.record import Record
+from ..base.arguments import check_count, check_type
+from ..errors import AerobeeError, ClientError
+from ..group.offsets import OffsetStore
+from ..group.process_queue import ProcessQueue
+from ..group.received import ReceivedMessage, Settler, finish
+from ..group.send_back import SendBack
+from .listening import Batch, Verdict
+
+log = logging.getLogger(__name__)
+
+RETRY_LOCALLY_SECONDS = 5.0  # before a message that could not be sent back comes again
+CONSUME_SECONDS = 15 * 60.0  # consumeTimeout
+SUSPEND_SECONDS = 1.0  # suspendCurrentQueueTimeMillis, for queues in order
+EXPIRED_LEVEL = 3  # the delay level of a message that took too long
+EXPIRED_MAX = 16  # of one queue and one look
+
+Emit = Callable[[ProcessQueue, Sequence[ReceivedMessage]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """How long and how often a message is tried.
+
+    A message that the application has for `timeout_s` seconds goes back to the broker, which sends
+    it again (not with `ordered`). With `ordered`, a queue rests `suspend_s` seconds before its
+    message is tried again. After `max_reconsume_times` further tries a message goes to the dead
+    letters; None is Java's default: 16, and with `ordered` without end. ClientError for values out
+    of range.
+    """
+
+    timeout_s: float = CONSUME_SECONDS
+    suspend_s: float = SUSPEND_SECONDS
+    max_reconsume_times: int | None = None
+
+    def __post_init__(self) -> None:
+        check_type("timeout_s", self.timeout_s, (int, float), "give seconds above 0")
+        check_type("suspend_s", self.suspend_s, (int, float), "give seconds")
+        if self.timeout_s <= 0:
+            raise ClientError(f"timeout_s is {self.timeout_s:g}; give seconds above 0")
+        if self.max_reconsume_times is not None:
+            check_count("max_reconsume_times", self.max_reconsume_times, 0)
+
+
+class ConcurrentService:
+    """Settles the messages of one consumer. `send_back` None is for a broadcasting group."""
+
+    def __init__(
+        self, store: OffsetStore, send_back: SendBack | None, settings: ConsumeSettings, emit: Emit
+    ) -> None:
+        self.settler: Settler = self  # what the messages are settled by
+        self._store = store
+        self._send_back = send_back
+        self._settings = settings
+        self._emit = emit
+        self._timers: set[asyncio.TimerHandle] = set()
+        # With the application since the last look, and since the one before. No times: a look at a
+        # clock for each message costs more than knowing the age to a look.
+        self._young: set[ReceivedMessage | Batch] = set()
+        self._old: set[ReceivedMessage | Batch] = set()
+        self._closed = False
+
+    def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
+        """These were pulled, in this order."""
+        settler = self.settler
+        self._emit(held, [ReceivedMessage(record, held, settler) for record in records])
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now."""
+        self._young.add(message)
+
+    def close(self) -> None:
+        """Hand nothing out any more."""
+        self._closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self._young.clear()
+        self._old.clear()
+
+    # --- one message ----------------------------------------------------------------------------
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done: the group may move past it."""
+        self._young.discard(message)
+        if self._old:
+            self._old.discard(message)
+        held = message.held
+        offset = held.settle(message.offset)
+        if offset >= 0:
+            held.stats.ok += 1
+            self._store.update(held.queue, offset)
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Give the message back to its broker, which delivers it later; else it waits here."""
+        self._forget(message)
+        held = message.held
+        if message.is_void:
+            return
+        held.stats.failed += 1
+        if self._send_back is None:
+            log.warning("BROADCASTING, consuming %r failed, it is dropped", message)
+        else:
+            try:
+                await self._send_back.give_back(message, delay_level)
+            except AerobeeError as wrong:
+                log.warning(
+                    "message %s could not be sent back, it comes again here in %g s: %s",
+                    message.msg_id,
+                    RETRY_LOCALLY_SECONDS,
+                    wrong,
+                )
+                self._again_later(message)
+                return
+        offset = held.settle(message.offset)
+        if offset >= 0:
+            self._store.update(held.queue, offset)
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of the message unsettled: it may be taken again at once."""
+        self._forget(message)
+        if not self._closed and not message.is_void:
+            self._emit(message.held, [message])
+
+    def _again_later(self, message: ReceivedMessage) -> None:
+        def come() -> None:
+            self._timers.discard(timer)
+            message.reconsume_times += 1
+            message.reopen()
+            self.again(message)
+
+        if not self._closed:
+            timer = asyncio.get_running_loop().call_later(RETRY_LOCALLY_SECONDS, come)
+            self._timers.add(timer)
+
+    # --- for a listener -------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+        self._young.add(batch)
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """The first messages are done, the others go back."""
+        self._forget(batch)
+        self._acknowledge_all(batch.held, batch.messages[: verdict.done])
+        for message in batch.messages[verdict.done :]:
+            await message.nack(verdict.context.delay_level)
+
+    def _acknowledge_all(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Those of them that nobody has settled yet are done."""
+        count, offset = held.settle_all(finish(messages))
+        if count:
+            held.stats.ok += count
+            self._store.update(held.queue, offset)
+
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    async def give_up_expired(self) -> None:
+        """Send back what the application has had for too long; called once in that time."""
+        expired, self._old, self._young = self._old, self._young, set()
+        seen: dict[ProcessQueue, int] = {}
+        for message in _messages(expired):
+            held = message.held
+            if message.is_void or not message.is_open:
+                continue
+            seen[held] = seen.get(held, 0) + 1
+            if seen[held] > EXPIRED_MAX:
+                self._old.add(message)  # the next time
+                continue
+            log.warning(
+                "%r is with the application for more than %g s; it is sent back",
+                message,
+                self._settings.timeout_s,
+            )
+            await message.nack(EXPIRED_LEVEL)
+
+    def _forget(self, taken: ReceivedMessage | Batch) -> None:
+        self._young.discard(taken)
+        self._old.discard(taken)
+
+
+def _messages(taken: Iterable[ReceivedMessage | Batch]) -> Iterator[ReceivedMessage]:
+    for each in taken:
+        if isinstance(each, Batch):
+            yield from each.messages
+        else:
+            yield each

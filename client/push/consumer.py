@@ -1,0 +1,354 @@
+"""The push consumer on asyncio: a group's messages as an async iterator, or to a listener.
+
+True at all times: a message is in the inbox, with the application, or settled; the group's offset
+never passes a message that is not settled. Failures of background work are logged and tried again.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Self
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.message.pop_handles import normal_topic
+from ...protocol.names import RETRY_PREFIX, with_namespace
+from ...protocol.queues.allocation import Strategy
+from ..base.failures import log_failure
+from ..base.identity import now_ms
+from ..base.security import OPEN, Security
+from ..base.start_from import Start
+from ..base.stop_signals import Stop, stop_signals, until_stopped
+from ..cluster import rebalance_service
+from ..errors import ClientError, ClosedError, NoRouteError
+from ..group.broker_rebalance import changed_retries
+from ..group.inbox import Inbox
+from ..group.local_offsets import FOLDER
+from ..group.membership import Membership, NameServer
+from ..group.process_queue import Limits
+from ..group.pull import PullSettings
+from ..group.rebalance import Share
+from ..group.rebalancing import QueuesListener, Rebalancing
+from ..group.received import ReceivedMessage
+from ..group.subscriptions import (
+    Expression,
+    Topics,
+    check_with_broker,
+    subscription_of,
+    subscriptions_of,
+)
+from ..producer.trace import trace_topic
+from .concurrent import ConsumeSettings
+from .popped_queues import PopSettings
+from .receiving import Receiving
+from .service import PushParts, PushSettings
+
+log = logging.getLogger(__name__)
+
+
+class Consumer(Receiving):
+    """Consumes topics as a member of a group.
+
+        async with Consumer(
+            "127.0.0.1:9876", group="billing", topics={"orders": "paid || refunded"}
+        ) as consumer:
+            async for message in consumer:
+                async with message.process():
+                    ...
+
+    or with a listener, called for several messages at the same time:
+
+        consumer = Consumer("127.0.0.1:9876", group="billing", topics=["orders"])
+
+        @consumer.listener(concurrency=20)
+        async def bill(message): ...
+
+        await consumer.run()
+
+    `name_server` is "host:port;host:port", a list of such, or a `Cluster` to share with others.
+    `topics` is a list of names or a mapping from name to tag expression ("*" for all) or `by_sql(
+    "amount > 10")`. `start` says where a new group begins: "latest", "earliest", a datetime or ms
+    since the epoch; once the group has an offset, that counts. (Brokers give the oldest message to
+    a new group while a queue is young, also for "latest".) With `ordered` the messages of a queue
+    come one after the other, each when the one before is settled; one that fails holds up its
+    queue. `model` "broadcasting" gives every message to every member; what fails is then dropped.
+    `strategy` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose
+    size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes. With
+    `trace` (True, or a topic) what becomes of the messages is told in the trace topic. Without
+    `client_rebalance` the brokers share the queues out, by "AVG" or "AVG_BY_CIRCLE", and messages
+    are popped (see `PopSettings`) where an administrator has set that; `mqadmin setConsumeMode` or
+    `Admin.set_request_mode` does. Consumers in order and broadcasting ones do it by themselves.
+
+    Every message must be settled: by `process()`, `ack()` or `nack()`; unsettled ones stop the flow
+    after `limits.messages_max` per queue and come again after a restart. Several tasks may iterate
+    over one consumer.
+    """
+
+    def __init__(
+        self,
+        name_server: NameServer = None,
+        *,
+        group: str,
+        topics: Topics,
+        start: Start = "latest",
+        model: str = "clustering",
+        ordered: bool = False,
+        strategy: str | Strategy = "AVG",
+        max_reconsume_times: int | None = None,
+        limits: Limits | None = None,
+        pull: PullSettings | None = None,
+        consume: ConsumeSettings | None = None,
+        client_id: str | None = None,
+        instance: str | None = None,
+        namespace: str = "",
+        offsets_folder: str | os.PathLike[str] = FOLDER,
+        on_queues: QueuesListener | None = None,
+        security: Security = OPEN,
+        trace: bool | str = False,
+        client_rebalance: bool = True,
+        pop: PopSettings | None = None,
+    ) -> None:
+        self._membership = Membership.read(
+            name_server,
+            group,
+            model=model,
+            start=start,
+            strategy=strategy,
+            client_id=client_id,
+            instance=instance,
+            namespace=namespace,
+            offsets_folder=offsets_folder,
+            security=security,
+        )
+        self.group = self._membership.group
+        self._subscriptions = subscriptions_of(
+            self.group,
+            topics,
+            namespace=namespace,
+            with_retries=self._membership.is_clustering,
+        )
+        consume = consume or ConsumeSettings()
+        if max_reconsume_times is not None:
+            consume = replace(consume, max_reconsume_times=max_reconsume_times)
+        self._settings = PushSettings(
+            ordered,
+            limits or Limits(),
+            pull or PullSettings(),
+            consume,
+            None,
+            trace_topic(trace),
+            None if client_rebalance else pop or PopSettings(),
+        )
+        self._on_queues = on_queues
+        self._inbox: Inbox[ReceivedMessage] = Inbox()
+        self._rebalancing = Rebalancing()
+        self._changing = asyncio.Lock()
+        self._ended = asyncio.Event()
+        self._started_ms = 0
+        self._closed = False
+        self._draining = False
+        self._parts: PushParts | None = None
+        self._taken: Callable[[ReceivedMessage], None] = _nobody_waits
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Join the group and begin to pull. UnreachableError when no name server answers.
+
+        ClientError when this process has the same consumer already, when a broker doesn't
+        understand a condition, or when a broadcasting group's file of offsets can't be read. A
+        consumer whose start failed is closed.
+        """
+        if self._closed:
+            raise ClosedError("this consumer is closed; make a new one")
+        if self._parts is not None:
+            return
+        parts = PushParts(self._membership, self._settings, self._subscriptions, self._inbox)
+        self._parts = parts
+        self._taken = parts.settling.taken
+        self._started_ms = now_ms()
+        try:
+            await self._join(parts)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _join(self, parts: PushParts) -> None:
+        await parts.store.load()
+        parts.cluster.join_consumer(self)
+        for topic in self._subscriptions:
+            try:
+                await parts.cluster.route(topic)
+            except NoRouteError:
+                continue  # it may be made later; the rebalance says so in the log
+        await check_with_broker(parts.cluster, self.group, self._subscriptions)
+        await parts.cluster.beat()
+        await parts.start()
+        parts.cluster.start()
+        parts.cluster.rebalance_soon()
+
+    async def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
+        """Start, and call the listener until the consumer is told to stop.
+
+        SIGINT (Ctrl-C) and SIGTERM stop it: it begins no other call of the listener, waits for
+        those under way (at most `drain_timeout` seconds), commits what is done and leaves the
+        group. Messages that wait here go to other members. A second signal doesn't wait. Signals
+        are left alone with `handle_signals` False, outside of the main thread, and in a program
+        that has its own handler for SIGTERM. `drain()` and `close()` of another task stop it, too.
+        """
+        self._check_listener()
+        stop = Stop()
+        with stop_signals(stop.tell) if handle_signals else nullcontext():
+            async with self:
+                await self.run_until(stop, drain_timeout)
+
+    async def run_until(self, stop: Stop, drain_timeout: float | None) -> None:
+        """What `run` does once the consumer is started, until `stop` is told."""
+        self._check_listener()
+        name = f"group {self.group}"
+        await until_stopped(name, stop, self._ended, lambda: self._finish(drain_timeout))
+
+    def _check_listener(self) -> None:
+        if self._settings.listener is None:
+            raise ClientError("this consumer has no listener; give it one with @consumer.listener")
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+        """Pull no more, wait until everything here is settled, commit and leave.
+
+        False when `timeout` seconds were not enough: what is open then comes again elsewhere.
+        """
+        return await self._leave_after(self._open().drain, timeout)
+
+    async def _finish(self, timeout: float | None) -> bool:  # noqa: ASYNC109
+        """The same, but only wait for what the listener has begun."""
+        workers = self._open().workers
+        assert workers is not None
+        return await self._leave_after(workers.finish, timeout)
+
+    async def _leave_after(
+        self,
+        work: Callable[[], Awaitable[None]],
+        timeout: float | None,  # noqa: ASYNC109
+    ) -> bool:
+        self._draining = True
+        try:
+            async with asyncio.timeout(timeout):
+                async with self._changing:
+                    await work()
+        except TimeoutError:
+            return False
+        else:
+            return True
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop pulling, commit what is settled, leave the group. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._rebalancing.close()
+        self._inbox.close()
+        if self._parts is not None:
+            await self._parts.close()
+            await self._membership.leave(self._parts.cluster, self)
+        self._ended.set()
+
+    # --- topics and queues ----------------------------------------------------------------------
+
+    async def subscribe(self, topic: str, expression: str | Expression = "*") -> None:
+        """Consume another topic too, or other messages of one."""
+        name = with_namespace(topic, self._membership.namespace)
+        self._subscriptions[name] = subscription_of(name, expression)
+        await self._resubscribed()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more; its queues are committed and let go."""
+        self._subscriptions.pop(with_namespace(topic, self._membership.namespace), None)
+        await self._resubscribed()
+
+    async def _resubscribed(self) -> None:
+        if self._parts is not None and not self._closed:
+            cluster = self._parts.cluster
+            await check_with_broker(cluster, self.group, self._subscriptions)
+            await cluster.beat()
+            cluster.rebalance_soon()
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues this member holds now, sorted, without those of its retry topic.
+
+        Where a broker gives everybody all of its queues to be popped, there is one, with the id -1.
+        """
+        if self._parts is None:
+            return []
+        return sorted(
+            queue for queue in self._parts.queues if not queue.topic.startswith(RETRY_PREFIX)
+        )
+
+    async def rebalance(self) -> float:
+        """Take and release queues as the group's members are now; seconds until the next look."""
+        self._open()
+        return await self._rebalancing.run(self._rebalance(), self.group)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _open(self) -> PushParts:
+        if self._parts is None:
+            raise ClosedError("this consumer is not started; use `async with` or start()")
+        return self._parts
+
+    async def _rebalance(self) -> float:
+        parts, topics = self._open(), list(self._subscriptions)
+        async with self._changing:
+            if self._closed or self._draining:
+                return rebalance_service.SECONDS
+            before = set(parts.queues)
+            complete = await parts.keep_topics(topics)
+            shares = await parts.rebalance.shares(topics)
+            self._follow_modes(shares)
+            complete &= await parts.become(shares)
+            changed = {queue.topic for queue in before.symmetric_difference(parts.queues)}
+        for topic in changed:
+            share = shares.get(topic)
+            self._tell(topic, share.every if share else [])
+        parts.compare_members(self._subscriptions)
+        if not complete:
+            return rebalance_service.MIN_SECONDS
+        if len(shares) < len(topics):
+            return rebalance_service.MISSING_TOPIC_SECONDS
+        return rebalance_service.SECONDS
+
+    def _follow_modes(self, shares: Mapping[str, Share]) -> None:
+        """Subscribe the retry topics of what was popped and is pulled now, and the reverse."""
+        parts = self._open()
+        if parts.popped is None:
+            return
+        for name, is_pulled in changed_retries(shares, self.group, self._subscriptions).items():
+            if is_pulled:
+                self._subscriptions[name] = subscription_of(name, "*")
+                parts.held.pop_retries[name] = normal_topic(name, self.group)
+                parts.cluster.rebalance_soon()
+            else:
+                del self._subscriptions[name]
+
+    def _tell(self, topic: str, every: list[MessageQueue]) -> None:
+        if self._on_queues is None or topic.startswith(RETRY_PREFIX):
+            return
+        try:
+            self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
+        except Exception as wrong:
+            log_failure(log, wrong, "on_queues failed for topic %s", topic)
+
+
+def _nobody_waits(message: ReceivedMessage) -> None:
+    """Before the start nothing is taken."""

@@ -1,0 +1,232 @@
+"""A listener: the application's function that is called with messages, and what it may answer.
+
+Batches wait in an inbox; so many workers take from it and call the function. A coroutine function
+runs in the loop, a plain one in a thread. Returning nothing (or Outcome.SUCCESS) means done,
+Outcome.LATER or raising means that the messages come again. Anything else is no answer: it is
+logged and counts as LATER, because a message must not be lost to a mistake.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from ...protocol.bodies.body import MessageQueue
+from ..base import telemetry
+from ..base.arguments import check_count
+from ..base.failures import log_failure
+from ..base.identity import now_ms
+from ..errors import ClientError
+from ..group.inbox import Inbox
+from ..group.process_queue import ProcessQueue
+from ..group.received import ReceivedMessage
+
+log = logging.getLogger(__name__)
+
+CONCURRENCY = 20  # consumeThreadMin and consumeThreadMax
+CONCURRENCY_MAX = 1_000
+BATCH_MAX = 1_024  # Java's client takes no larger consumeMessageBatchMaxSize
+ALL = sys.maxsize  # every message of the batch, however many those are
+
+
+class Outcome(Enum):
+    """What a listener answers: SUCCESS, or LATER for another try."""
+
+    SUCCESS = "CONSUME_SUCCESS"
+    LATER = "RECONSUME_LATER"
+
+
+@dataclass(slots=True)
+class Context:
+    """Goes along with a batch to the listener, which may set all but `queue`.
+
+    `ack_index` is the position in the batch of the last message that is done; -1 means that none
+    is. `delay_level` says when the others come again: 0 leaves it to the broker, 1 to 18 are
+    RocketMQ's delay levels, -1 makes them dead letters at once.
+    `suspend_s` is the pause in seconds of a queue in order before its messages come again.
+    """
+
+    queue: MessageQueue
+    ack_index: int = ALL
+    delay_level: int = 0
+    suspend_s: float | None = None
+
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A function and how it is called.
+
+    It is called with one message (`batch_max` None) or with a list and a `Context`, by at most
+    `concurrency` workers at the same time; each batch is of one queue.
+    """
+
+    function: Function
+    batch_max: int | None = None
+    concurrency: int = CONCURRENCY
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ClientError(f"the listener is {self.function!r}; give a function")
+        check_count("concurrency", self.concurrency, 1, CONCURRENCY_MAX, "workers")
+        if self.batch_max is not None:
+            check_count("batch_max", self.batch_max, 1, BATCH_MAX, "messages")
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Messages of one queue that are consumed together."""
+
+    held: ProcessQueue
+    messages: list[ReceivedMessage]
+
+    @property
+    def is_void(self) -> bool:
+        """The messages belong to somebody else now."""
+        return self.messages[0].is_void
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of a call: the first `done` messages are, the others come again.
+
+    `result` is its name as RocketMQ's CMResult, `error` what the listener raised.
+    """
+
+    done: int
+    result: str
+    context: Context
+    error: Exception | None = field(default=None)
+
+
+class Settling(Protocol):
+    """Where batches go when the listener is through: the consume service."""
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """Settle each message of the batch."""
+
+
+def done_of(outcome: Outcome, ack_index: int, size: int) -> int:
+    """How many messages of a batch are done: up to and with `ack_index`, none for LATER."""
+    if outcome is Outcome.LATER:
+        return 0
+    return max(0, min(ack_index, size - 1) + 1)
+
+
+class Workers:
+    """Calls a listener for the batches of an inbox; `service` settles them."""
+
+    def __init__(self, group: str, listener: Listener, service: Settling) -> None:
+        self.listener = listener
+        self.inbox: Inbox[Batch] = Inbox()
+        self._group = group
+        self._service = service
+        self._tasks: list[asyncio.Task[None]] = []
+        self._threads: ThreadPoolExecutor | None = None
+        if not _is_coroutine_function(listener.function):
+            self._threads = ThreadPoolExecutor(
+                listener.concurrency, thread_name_prefix=f"ConsumeMessageThread_{group}"
+            )
+
+    def start(self) -> None:
+        """Begin to take batches."""
+        self._tasks = [
+            asyncio.create_task(self._work(), name=f"ConsumeMessage_{self._group}_{number}")
+            for number in range(1, self.listener.concurrency + 1)
+        ]
+
+    async def finish(self) -> None:
+        """Take no more, and wait until the calls under way are through and settled."""
+        self.inbox.close()
+        await asyncio.gather(*self._tasks)
+
+    async def close(self) -> None:
+        """Take no more; what runs in a thread ends by itself, and counts for nothing."""
+        self.inbox.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def call(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Verdict:
+        """Call the listener once."""
+        context = Context(held.queue)
+        began = asyncio.get_running_loop().time()
+        try:
+            answer = await self._answer(messages, context)
+            outcome = Outcome.SUCCESS if answer is None else answer
+            result = "CR_SUCCESS" if outcome is Outcome.SUCCESS else "CR_LATER"
+            if not isinstance(outcome, Outcome):
+                log.error(
+                    "the listener of group %s returned %r for %r; return nothing, Outcome.SUCCESS "
+                    "or Outcome.LATER; the messages come again",
+                    self._group,
+                    answer,
+                    messages[0],
+                )
+                outcome, result = Outcome.LATER, "CR_RETURN_NULL"
+            error = None
+        except Exception as raised:
+            log_failure(log, raised, "consuming %r failed, it comes again", messages[0])
+            outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
+        held.last_settle_ms = now_ms()
+        held.stats.consumed += 1
+        held.stats.consume_seconds += asyncio.get_running_loop().time() - began
+        done = done_of(outcome, context.ack_index, len(messages))
+        return Verdict(done, result, context, error)
+
+    async def _answer(self, messages: Sequence[ReceivedMessage], context: Context) -> Any:
+        function = self.listener.function
+        if self.listener.batch_max is None:
+            arguments: tuple[Any, ...] = (messages[0],)
+        else:
+            arguments = (list(messages), context)
+        if telemetry.is_wanted(messages[0].record.raw_properties):
+            with self._span(messages):
+                return await self._call(function, arguments)
+        return await self._call(function, arguments)
+
+    async def _call(self, function: Function, arguments: tuple[Any, ...]) -> Any:
+        if self._threads is None:
+            return await function(*arguments)
+        loop = asyncio.get_running_loop()
+        # In a context of its own, so that spans which it makes are children of ours.
+        run = contextvars.copy_context().run
+        return await loop.run_in_executor(self._threads, run, function, *arguments)
+
+    def _span(self, messages: Sequence[ReceivedMessage]) -> AbstractContextManager[Any]:
+        first = messages[0]
+        if self.listener.batch_max is not None:
+            properties = [each.stored_properties for each in messages]
+            return telemetry.processing_batch(first.topic, first.queue_id, properties)
+        return telemetry.processing(
+            first.topic, first.msg_id, first.queue_id, first.offset, first.stored_properties
+        )
+
+    async def _work(self) -> None:
+        while (batch := await self.inbox.take()) is not None:
+            self._service.begin(batch)
+            verdict = await self.call(batch.held, batch.messages)
+            try:
+                await self._service.finish(batch, verdict)
+            except Exception:
+                log.exception("settling %r failed; it comes again", batch.messages[0])
+
+
+def _is_coroutine_function(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    )

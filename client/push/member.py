@@ -1,0 +1,94 @@
+"""A push consumer as brokers and its client see it: what `ConsumerMember` asks for."""
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.heartbeat import ConsumerData
+from ...protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.command import Command
+from ..group.inbox import Inbox
+from ..group.membership import Membership
+from ..group.received import ReceivedMessage
+from ..group.running import running_info
+from .direct import consume_directly
+from .service import PushParts, PushSettings
+
+
+class PushMember(ABC):
+    """Answers for a consumer; the consumer itself adds its life and its messages."""
+
+    group: str
+    _membership: Membership
+    _settings: PushSettings
+    _subscriptions: dict[str, SubscriptionData]
+    _inbox: Inbox[ReceivedMessage]
+    _started_ms: int
+
+    @abstractmethod
+    def _open(self) -> PushParts:
+        """The running parts; ClosedError before the start."""
+
+    def consumer_data(self) -> ConsumerData:
+        """What the heartbeat says about this consumer."""
+        return ConsumerData(
+            self.group,
+            "CONSUME_PASSIVELY",
+            self._membership.model,
+            self._membership.start.where,
+            list(self._subscriptions.values()),
+        )
+
+    def rebalance_soon(self) -> None:
+        """The group's members have changed."""
+        self._open().cluster.rebalance_soon()
+
+    async def persist(self) -> None:
+        """Carry the offsets of what is settled to where they last; done every 5 s by itself."""
+        parts = self._open()
+        parts.stats.sample(asyncio.get_running_loop().time())
+        await parts.held.persist()
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on from these offsets in the queues that are held here."""
+        for queue, offset in offsets.items():
+            if offset >= 0:
+                await self._open().held.reset(queue, offset)
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """The committed offsets of the queues held here, of one topic or of all ("")."""
+        return self._open().store.clone(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What this consumer holds and does."""
+        parts = self._open()
+        info = running_info(
+            parts.cluster,
+            self.consumer_data(),
+            parts.held.infos(),
+            parts.stats,
+            ordered=self._settings.ordered,
+            started_ms=self._started_ms,
+        )
+        if parts.popped is not None:
+            info.mq_pop_table = parts.popped.infos()
+        if self._settings.listener is not None:
+            threads = str(self._settings.listener.concurrency)
+            info.properties["PROP_THREADPOOL_CORE_SIZE"] = threads
+        return info
+
+    async def consume_directly(
+        self, request: Command, broker_name: str | None
+    ) -> ConsumeMessageDirectlyResult:
+        """Hand the record in the request to the application and wait for what becomes of it."""
+        parts = self._open()
+        result = await consume_directly(
+            request.body or b"",
+            broker_name or "",
+            self._membership.namespace,
+            parts.workers,
+            self._inbox,
+        )
+        result.order = self._settings.ordered
+        return result

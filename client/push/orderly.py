@@ -1,0 +1,244 @@
+"""Consuming in order: of each queue one message (or batch) at a time, in the order of its offsets.
+
+ConsumeMessageOrderlyService. The next one is handed out when the one before is done. What fails is
+tried again after a pause, and its queue waits for it; after too many times it is sent to the retry
+topic, where the broker makes a dead letter of it. Of a clustering group's queue nothing is handed
+out unless the broker has locked it for us.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ...protocol.message.record import Record
+from ..errors import AerobeeError
+from ..group.offsets import OffsetStore
+from ..group.process_queue import ProcessQueue, name_of
+from ..group.queue_locks import QueueLocks
+from ..group.received import ReceivedMessage, Settler
+from ..group.send_back import SendBack
+from .concurrent import ConsumeSettings, Emit
+from .listening import Batch, Verdict
+
+log = logging.getLogger(__name__)
+
+SUSPEND_SECONDS_MIN, SUSPEND_SECONDS_MAX = 0.01, 30.0
+RELOCK_SECONDS = 0.1  # until the queue is locked again
+LOCKED_ELSEWHERE_SECONDS = 3.0
+TIMES_WITHOUT_END = (1 << 31) - 1  # Integer.MAX_VALUE
+
+
+class _Line:
+    """The messages of one queue in order: those that wait, and those with the application."""
+
+    __slots__ = ("held", "is_locking", "timer", "under_way", "waiting")
+
+    def __init__(self, held: ProcessQueue) -> None:
+        self.held = held
+        self.waiting: deque[ReceivedMessage] = deque()
+        self.under_way: list[ReceivedMessage] = []
+        self.timer: asyncio.TimerHandle | None = None
+        self.is_locking = False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it is with the application, and nothing is about to be."""
+        return not self.under_way and self.timer is None and not self.is_locking
+
+
+class OrderlyService:
+    """Settles the messages of one consumer in order.
+
+    `locks` and `send_back` are None for a broadcasting group. `freed` is called when the last
+    message of a dropped queue is back, so that the queue can be let go.
+    """
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        send_back: SendBack | None,
+        settings: ConsumeSettings,
+        emit: Emit,
+        locks: QueueLocks | None,
+        freed: Callable[[], None],
+        batch_max: int = 1,
+    ) -> None:
+        self.settler: Settler = self  # what the messages are settled by
+        self._store = store
+        self._send_back = send_back
+        self._settings = settings
+        self._emit = emit
+        self._locks = locks
+        self._freed = freed
+        self._batch_max = batch_max
+        self._lines: dict[ProcessQueue, _Line] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
+        """These were pulled, in this order."""
+        line = self._lines.get(held)
+        if line is None:
+            for other in [each for each in self._lines if each.dropped and not each.under_way]:
+                del self._lines[other]
+            line = self._lines[held] = _Line(held)
+        line.waiting.extend(ReceivedMessage(record, held, self.settler) for record in records)
+        if line.is_at_rest:
+            self._next(line)
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now: its queue is not let go before it is back."""
+        message.held.under_way += 1
+
+    def close(self) -> None:
+        """Hand nothing out any more."""
+        self._closed = True
+        for line in self._lines.values():
+            if line.timer is not None:
+                line.timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._lines.clear()
+
+    # --- one message ----------------------------------------------------------------------------
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done; the next one of its queue follows."""
+        held = message.held
+        offset = held.settle(message.offset)
+        if offset >= 0:
+            held.stats.ok += 1
+            self._store.update(held.queue, offset, increase_only=False)
+        self._leave(message)
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """The queue rests, then the message is tried again; -1 sends it to the dead letters."""
+        await self._failed([message], None, for_good=delay_level < 0)
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of the message unsettled: it is handed out again at once."""
+        line = self._lines.get(message.held)
+        if line is not None and message in line.under_way:
+            self._rest(line, [message], 0.0)
+
+    # --- for a listener -------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+        batch.held.under_way += len(batch.messages)
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """All of the batch is done, or all of it comes again: order allows nothing else.
+
+        But for the messages that the listener has settled by itself.
+        """
+        line = self._lines.get(batch.held)
+        left = [each for each in batch.messages if line is None or each in line.under_way]
+        if verdict.done == len(batch.messages):
+            for message in left:
+                message.settle()
+        elif any(message.is_open for message in left):
+            await self._failed(left, verdict.context.suspend_s)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _times_max(self) -> int:
+        times = self._settings.max_reconsume_times
+        return TIMES_WITHOUT_END if times is None else times
+
+    async def _failed(
+        self,
+        messages: Sequence[ReceivedMessage],
+        suspend_s: float | None,
+        *,
+        for_good: bool = False,
+    ) -> None:
+        held = messages[0].held
+        line = self._lines.get(held)
+        held.stats.failed += len(messages)
+        kept = []
+        for message in messages:
+            is_last = for_good or message.reconsume_times >= self._times_max
+            if is_last and await self._given_up(message, for_good=for_good):
+                offset = held.settle(message.offset)
+                if offset >= 0:
+                    self._store.update(held.queue, offset, increase_only=False)
+                self._leave(message, following=False)
+                continue
+            message.reconsume_times += 1
+            message.reopen()
+            kept.append(message)
+        if line is None:
+            return
+        if kept:
+            self._rest(line, kept, self._settings.suspend_s if suspend_s is None else suspend_s)
+        elif not line.under_way:
+            self._next(line)
+
+    async def _given_up(self, message: ReceivedMessage, *, for_good: bool) -> bool:
+        if self._send_back is None:
+            log.warning("BROADCASTING, consuming %r failed for good, it is dropped", message)
+            return True
+        try:
+            await self._send_back.send_to_retry_topic(message, for_good=for_good)
+        except AerobeeError as wrong:
+            log.warning("%r can't be given up yet: %s", message, wrong)
+            return False
+        return True
+
+    def _leave(self, message: ReceivedMessage, *, following: bool = True) -> None:
+        line = self._lines.get(message.held)
+        if line is None or message not in line.under_way:
+            return
+        line.under_way.remove(message)
+        line.held.under_way -= 1
+        if not line.under_way and following:
+            self._next(line)
+
+    def _rest(self, line: _Line, messages: list[ReceivedMessage], seconds: float) -> None:
+        line.waiting.extendleft(reversed(messages))
+        line.under_way = [each for each in line.under_way if each not in messages]
+        line.held.under_way -= len(messages)
+        if not line.is_at_rest:
+            return
+        if seconds and not line.held.dropped:
+            seconds = min(max(seconds, SUSPEND_SECONDS_MIN), SUSPEND_SECONDS_MAX)
+            self._next_later(line, seconds)
+        else:
+            self._next(line)
+
+    def _next_later(self, line: _Line, seconds: float) -> None:
+        def come() -> None:
+            line.timer = None
+            self._next(line)
+
+        if not self._closed:
+            line.timer = asyncio.get_running_loop().call_later(seconds, come)
+
+    def _next(self, line: _Line) -> None:
+        held = line.held
+        if held.dropped or self._closed:
+            self._lines.pop(held, None)
+            self._freed()
+            return
+        if not line.waiting:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._locks is not None and not held.is_locked(now):
+            line.is_locking = True
+            task = asyncio.create_task(self._lock_again(line), name=f"lock {name_of(held.queue)}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        size = min(self._batch_max, len(line.waiting))
+        line.under_way = [line.waiting.popleft() for _ in range(size)]
+        self._emit(held, list(line.under_way))
+
+    async def _lock_again(self, line: _Line) -> None:
+        assert self._locks is not None
+        locked = await self._locks.lock(line.held.queue, line.held)
+        line.is_locking = False
+        if line.is_at_rest:
+            self._next_later(line, RELOCK_SECONDS if locked else LOCKED_ELSEWHERE_SECONDS)

@@ -1,0 +1,209 @@
+"""Consuming what was popped: done means acknowledged, failed that it comes again after a while.
+
+ConsumeMessagePopConcurrentlyService. The broker keeps track, so nothing is committed here. Whatever
+is not settled in time, or not heard of by the broker, comes again by itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from time import monotonic
+
+from ..base.identity import now_ms
+from ..cluster.cluster import Cluster
+from ..errors import AerobeeError
+from ..group.process_queue import ProcessQueue
+from ..group.received import ReceivedMessage, Settler
+from ..group.send_back import SendBack
+from ..pop import acks as pop_acks
+from ..pop.popping import Popped
+from .concurrent import Emit
+from .listening import Batch, Verdict
+
+log = logging.getLogger(__name__)
+
+# How long a message that failed stays invisible, by how often it failed (popDelayLevel), seconds.
+AGAIN_SECONDS = (
+    *(10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600),
+    *(1200, 1800, 3600, 7200),
+)
+
+EXPIRED_LOOK_SECONDS = 1.0  # until the next look whether messages here have expired
+
+
+class Here:
+    """The popped messages of one queue that are here: each until it is settled or has expired."""
+
+    def __init__(self) -> None:
+        self._messages: set[PoppedAndHeld] = set()
+        self._fewer = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, message: "PoppedAndHeld") -> None:
+        """It came."""
+        self._messages.add(message)
+
+    def remove(self, message: "PoppedAndHeld") -> None:
+        """Nobody here works on it any more."""
+        self._messages.discard(message)
+        self._fewer.set()
+
+    async def at_most(self, count: int) -> None:
+        """Wait until no more than so many are here."""
+        while len(self._messages) > count:
+            self._messages = {each for each in self._messages if not each.is_expired}
+            if len(self._messages) > count:
+                self._fewer.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(EXPIRED_LOOK_SECONDS):
+                        await self._fewer.wait()
+
+
+class PoppedAndHeld(ReceivedMessage):
+    """A popped message with its handle; void once its time is up, when others may have it."""
+
+    __slots__ = ("_expires_at", "_here", "handle")
+
+    def __init__(self, popped: Popped, settler: Settler, expires_at: float, here: Here) -> None:
+        super().__init__(popped.record, popped.held, settler)
+        self.reconsume_times = popped.times
+        self.handle = popped.handle
+        self._expires_at = expires_at
+        self._here = here
+        here.add(self)
+
+    @property
+    def is_void(self) -> bool:
+        """Its queue, or its time, is somebody else's now."""
+        return self.held.dropped or self.is_expired
+
+    @property
+    def is_expired(self) -> bool:
+        """The broker gives it to somebody again."""
+        return monotonic() >= self._expires_at
+
+    def through(self) -> None:
+        """Nobody here works on it any more."""
+        self._here.remove(self)
+
+
+class PopService:
+    """Settles the popped messages of one consumer; `times_max` is how often one is tried."""
+
+    def __init__(self, cluster: Cluster, group: str, send_back: SendBack, emit: Emit) -> None:
+        self.settler: Settler = self
+        self._cluster = cluster
+        self._group = group
+        self._send_back = send_back
+        self._emit = emit
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def deliver(self, found: Iterable[Popped], expires_at: float, here: Here) -> None:
+        """These were popped; what nobody wants, or has been tried too often, is done at once."""
+        by_queue: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        for popped in found:
+            message = PoppedAndHeld(popped, self.settler, expires_at, here)
+            too_often = popped.times > self._send_back.max_reconsume_times
+            if popped.is_wanted and not too_often:
+                by_queue.setdefault(popped.held, []).append(message)
+                continue
+            if too_often:
+                log.warning("%r was tried %d times, it is given up", message, popped.times)
+            message.through()
+            self._in_background(self._ack(message))
+        for held, messages in by_queue.items():
+            self._emit(held, messages)
+
+    async def close(self) -> None:
+        """Wait for what the broker is being told."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=pop_acks.ACK_SECONDS)
+
+    # --- one message ----------------------------------------------------------------------------
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now; the broker knows how long it may."""
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done: its broker is told, in the background."""
+        if self._is_ours(message):
+            message.held.stats.ok += 1
+            self._in_background(self._ack(message))
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """The message comes again after a while; -1 sends it to the dead letters."""
+        if not self._is_ours(message):
+            return
+        message.held.stats.failed += 1
+        times, last = message.reconsume_times, len(AGAIN_SECONDS) - 1
+        if delay_level < 0:
+            self._in_background(self._give_up(message))
+        elif times < self._send_back.max_reconsume_times:
+            seconds = AGAIN_SECONDS[min(delay_level or times, last)]
+            self._in_background(self._again_after(message, seconds))
+        else:
+            age_s = (now_ms() - message.born_ms) / 1000
+            if age_s > AGAIN_SECONDS[last] * 2:
+                log.warning("%r was tried %d times, it is given up", message, times)
+                self._in_background(self._ack(message))
+            else:  # tried too quickly: as long again as it is old already
+                longer = (each for each in AGAIN_SECONDS if each > age_s)
+                self._in_background(self._again_after(message, next(longer, AGAIN_SECONDS[last])))
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of it unsettled: it may be taken again, here."""
+        if not message.is_void:
+            self._emit(message.held, [message])
+
+    # --- for a listener -------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now; the broker knows how long it may."""
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """The first messages are done, the others come again."""
+        for message in batch.messages[: verdict.done]:
+            message.settle()
+        for message in batch.messages[verdict.done :]:
+            await message.nack(verdict.context.delay_level)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_ours(self, message: ReceivedMessage) -> bool:
+        assert isinstance(message, PoppedAndHeld)
+        message.through()
+        if message.is_void:
+            log.info("%r was settled too late, it comes again", message)
+            return False
+        return True
+
+    async def _ack(self, message: ReceivedMessage) -> None:
+        assert isinstance(message, PoppedAndHeld)
+        handle, offset = message.handle, message.offset
+        await pop_acks.ack(self._cluster, self._group, message.queue, handle, offset)
+
+    async def _again_after(self, message: ReceivedMessage, seconds: int) -> None:
+        assert isinstance(message, PoppedAndHeld)
+        handle, offset, ms = message.handle, message.offset, seconds * 1000
+        await pop_acks.change_invisible_time(
+            self._cluster, self._group, message.queue, handle, offset, ms
+        )
+
+    async def _give_up(self, message: ReceivedMessage) -> None:
+        await self._send_back.give_back(message, -1)
+        await self._ack(message)
+
+    def _in_background(self, telling: Awaitable[None]) -> None:
+        task = asyncio.create_task(_told(telling), name=f"pop-ack-{self._group}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _told(telling: Awaitable[None]) -> None:
+    try:
+        await telling
+    except AerobeeError as wrong:
+        log.warning("a popped message comes again, its broker could not be told: %s", wrong)

@@ -1,0 +1,177 @@
+"""The pull loop of one queue: again and again, as long as the queue is held and has room.
+
+What goes wrong is logged and tried again after a while; an offset that is outside of the queue is
+reported to the owner, who begins anew where the broker says.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from ...protocol import codes
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.message.record import Record
+from ..base.identity import now_ms
+from ..cluster.cluster import Cluster
+from ..errors import BrokerError, ClientError
+from ..group.process_queue import ProcessQueue, name_of
+from ..group.pull import LOST_US, OffsetMoved, Puller
+
+log = logging.getLogger(__name__)
+
+PULL_AGAIN_SECONDS = (1.0, 2.0, 4.0)  # pullTimeDelayMillsWhenException, then growing
+FLOW_CONTROL_SECONDS = 0.02  # pullTimeDelayMillsWhenBrokerFlowControl
+NOT_LOCKED_SECONDS = 1.0  # until the next look whether a queue in order is ours alone
+SAY_AGAIN_SECONDS = 300.0  # a topic that the broker doesn't know of is worth another word
+NO_ROOM_SECONDS = 60.0  # a queue full for so long is worth a word
+
+Deliver = Callable[[ProcessQueue, list[Record]], None]
+Moved = Callable[[int], None]
+
+
+class PullLoop:
+    """Pulls each held queue and hands what comes to `deliver`.
+
+    `is_explained` says whether the log has it already that the group's members want different
+    things: then it is not said again that a broker doesn't know what is wanted here.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        puller: Puller,
+        subscriptions: Mapping[str, SubscriptionData],
+        deliver: Deliver,
+        *,
+        interval_s: float = 0.0,
+        in_order: bool = False,
+        is_explained: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._cluster = cluster
+        self._puller = puller
+        self._subscriptions = subscriptions
+        self._deliver = deliver
+        self._interval_s = interval_s
+        self._in_order = in_order
+        self._is_explained = is_explained
+        self._said_at: dict[str, float] = {}  # by topic, that the broker doesn't know of it
+        self._going = asyncio.Event()
+        self._going.set()
+
+    def pause(self) -> None:
+        """Begin no pull until `resume`; what is under way still arrives."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Go on pulling."""
+        self._going.set()
+
+    async def going(self) -> None:
+        """Wait until it isn't paused."""
+        await self._going.wait()
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._going.is_set()
+
+    async def run(self, held: ProcessQueue, moved: Moved) -> None:
+        """Pull `held` until it is dropped; `moved` is called with an offset to begin anew at."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while not held.dropped:
+            wait = PULL_AGAIN_SECONDS[min(failures, len(PULL_AGAIN_SECONDS) - 1)]
+            try:
+                if not await self._may_pull(held, loop):
+                    continue
+                held.last_pull_ms = now_ms()
+                subscription = self._subscriptions.get(held.queue.topic)
+                if subscription is None:
+                    return  # unsubscribed: the next rebalance lets go of the queue
+                records = await self._puller.pull(held, subscription)
+                failures = 0
+                if records:
+                    self._deliver(held, records)
+                if self._interval_s:
+                    await asyncio.sleep(self._interval_s)
+                continue
+            except OffsetMoved as gone:
+                log.warning(
+                    "going on at offset %d of %s instead of %d: it was out of range, or an "
+                    "administrator has reset it",
+                    gone.offset,
+                    name_of(held.queue),
+                    held.next_offset,
+                )
+                moved(gone.offset)
+                return
+            except BrokerError as wrong:
+                if wrong.code == codes.FLOW_CONTROL:
+                    wait = FLOW_CONTROL_SECONDS
+                elif wrong.code in LOST_US:
+                    self._say_lost(held.queue.topic, wrong, failures, loop.time())
+                else:
+                    log.warning("next try in %g s: %s", wait, wrong)
+            except ClientError as wrong:
+                held.suggested_broker_id = 0
+                log.warning("pulling %s, next try in %g s: %s", name_of(held.queue), wait, wrong)
+                await self._look_again(held.queue.topic)  # the broker may have moved
+            except Exception:
+                log.exception("pulling %s failed; next try in %g s", name_of(held.queue), wait)
+            failures += 1
+            await asyncio.sleep(wait)
+
+    async def _may_pull(self, held: ProcessQueue, loop: asyncio.AbstractEventLoop) -> bool:
+        """Wait for what a pull needs; False when there is to be another look."""
+        held.last_pull = loop.time()
+        if not self._going.is_set():
+            await self._awake(held, self._going)
+            return False
+        if held.is_full:
+            await self._room(held)
+            return False
+        if self._in_order and not held.is_locked(loop.time()):
+            await asyncio.sleep(NOT_LOCKED_SECONDS)
+            return False
+        return True
+
+    async def _awake(self, held: ProcessQueue, event: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(NO_ROOM_SECONDS):
+                await event.wait()
+        except TimeoutError:
+            log.debug("%s is still paused", name_of(held.queue))
+
+    async def _room(self, held: ProcessQueue) -> None:
+        try:
+            async with asyncio.timeout(NO_ROOM_SECONDS):
+                await held.room()
+        except TimeoutError:
+            log.warning(
+                "%s has been full for %g s with %s; settle messages with process(), ack() or "
+                "nack(), or raise the consumer's limits",
+                name_of(held.queue),
+                NO_ROOM_SECONDS,
+                held.load,
+            )
+
+    def _say_lost(self, topic: str, wrong: BrokerError, failures: int, now: float) -> None:
+        """The broker doesn't know what is wanted: by now it was told again, so once is nothing."""
+        log.debug("pulling %s failed: %s", topic, wrong)
+        said_at = self._said_at.get(topic)
+        is_said = said_at is not None and now - said_at < SAY_AGAIN_SECONDS
+        if not failures or is_said or self._is_explained():
+            return
+        self._said_at[topic] = now
+        log.warning(
+            "%s; it goes on like this while another member of the group subscribes to other topics "
+            "or expressions: give all members the same, or each its own group. Trying again, "
+            "without a word for %g s",
+            wrong,
+            SAY_AGAIN_SECONDS,
+        )
+
+    async def _look_again(self, topic: str) -> None:
+        try:
+            await self._cluster.route(topic, fresh=True)
+        except (ClientError, BrokerError) as wrong:
+            log.debug("keeping the last known route of topic %s: %s", topic, wrong)

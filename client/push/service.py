@@ -1,0 +1,230 @@
+"""The parts of a running push consumer, wired: offsets, pulling, held queues, settling, upkeep.
+
+Made at the start and closed at the end of the consumer; the consumer itself is only their face.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.subscription import SubscriptionData
+from ..base.start_from import FIRST
+from ..cluster.cluster import Cluster, every
+from ..group.broker_rebalance import BrokerRebalance
+from ..group.consume_stats import ConsumeStats
+from ..group.first_offset import FirstOffset
+from ..group.inbox import Inbox
+from ..group.membership import Membership
+from ..group.offsets import OffsetStore
+from ..group.process_queue import Limits, ProcessQueue
+from ..group.pull import Puller, PullSettings
+from ..group.queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
+from ..group.rebalance import Rebalance, Share
+from ..group.received import ReceivedMessage
+from ..group.send_back import SendBack
+from ..group.subscription_check import Agreement
+from ..producer.trace import Tracer
+from .assigned_queues import HeldQueues
+from .concurrent import ConcurrentService, ConsumeSettings
+from .hybrid_service import EitherService
+from .listening import Batch, Listener, Workers
+from .orderly import TIMES_WITHOUT_END, OrderlyService
+from .pop_service import PopService
+from .popped_queues import PoppedQueues, PopSettings
+from .pulling import PullLoop
+from .tracing import ConsumeTrace, Service, TracedService
+
+RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """All that can be set about how a push consumer works.
+
+    With `pop` the brokers share the queues out, and say which are popped.
+    """
+
+    ordered: bool
+    limits: Limits
+    pull: PullSettings
+    consume: ConsumeSettings
+    listener: Listener | None
+    trace_topic: str | None = None
+    pop: PopSettings | None = None
+
+
+class PushParts:
+    """One running push consumer. `wanted` are its subscriptions, which may change."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        settings: PushSettings,
+        wanted: Mapping[str, SubscriptionData],
+        inbox: Inbox[ReceivedMessage],
+    ) -> None:
+        group, clustering = membership.group, membership.is_clustering
+        self.cluster: Cluster = membership.open_cluster()
+        self.store: OffsetStore = membership.store(self.cluster)
+        self.stats = ConsumeStats()
+        self.agreement = Agreement(self.cluster, group, membership.model)
+        by_broker = settings.pop is not None and clustering and not settings.ordered
+        strategy = membership.strategy if clustering else None
+        self.rebalance = (
+            BrokerRebalance(self.cluster, group, membership.strategy_name)
+            if by_broker
+            else Rebalance(self.cluster, group, strategy)
+        )
+        self.locks = QueueLocks(self.cluster, group) if settings.ordered and clustering else None
+        self._group = group
+        self._consume = settings.consume
+        self._inbox = inbox
+        self._background: list[asyncio.Task[None]] = []
+        times = settings.consume.max_reconsume_times
+        if times is None:
+            times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
+        send_back = SendBack(self.cluster, group, times) if clustering else None
+        self.service = self._service(settings, send_back, times)
+        self.settling: Service = self.service
+        pops: PopService | None = None
+        if by_broker and send_back is not None:
+            pops = PopService(self.cluster, group, send_back, self._emit)
+            self.settling = EitherService(self.service, pops)
+        self.tracer: Tracer | None = None
+        if settings.trace_topic is not None:
+            make = membership.tracing_producer(self.cluster)
+            self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
+            trace = ConsumeTrace(self.tracer, settings.consume.timeout_s, membership.namespace)
+            self.settling = TracedService(self.settling, trace)
+        self.workers: Workers | None = None
+        if settings.listener is not None:
+            self.workers = Workers(group, settings.listener, self.settling)
+        self._batch_max = (settings.listener and settings.listener.batch_max) or 1
+        self.loop = PullLoop(
+            self.cluster,
+            Puller(self.cluster, group, self.store, settings.pull, clustering=clustering),
+            wanted,
+            self.service.deliver,
+            interval_s=settings.pull.interval_s,
+            in_order=self.locks is not None,
+            is_explained=lambda: self.agreement.is_broken,
+        )
+        self.held = HeldQueues(
+            self.store,
+            self.loop,
+            FirstOffset(self.cluster, self.store, membership.start),
+            settings.limits,
+            self.stats,
+            self.locks,
+            membership.namespace,
+        )
+        self.popped: PoppedQueues | None = None
+        if pops is not None and settings.pop is not None:
+            self.popped = PoppedQueues(
+                self.cluster,
+                group,
+                pops,
+                settings.pop,
+                wanted,
+                self.loop,
+                self.stats,
+                from_start=membership.start.where == FIRST,
+                namespace=membership.namespace,
+            )
+
+    async def start(self) -> None:
+        """Begin the work that is repeated."""
+        if self.tracer is not None:
+            await self.tracer.start()
+        group, seconds = self._group, self._consume.timeout_s
+        if isinstance(self.service, ConcurrentService):
+            expire = every(seconds, self.service.give_up_expired, f"giving up of {group}")
+            self.in_background(asyncio.create_task(expire, name=f"expire-{group}"))
+        if self.locks is not None:
+            renew = every(RENEW_SECONDS, self._renew, f"locking queues of {group}", FIRST_SECONDS)
+            self.in_background(asyncio.create_task(renew, name=f"lock-{group}"))
+        if self.workers is not None:
+            self.workers.start()
+
+    def in_background(self, task: "asyncio.Task[None]") -> None:
+        """Work that ends with the consumer at the latest."""
+        self._background = [each for each in self._background if not each.done()]
+        self._background.append(task)
+
+    def compare_members(self, wanted: Mapping[str, SubscriptionData]) -> None:
+        """See in the background whether the group's members want the same."""
+
+        async def look() -> None:
+            await self.agreement.look(list(self.rebalance.members), dict(wanted))
+
+        self.in_background(asyncio.create_task(look(), name=f"agreement-{self._group}"))
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What is pulled and what is popped now."""
+        return [*self.held.queues, *(self.popped.queues if self.popped is not None else ())]
+
+    async def keep_topics(self, topics: Iterable[str]) -> bool:
+        """Release the queues of all other topics; False when one could not be released yet."""
+        if self.popped is not None:
+            self.popped.keep_topics(topics)
+        return await self.held.keep_topics(topics)
+
+    async def become(self, shares: Mapping[str, Share]) -> bool:
+        """Hold these shares; False when a queue could not be taken or released yet."""
+        complete = await self.held.become({topic: share.mine for topic, share in shares.items()})
+        if self.popped is not None:
+            self.popped.become({topic: share.popped for topic, share in shares.items()})
+        return complete
+
+    async def drain(self) -> None:
+        """Ask for no more, and wait until everything that is here is settled."""
+        await self.held.drain()
+        if self.popped is not None:
+            await self.popped.drain()
+
+    async def close(self) -> None:
+        """Stop consuming and pulling, commit, let the queues go."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._inbox.close()
+        if self.workers is not None:
+            await self.workers.close()
+        self.service.close()
+        if self.popped is not None:
+            await self.popped.close()
+        await self.held.close()
+        if self.tracer is not None:
+            await self.tracer.close()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _service(
+        self, settings: PushSettings, send_back: SendBack | None, times: int
+    ) -> ConcurrentService | OrderlyService:
+        if not settings.ordered:
+            return ConcurrentService(self.store, send_back, settings.consume, self._emit)
+        return OrderlyService(
+            self.store,
+            send_back,
+            replace(settings.consume, max_reconsume_times=times),
+            self._emit,
+            self.locks,
+            self.cluster.rebalance_soon,
+            (settings.listener and settings.listener.batch_max) or 1,
+        )
+
+    def _emit(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        if self.workers is None:
+            self._inbox.put(messages)
+            return
+        size = self._batch_max
+        self.workers.inbox.put(
+            Batch(held, list(messages[at : at + size])) for at in range(0, len(messages), size)
+        )
+
+    async def _renew(self) -> None:
+        assert self.locks is not None
+        await self.locks.renew(self.held.table)

@@ -1,0 +1,168 @@
+"""Message trace of a consumer: when each message went to the application, and what became of it.
+
+As Java's ConsumeMessageTraceHookImpl writes it: a SubBefore and a SubAfter record, tied together by
+a request id. A message that the application lets go of unsettled has no SubAfter; one that comes
+again has a second pair. Stands in front of a consume service, which without it has no step more. A
+message that was polled is done with at once (DefaultLitePullConsumerImpl.poll).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from ...protocol.message import properties as props
+from ...protocol.names import without_namespace
+from ..base.identity import new_unique_ids, now_ms
+from ..group.received import MessageView, ReceivedMessage, Settler
+from ..producer.trace import Tracer, flag
+from .listening import Batch, Settling, Verdict
+
+# Messages with the application that are remembered; more have no SubAfter.
+UNDER_WAY_MAX = 100_000
+
+
+class ConsumeReturn(IntEnum):
+    """Ordinals of Java's ConsumeReturnType."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    FAILED = 4
+
+
+OF_RESULT = {
+    "CR_SUCCESS": ConsumeReturn.SUCCESS,
+    "CR_LATER": ConsumeReturn.FAILED,
+    "CR_THROW_EXCEPTION": ConsumeReturn.EXCEPTION,
+    "CR_RETURN_NULL": ConsumeReturn.RETURNNULL,
+}
+
+
+class Service(Settler, Settling, Protocol):
+    """A consume service as the application's side sees it. Its messages settle at `settler`."""
+
+    settler: Settler
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Under:
+    request_id: str
+    began_ms: int
+    size: int
+
+
+class ConsumeTrace:
+    """Tells `tracer` of the messages that the application has and is through with.
+
+    What takes `timeout_s` or longer counts as too late, as in Java.
+    """
+
+    def __init__(self, tracer: Tracer, timeout_s: float, namespace: str = "") -> None:
+        self._tracer = tracer
+        self._timeout_ms = timeout_s * 1000
+        self._group = without_namespace(tracer.group, namespace)
+        self._ids = new_unique_ids()
+        self._under_way: dict[MessageView, _Under] = {}
+
+    def before(self, messages: Sequence[MessageView]) -> None:
+        """The application has them now, together."""
+        traced = [each for each in messages if self._is_traced(each)]
+        if not traced or len(self._under_way) + len(traced) > UNDER_WAY_MAX:
+            return
+        under = _Under(self._ids.next(), now_ms(), len(messages))
+        self._under_way.update(dict.fromkeys(traced, under))
+        region = traced[-1].stored_properties[props.MSG_REGION]
+        records = [
+            (
+                "SubBefore", under.began_ms, region, self._group, under.request_id, each.msg_id,
+                each.reconsume_times, each.stored_properties.get(props.KEYS),
+            )
+            for each in traced
+        ]  # fmt: skip
+        self._tracer.tell(traced[0].topic, records, _keys(traced))
+
+    def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
+        """It is through with them; those that were not told of before are left out."""
+        traced = [each for each in messages if each in self._under_way]
+        if not traced:
+            return
+        under = self._under_way[traced[0]]
+        for each in traced:
+            del self._under_way[each]
+        now = now_ms()
+        is_late = now - under.began_ms >= self._timeout_ms
+        code = ConsumeReturn.TIME_OUT if is_late else how
+        cost_ms = (now - under.began_ms) // under.size
+        records = [
+            (
+                "SubAfter", under.request_id, each.msg_id, cost_ms,
+                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS),
+                int(code), now, self._group,
+            )
+            for each in traced
+        ]  # fmt: skip
+        self._tracer.tell(traced[0].topic, records, _keys(traced))
+
+    def forget(self, message: MessageView) -> None:
+        """It let go of this one, with nothing to tell."""
+        self._under_way.pop(message, None)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _is_traced(self, message: MessageView) -> bool:
+        # Brokers mark what is traced; without a region Java's client drops the record.
+        pairs = message.stored_properties
+        return (
+            props.MSG_REGION in pairs
+            and pairs.get(props.TRACE_ON) != "false"
+            and message.topic != self._tracer.topic
+        )
+
+
+class TracedService:
+    """Tells `trace` of the messages that pass through `service`."""
+
+    def __init__(self, service: Service, trace: ConsumeTrace) -> None:
+        self.settler: Settler = self
+        self._service = service
+        self._trace = trace
+        service.settler = self
+
+    def taken(self, message: ReceivedMessage) -> None:
+        """The application has it now."""
+        self._service.taken(message)
+        self._trace.before([message])
+
+    def acknowledge(self, message: ReceivedMessage) -> None:
+        """The message is done."""
+        self._service.acknowledge(message)
+        self._trace.after([message], ConsumeReturn.SUCCESS)
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """The message is to come again."""
+        self._trace.after([message], ConsumeReturn.FAILED)
+        await self._service.send_back(message, delay_level)
+
+    def again(self, message: ReceivedMessage) -> None:
+        """The application let go of it unsettled."""
+        self._trace.forget(message)
+        self._service.again(message)
+
+    def begin(self, batch: Batch) -> None:
+        """The listener has it now."""
+        self._service.begin(batch)
+        self._trace.before(batch.messages)
+
+    async def finish(self, batch: Batch, verdict: Verdict) -> None:
+        """The listener is through."""
+        self._trace.after(batch.messages, OF_RESULT[verdict.result])
+        await self._service.finish(batch, verdict)
+
+
+def _keys(messages: Sequence[MessageView]) -> list[str]:
+    return [key for each in messages for key in (each.msg_id, *each.keys)]

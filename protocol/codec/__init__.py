@@ -1,0 +1,1 @@
+"""Bytes to commands and back: frames, header codecs, JSON dialects."""

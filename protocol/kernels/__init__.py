@@ -1,0 +1,1 @@
+"""Compiled code that parses sends and encodes their responses (numba)."""

@@ -1,0 +1,769 @@
+"""Many sends (SEND_MESSAGE_V2, SEND_BATCH_MESSAGE) read at once: compiled. See `plain_sends.py`.
+
+Only plain ones: a JSON header as clients write it, without spaces, with the fields of a send and
+nothing else; properties of ASCII that are whole pairs, of which one may say that the message is to
+wait and none anything else that is asked of a broker, with a unique key of letters and digits; a
+body. Bytes with anything else in them are left to the common way (`frame.FrameDecoder`), which
+decides what is wrong and what is only unusual. So this reader may refuse what it likes, and must
+never read a thing differently. Each message of a batch is one send here; the last has the answer.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import codes
+from ..command import FLAG_ONEWAY
+from .compiled import compiled, compiled_unchecked, wide
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Table = npt.NDArray[np.void]
+
+# One send. Places are in the bytes read, those of properties in the texts that were made of them.
+# Its answer is that of so many sends (`answered`) up to this one, and says the unique key of the
+# request (`name`).
+SEND = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "piece", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
+            "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
+            "keys_at", "keys_end", "wait_at", "wait_end", "fifo", "tags", "log_offset",
+            "queue_offset",
+            "size", "code", "batch", "answered", "name_at", "name_end",
+        )
+    ]
+)  # fmt: skip
+# Those for one queue that are to wait for the same, as one of their properties says, or not to
+# wait, and have the same `marks`: how many messages, the bytes of their bodies and properties,
+# those of the largest, and requests. Places are in the names that are kept from turn to turn, as
+# the groups are.
+GROUP = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "topic_at", "topic_end", "queue_id", "wait_at", "wait_end", "marks", "count", "bytes",
+            "largest", "requests",
+        )
+    ]
+)  # fmt: skip
+SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the common way
+ENTRY_BYTES_MIN = 22  # of a batch
+STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
+FIFO, BATCH, ONEWAY = 1, 2, 4  # marks of a group: a sharding key, batches, no answer wanted
+PART_NUMBERS = 5  # that are told of each group
+GROUPS_MAX = 1_024  # that are kept, and in a turn
+NAMES_BYTES = 256 << 10  # of these
+WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
+NOT_PLAIN = -1
+
+SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE
+SYS_FLAGS = 0x703  # compressed and how, several tags
+INT32_MAX = (1 << 31) - 1
+QUOTE, BACKSLASH, COMMA, COLON, MINUS, SLASH = 34, 92, 44, 58, 45, 47
+OPEN, CLOSE, ZERO, NINE = 123, 125, 48, 57
+NAME_END, PAIR_END = 1, 2
+
+
+def _word(text: str) -> Bytes:
+    return np.frombuffer(text.encode(), np.uint8).copy()
+
+
+UNIQ_KEY, KEYS, TAGS = _word("UNIQ_KEY"), _word("KEYS"), _word("TAGS")
+SHARDING_KEY = _word("__SHARDINGKEY")
+DELAY, DELAY_SEC, DELAY_MS, DELIVER_MS = (
+    _word("DELAY"), _word("TIMER_DELAY_SEC"), _word("TIMER_DELAY_MS"), _word("TIMER_DELIVER_MS")
+)  # fmt: skip
+# Properties that ask for something begin with these.
+DEL, TIMER, TRAN, POP_CK, INNER_NUM = (
+    _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_NUM")
+)  # fmt: skip
+# What is another in each send of a client: kind, begin and end of each, and how many behind them.
+QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER = 0, 1, 2, 3
+SPANS = 3 * 4
+# The members of a header, each with its bit.
+CODE, FLAG, OPAQUE, VERSION, LANGUAGE, EXT_FIELDS, SERIALIZE_TYPE = 1, 2, 4, 8, 16, 32, 64
+NEEDED = CODE | FLAG | OPAQUE | EXT_FIELDS
+NUMBERS = CODE | FLAG | OPAQUE | VERSION
+TEXTS = LANGUAGE | SERIALIZE_TYPE
+CODE_WORD, FLAG_WORD, OPAQUE_WORD = _word("code"), _word("flag"), _word("opaque")
+VERSION_WORD, LANGUAGE_WORD = _word("version"), _word("language")
+EXT_FIELDS_WORD, SERIALIZE_TYPE_WORD = _word("extFields"), _word("serializeTypeCurrentRPC")
+TRUE, FALSE = _word("true"), _word("false")
+
+
+@compiled
+def uint32_at(data: Bytes, at: int) -> int:
+    """The big-endian number of 32 bits that lies there."""
+    return (
+        (wide(data[at]) << 24)
+        | (wide(data[at + 1]) << 16)
+        | (wide(data[at + 2]) << 8)
+        | wide(data[at + 3])
+    )
+
+
+@compiled_unchecked
+def copied(source: Bytes, at: int, end: int, target: Bytes, to: int) -> int:
+    """Copy these bytes to this place of the target; where they end there."""
+    if at < 0 or end < at or end > len(source) or to < 0 or to + end - at > len(target):
+        raise IndexError("bytes are to be copied from or to a place outside of the array")
+    # Unsigned places can't count from the end, which lets the compiler copy many bytes at a time.
+    first, behind = np.uint64(at), np.uint64(to)
+    for place in range(np.uint64(end - at)):
+        target[behind + place] = source[first + place]
+    return to + end - at
+
+
+@compiled
+def _alike(data: Bytes, at: int, end: int, others: Bytes, other_at: int, other_end: int) -> bool:
+    """Whether the same bytes stand at these two places."""
+    if end - at != other_end - other_at:
+        return False
+    for step in range(end - at):  # noqa: SIM110 - numba reads loops
+        if data[at + step] != others[other_at + step]:
+            return False
+    return True
+
+
+@compiled
+def _starts(data: Bytes, at: int, end: int, word: Bytes) -> bool:
+    """Whether this word stands there."""
+    return end - at >= len(word) and _alike(data, at, at + len(word), word, 0, len(word))
+
+
+@compiled
+def _is(data: Bytes, at: int, end: int, word: Bytes) -> bool:
+    return end - at == len(word) and _starts(data, at, end, word)
+
+
+@compiled
+def _text_end(data: Bytes, at: int, end: int) -> int:
+    """Where the quote of the text that begins here is, if it has only plain characters."""
+    while at < end:
+        one = data[at]
+        if one == QUOTE:
+            return at
+        if one < 32 or one == BACKSLASH or one >= 127:
+            return NOT_PLAIN
+        at += 1
+    return NOT_PLAIN
+
+
+@compiled
+def _number(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The decimal number that begins here, and where it ends; that is `NOT_PLAIN` if none does."""
+    is_negative = at < end and data[at] == MINUS
+    if is_negative:
+        at += 1
+    start = at
+    value = wide(0)
+    while at < end and ZERO <= data[at] <= NINE and at - start < 18:
+        value = value * 10 + (wide(data[at]) - ZERO)
+        at += 1
+    if at == start or (data[start] == ZERO and (at > start + 1 or is_negative)):
+        return 0, NOT_PLAIN
+    return (-value if is_negative else value), at
+
+
+@compiled
+def _hex(one: int) -> int:
+    if 48 <= one <= 57:
+        return one - 48
+    if 97 <= one <= 102:
+        return one - 87
+    if 65 <= one <= 70:
+        return one - 55
+    return -1
+
+
+@compiled
+def _wait(start: int, end: int, send: Any) -> bool:
+    """The message is to wait for what this property says, if no other says something of that."""
+    if send.wait_end:
+        return False
+    send.wait_at, send.wait_end = start, end
+    return True
+
+
+@compiled
+def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> bool:
+    """Take note of a property, if it is a plain one."""
+    if name_end <= start or end <= name_end + 1:
+        return False
+    first = texts[start]
+    if first == 85 and _is(texts, start, name_end, UNIQ_KEY):
+        if send.unique_end:
+            return False
+        send.unique_at, send.unique_end = name_end + 1, end
+    elif first == 75 and _is(texts, start, name_end, KEYS):
+        if send.keys_end:
+            return False
+        send.keys_at, send.keys_end = name_end + 1, end
+    elif first == 84:
+        if _is(texts, start, name_end, TAGS):
+            if send.tags:
+                return False
+            found = wide(0)
+            for at in range(name_end + 1, end):
+                found = (found * 31 + wide(texts[at])) & 0xFFFFFFFF
+            send.tags = found - (wide(1) << 32) if found >= wide(1) << 31 else found
+            # Tags whose hash is 0 could come twice and not be noticed.
+            return found != 0
+        if (
+            _is(texts, start, name_end, DELAY_SEC)
+            or _is(texts, start, name_end, DELAY_MS)
+            or _is(texts, start, name_end, DELIVER_MS)
+        ):
+            return _wait(start, end, send)
+        return not (_starts(texts, start, name_end, TIMER) or _starts(texts, start, name_end, TRAN))
+    elif first == 68:
+        if _is(texts, start, name_end, DELAY):
+            return _wait(start, end, send)
+        return not _starts(texts, start, name_end, DEL)
+    elif first == 80:
+        return not _is(texts, start, name_end, POP_CK)
+    elif first == 73:
+        return not _is(texts, start, name_end, INNER_NUM)
+    elif first == 95 and _is(texts, start, name_end, SHARDING_KEY):
+        send.fifo = wide(1)
+    return True
+
+
+@compiled
+def _properties(
+    data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any
+) -> tuple[int, int]:
+    """Read the properties from their text in a header. Where their quote is (`NOT_PLAIN` if they
+    are not plain), and where they end in `texts`."""
+    start, name_end = to, -1
+    while at < end:
+        one = wide(data[at])
+        if one == QUOTE:
+            if start < to:
+                if name_end < 0 or not _property(texts, start, name_end, to, send):
+                    return NOT_PLAIN, to
+                texts[to] = PAIR_END
+                to += 1
+            return at, to
+        if one < 32 or one >= 127:
+            return NOT_PLAIN, to
+        if one == BACKSLASH:
+            if at + 1 >= end:
+                return NOT_PLAIN, to
+            mark = wide(data[at + 1])
+            if mark == 117 and at + 5 < end:
+                if data[at + 2] != ZERO or data[at + 3] != ZERO:
+                    return NOT_PLAIN, to
+                high, low = _hex(wide(data[at + 4])), _hex(wide(data[at + 5]))
+                if high < 0 or high > 7 or low < 0:
+                    return NOT_PLAIN, to
+                one = high * 16 + low
+                at += 4
+            elif mark in (QUOTE, BACKSLASH, SLASH):
+                one = mark
+            elif mark == 110:
+                one = wide(10)
+            elif mark == 116:
+                one = wide(9)
+            elif mark == 114:
+                one = wide(13)
+            else:
+                return NOT_PLAIN, to
+            at += 1
+        at += 1
+        if one == NAME_END:
+            if name_end >= 0:
+                return NOT_PLAIN, to
+            name_end = to
+        elif one == PAIR_END:
+            if name_end < 0 or not _property(texts, start, name_end, to, send):
+                return NOT_PLAIN, to
+            start, name_end = to + 1, -1
+        texts[to] = one
+        to += 1
+    return NOT_PLAIN, to
+
+
+@compiled
+def _raw_properties(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any) -> int:
+    """Read properties as they are stored; where they end in `texts`, `NOT_PLAIN` if they aren't."""
+    start, name_end = to, -1
+    while at < end:
+        one = data[at]
+        at += 1
+        if one >= 128:
+            return NOT_PLAIN
+        if one == NAME_END:
+            if name_end >= 0:
+                return NOT_PLAIN
+            name_end = to
+        elif one == PAIR_END:
+            if name_end < 0 or not _property(texts, start, name_end, to, send):
+                return NOT_PLAIN
+            start, name_end = to + 1, -1
+        texts[to] = one
+        to += 1
+    if start < to:
+        if name_end < 0 or not _property(texts, start, name_end, to, send):
+            return NOT_PLAIN
+        texts[to] = PAIR_END
+        to += 1
+    return to
+
+
+@compiled
+def _entries(
+    data: Bytes,
+    at: int,
+    end: int,
+    body_bytes_max: int,
+    text_bytes_max: int,
+    texts: Bytes,
+    to: int,
+    sends: Table,
+    first: int,
+) -> tuple[int, int]:
+    """Read the messages of the batch that lies there, whose header is in the first of the sends.
+
+    How many they are, `NOT_PLAIN` if they are not plain or may be too large together; and where
+    their texts end.
+    """
+    head = sends[first]
+    count, stored = 0, end - at
+    while at < end:
+        stored += STORED_EXTRA_MAX
+        if first + count >= len(sends) or at + ENTRY_BYTES_MIN > end or stored > body_bytes_max:
+            return NOT_PLAIN, to
+        send = sends[first + count]
+        flag, size = uint32_at(data, at + 12), uint32_at(data, at + 16)
+        body_at = at + 20
+        body_end = body_at + size
+        if size == 0 or body_end + 2 > end:
+            return NOT_PLAIN, to
+        text_at = body_end + 2
+        at = text_at + (wide(data[body_end]) << 8 | wide(data[body_end + 1]))
+        if at > end:
+            return NOT_PLAIN, to
+        send.unique_at = send.unique_end = send.keys_at = send.keys_end = 0
+        send.wait_at = send.wait_end = send.tags = 0
+        send.opaque, send.oneway, send.born_ms = head.opaque, head.oneway, head.born_ms
+        send.sys_flag, send.times = head.sys_flag, head.times
+        send.name_at, send.name_end = head.name_at, head.name_end
+        send.flag = flag - (wide(1) << 32) if flag > INT32_MAX else flag
+        send.body_at, send.body_end = body_at, body_end
+        send.text_at = to
+        to = _raw_properties(data, text_at, at, texts, to, send)
+        if to < 0 or to - send.text_at > text_bytes_max or send.wait_end:
+            return NOT_PLAIN, to
+        send.text_end = to
+        send.answered = 0
+        count += 1
+    sends[first + count - 1].answered = count
+    return count, to
+
+
+@compiled
+def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
+    """One more value, behind those that are noted."""
+    number = spans[SPANS]
+    spans[number * 3], spans[number * 3 + 1], spans[number * 3 + 2] = kind, at, end
+    spans[SPANS] = number + 1
+
+
+@compiled_unchecked
+def _same(data: Bytes, at: int, other: int, size: int) -> bool:
+    """Whether so many bytes at these two places are the same."""
+    if size < 0 or at < 0 or other < 0 or at + size > len(data) or other + size > len(data):
+        return False
+    first, second = np.uint64(at), np.uint64(other)
+    differs = np.uint8(0)
+    for place in range(np.uint64(size)):  # without a way out, so many bytes are compared at once
+        differs |= data[first + place] ^ data[second + place]
+    return bool(differs == 0)
+
+
+@compiled
+def _header_again(
+    data: Bytes,
+    at: int,
+    end: int,
+    before: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
+) -> int:
+    """Read a header that is, but for the values in `spans`, the same as the one read before.
+
+    Where its texts end, `NOT_PLAIN` if it isn't the same. What those values don't say is not set.
+    """
+    done = 0
+    count = spans[SPANS]
+    for number in range(count + 1):
+        stop = spans[number * 3 + 1] - before if number < count else end - at
+        if not _same(data, at + done, before + done, stop - done):
+            return NOT_PLAIN
+        if number < count:
+            done = spans[number * 3 + 2] - before
+    send.text_at = to
+    for number in range(count):
+        kind = spans[number * 3]
+        start, stop = at + spans[number * 3 + 1] - before, at + spans[number * 3 + 2] - before
+        if kind == PROPERTIES:
+            found, to = _properties(data, start, stop + 1, texts, to, send)
+        else:
+            value, found = _number(data, start, stop)
+            if kind == BORN:
+                send.born_ms = value
+            elif value > INT32_MAX or value < -INT32_MAX:
+                return NOT_PLAIN
+            elif kind == QUEUE_ID:
+                group.queue_id = value
+            else:
+                send.opaque = value
+        if found != stop:
+            return NOT_PLAIN
+    send.text_end = to
+    return to
+
+
+@compiled
+def _fields(
+    data: Bytes,
+    at: int,
+    end: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
+) -> tuple[int, int]:
+    """Read the custom header that begins here. Where it ends, or `NOT_PLAIN`; and the texts."""
+    seen = 0
+    send.text_at = send.text_end = to
+    while True:
+        if at + 5 > end or data[at] != QUOTE or data[at + 2] != QUOTE or data[at + 3] != COLON:
+            return NOT_PLAIN, to
+        letter = wide(data[at + 1]) - 97
+        if data[at + 4] != QUOTE or letter < 0 or letter > 13 or seen >> letter & 1:
+            return NOT_PLAIN, to
+        seen |= 1 << letter
+        at += 5
+        start = at
+        if letter == 8:  # i, the properties
+            at, to = _properties(data, at, end, texts, to, send)
+            send.text_end = to
+            _note(spans, PROPERTIES, start, at)
+        elif letter in (0, 1, 2, 13):  # a group, b topic, c default topic, n broker
+            at = _text_end(data, at, end)
+            if letter == 1:
+                group.topic_at, group.topic_end = start, at
+        elif letter in (10, 12):  # k of a unit, m a batch
+            at = _text_end(data, at, end)
+            is_true = at >= 0 and _is(data, start, at, TRUE)
+            if at < 0 or not (is_true or _is(data, start, at, FALSE)):
+                return NOT_PLAIN, to
+            if letter == 12:
+                send.batch = wide(is_true)
+        else:
+            value, at = _number(data, at, end)
+            if letter == 6:  # g
+                send.born_ms = value
+                _note(spans, BORN, start, at)
+            elif value > INT32_MAX or value < -INT32_MAX:
+                return NOT_PLAIN, to
+            elif letter == 4:  # e
+                group.queue_id = value
+                _note(spans, QUEUE_ID, start, at)
+            elif letter == 5:  # f
+                if value & ~SYS_FLAGS:
+                    return NOT_PLAIN, to
+                send.sys_flag = value
+            elif letter == 7:  # h
+                send.flag = value
+            elif letter == 9:  # j
+                send.times = value
+        if at < 0 or at + 1 >= end or data[at] != QUOTE:
+            return NOT_PLAIN, to
+        at += 1
+        if data[at] == CLOSE:
+            # b, e, f, g and h have to be there.
+            return (at + 1 if seen & 0b11110010 == 0b11110010 else NOT_PLAIN), to
+        if data[at] != COMMA:
+            return NOT_PLAIN, to
+        at += 1
+
+
+@compiled
+def _member(data: Bytes, at: int, end: int) -> int:
+    """The bit of the member of a header that has this name; 0 when it is none."""
+    size = end - at
+    if size == 4:
+        if data[at] == 99:
+            return CODE if _starts(data, at, end, CODE_WORD) else 0
+        return FLAG if _starts(data, at, end, FLAG_WORD) else 0
+    if size == 6:
+        return OPAQUE if _starts(data, at, end, OPAQUE_WORD) else 0
+    if size == 7:
+        return VERSION if _starts(data, at, end, VERSION_WORD) else 0
+    if size == 8:
+        return LANGUAGE if _starts(data, at, end, LANGUAGE_WORD) else 0
+    if size == 9:
+        return EXT_FIELDS if _starts(data, at, end, EXT_FIELDS_WORD) else 0
+    return SERIALIZE_TYPE if _is(data, at, end, SERIALIZE_TYPE_WORD) else 0
+
+
+@compiled
+def _header(
+    data: Bytes,
+    at: int,
+    end: int,
+    texts: Bytes,
+    to: int,
+    send: Any,
+    group: Any,
+    spans: Numbers,
+) -> int:
+    """Read the header of a send, between these places; where its texts end, or `NOT_PLAIN`.
+
+    `spans` gets where the values are that are another in each send.
+    """
+    spans[SPANS] = 0
+    if data[at] != OPEN or data[end - 1] != CLOSE:
+        return NOT_PLAIN
+    seen = 0
+    while True:
+        at += 1
+        if at >= end or data[at] != QUOTE:
+            return NOT_PLAIN
+        start = at + 1
+        name_end = _text_end(data, start, end)
+        at = name_end + 2
+        if name_end < 0 or at >= end or data[name_end + 1] != COLON:
+            return NOT_PLAIN
+        bit = _member(data, start, name_end)
+        first = data[at]
+        if first == QUOTE:
+            at = _text_end(data, at + 1, end) + 1
+            if at <= 0 or not bit & TEXTS:
+                return NOT_PLAIN
+        elif first == OPEN:
+            if bit != EXT_FIELDS:
+                return NOT_PLAIN
+            at, to = _fields(data, at + 1, end, texts, to, send, group, spans)
+            if at < 0:
+                return NOT_PLAIN
+        else:
+            start = at
+            value, at = _number(data, at, end)
+            if at < 0 or not bit & NUMBERS or value > INT32_MAX or value < -INT32_MAX:
+                return NOT_PLAIN
+            if bit == OPAQUE:
+                send.opaque = value
+                _note(spans, OPAQUE_NUMBER, start, at)
+            elif bit == CODE:
+                send.code = value
+            elif bit == FLAG:
+                if value not in (0, FLAG_ONEWAY):
+                    return NOT_PLAIN
+                send.oneway = value
+        if seen & bit or at >= end:
+            return NOT_PLAIN
+        seen |= bit
+        if data[at] == CLOSE:
+            wanted = SEND_BATCH_MESSAGE if send.batch else SEND_MESSAGE_V2
+            if send.code != wanted or seen & NEEDED != NEEDED or at != end - 1:
+                return NOT_PLAIN
+            return to
+        if data[at] != COMMA:
+            return NOT_PLAIN
+
+
+@compiled
+def _group_number(
+    data: Bytes, texts: Bytes, groups: Table, known: Numbers, names: Bytes, table: Numbers
+) -> int:
+    """The number of the group that stands behind the others, there or already among them. `known`
+    says how many there are, and the bytes of their names; -1 when there is no room for one more."""
+    count = known[0]
+    wanted = groups[count]
+    found = wide(wanted.queue_id)
+    for place in range(wanted.topic_at, wanted.topic_end):
+        found = (found * 31 + wide(data[place])) & 0xFFFFFFFF
+    for place in range(wanted.wait_at, wanted.wait_end):
+        found = (found * 31 + wide(texts[place])) & 0xFFFFFFFF
+    found += wanted.marks
+    mask = len(table) - 1
+    slot = (found ^ found >> 15) & mask
+    while table[slot]:
+        number = table[slot] - 1
+        other = groups[number]
+        if (
+            other.queue_id == wanted.queue_id
+            and other.marks == wanted.marks
+            and _alike(
+                data, wanted.topic_at, wanted.topic_end, names, other.topic_at, other.topic_end
+            )
+            and _alike(texts, wanted.wait_at, wanted.wait_end, names, other.wait_at, other.wait_end)
+        ):
+            return wide(number)
+        slot = (slot + 1) & mask
+    to = known[1]
+    if to + wanted.topic_end - wanted.topic_at + wanted.wait_end - wanted.wait_at > len(names):
+        return -1
+    topic_at, topic_end = wanted.topic_at, wanted.topic_end
+    wait_at, wait_end = wanted.wait_at, wanted.wait_end
+    wanted.topic_at = to
+    to = copied(data, topic_at, topic_end, names, to)
+    wanted.topic_end, wanted.wait_at = to, to
+    to = copied(texts, wait_at, wait_end, names, to)
+    wanted.wait_end, known[1] = to, to
+    table[slot] = count + 1
+    known[0] = count + 1
+    return wide(count)
+
+
+@compiled
+def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Numbers) -> int:
+    """Add up what is in each group; how many have something. `parts` gets of each of these its
+    number and what `GROUP` says of its messages."""
+    for number in range(used):
+        group = groups[number]
+        group.count = group.bytes = group.largest = group.requests = 0
+    for number in range(count):
+        send = sends[number]
+        group = groups[send.group]
+        size = send.body_end - send.body_at + send.text_end - send.text_at
+        group.count += 1
+        group.bytes += size
+        if size > group.largest:
+            group.largest = size
+        if send.answered:
+            group.requests += 1
+    at = 0
+    for number in range(used):
+        group = groups[number]
+        if group.count:
+            parts[at], parts[at + 1], parts[at + 2] = number, group.count, group.bytes
+            parts[at + 3], parts[at + 4] = group.largest, group.requests
+            at += PART_NUMBERS
+    return at // PART_NUMBERS
+
+
+@compiled
+def read_sends(
+    data: Bytes,
+    ends: Numbers,
+    body_bytes_max: int,
+    text_bytes_max: int,
+    texts: Bytes,
+    sends: Table,
+    groups: Table,
+    known: Numbers,
+    names: Bytes,
+    table: Numbers,
+    parts: Numbers,
+    spans: Numbers,
+    taken: Numbers,
+) -> tuple[int, int, int]:
+    """Read the pieces of `data` that end at `ends`, each from another connection.
+
+    `groups`, `known`, `names` and `table` are what is kept of the groups (`_group_number`), `parts`
+    gets those of these sends (`_count_groups`). `taken` gets how many bytes of each piece were
+    whole plain sends, or 0 where something else was there, too: nothing of that piece is among the
+    sends. How many `sends` and `parts` there are, and the bytes taken of all pieces.
+    """
+    count = to = piece_start = done = 0
+    before = before_size = like = topic_at = topic_end = 0
+    for piece in range(len(ends)):
+        piece_end = ends[piece]
+        first, first_to = count, to
+        at = piece_start
+        is_plain = True
+        while piece_end - at >= 8:
+            length, mixed = uint32_at(data, at), uint32_at(data, at + 4)
+            header_at = at + 8
+            header_end = header_at + mixed
+            end = at + 4 + length
+            if mixed > 0xFFFFFF or mixed < 2 or header_end >= end:
+                is_plain = False
+                break
+            if end > piece_end:
+                # Only the common way knows whether it may become so long.
+                break
+            if end - header_end > body_bytes_max or count >= len(sends) or known[0] >= len(groups):
+                is_plain = False
+                break
+            send, group = sends[count], groups[known[0]]
+            send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
+            send.fifo = 0
+            text_end = NOT_PLAIN
+            if mixed == before_size:
+                text_end = _header_again(
+                    data, header_at, header_end, before, texts, to, send, group, spans
+                )
+            if text_end >= 0:
+                same = sends[like]
+                send.oneway, send.batch = same.oneway, wide(0)
+                send.sys_flag, send.flag, send.times = same.sys_flag, same.flag, same.times
+                group.topic_at, group.topic_end = header_at + topic_at, header_at + topic_end
+            else:
+                send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
+                send.times = send.batch = send.fifo = 0
+                before_size = 0
+                text_end = _header(data, header_at, header_end, texts, to, send, group, spans)
+                if text_end >= 0 and not send.batch:
+                    before, before_size, like = header_at, mixed, count
+                    topic_at, topic_end = group.topic_at - before, group.topic_end - before
+            to = text_end
+            if to < 0 or not send.unique_end:
+                is_plain = False
+                break
+            for place in range(send.unique_at, send.unique_end):
+                one = texts[place]
+                if not (48 <= one <= 57 or 65 <= one <= 90 or 97 <= one <= 122):
+                    is_plain = False
+            size = to - send.text_at
+            if size > text_bytes_max or (send.wait_end and (send.batch or size > WAITING_TEXT_MAX)):
+                is_plain = False
+            if not is_plain:
+                break
+            group.wait_at, group.wait_end = send.wait_at, send.wait_end
+            group.marks = send.fifo
+            if send.batch:
+                group.marks |= BATCH
+            if send.oneway:
+                group.marks |= ONEWAY
+            send.name_at, send.name_end = send.unique_at, send.unique_end
+            came = 1
+            if send.batch:
+                came, to = _entries(
+                    data, header_end, end, body_bytes_max, text_bytes_max, texts, to, sends, count
+                )
+                if came < 0:
+                    is_plain = False
+                    break
+            else:
+                send.body_at, send.body_end = header_end, end
+                send.answered = 1
+            number = _group_number(data, texts, groups, known, names, table)
+            if number < 0:
+                is_plain = False
+                break
+            for place in range(count, count + came):
+                sends[place].group, sends[place].piece = number, piece
+            count += came
+            at = end
+        if is_plain:
+            taken[piece] = at - piece_start
+            done += at - piece_start
+        else:
+            taken[piece] = 0
+            count, to = first, first_to
+            before_size = 0  # it may be one of those that are forgotten now
+        piece_start = piece_end
+    return count, _count_groups(sends, count, groups, known[0], parts), done

@@ -1,0 +1,145 @@
+"""The plain sends of a turn: read at once, and answered at once, by compiled code.
+
+Which sends are plain, `plain_reading.py` says; their records are made by `store/kernels/plain_records.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from .plain_reading import (
+    BATCH,
+    FIFO,
+    GROUP,
+    GROUPS_MAX,
+    NAMES_BYTES,
+    ONEWAY,
+    PART_NUMBERS,
+    SEND,
+    SEND_BYTES_MIN,
+    SPANS,
+    Bytes,
+    Numbers,
+    read_sends,
+)
+from .plain_responses import ANSWER_VALUES_MAX, write_answers
+
+BATCH_ROOM = 1_024  # sends for which there is room besides: those of a batch may be short
+NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the same kind
+
+
+class Group(NamedTuple):
+    """What some sends have in common; `waits` is the property that says so, or nothing; `is_fifo`:
+    they have a sharding key."""
+
+    topic: str
+    queue_id: int
+    waits: str
+    is_fifo: bool = False
+    is_batch: bool = False
+    is_oneway: bool = False
+
+
+# The sends of one group: its number, messages, the bytes of their bodies and of their properties as
+# they came, those of the largest message, and requests.
+Part = tuple[int, int, int, int, int]
+
+
+class PlainSends:
+    """The plain sends of a turn. `answer` is the text of their answers between the values
+    (`headers.send.answer_parts`).
+
+    After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
+    `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept
+    with their numbers from turn to turn, until they are too many: `forgot` counts how often.
+    """
+
+    def __init__(self, answer: Sequence[bytes]) -> None:
+        self._parts = np.frombuffer(b"".join(answer), np.uint8)
+        self._part_ends = np.fromiter(accumulate(map(len, answer)), np.int64, len(answer))
+        self.texts = np.empty(0, np.uint8)
+        self.sends = np.empty(0, SEND)
+        self._table = np.zeros(2 * GROUPS_MAX, np.int64)
+        self._groups = np.zeros(GROUPS_MAX, GROUP)
+        self._known = np.zeros(2, np.int64)
+        self._names = np.empty(NAMES_BYTES, np.uint8)
+        self._found = np.empty(PART_NUMBERS * GROUPS_MAX, np.int64)
+        self._spans = np.zeros(SPANS + 1, np.int64)
+        self._no_words = np.zeros(GROUPS_MAX, np.int64)
+        self.answers = np.empty(0, np.uint8)
+        self.data: Bytes = self.texts
+        self.count = 0
+        self.pieces = 0
+        self.taken: list[int] | None = None
+        self.parts: list[Part] = []
+        self.groups: list[Group] = []
+        self.forgot = 0
+
+    def read(self, data: bytes, ends: list[int], body_bytes_max: int, text_bytes_max: int) -> None:
+        """Read what came from some connections, from each what ends at one of `ends`, with bodies
+        and properties up to these sizes."""
+        self.pieces = len(ends)
+        self.data = np.frombuffer(data, np.uint8)
+        if len(self.data) // SEND_BYTES_MIN >= len(self.sends):
+            self.sends = np.empty(BATCH_ROOM + len(self.data) // SEND_BYTES_MIN, SEND)
+        texts_max = len(self.data) + len(self.sends)
+        if texts_max > len(self.texts):
+            self.texts = np.empty(texts_max, np.uint8)
+        if self._known[0] > GROUPS_MAX // 2 or self._known[1] > NAMES_BYTES // 2:
+            self.forget()
+        taken = np.empty(len(ends), np.int64)
+        self.count, parts, done = read_sends(
+            self.data, np.array(ends, np.int64), body_bytes_max, text_bytes_max,
+            self.texts, self.sends, self._groups, self._known, self._names, self._table,
+            self._found, self._spans, taken,
+        )  # fmt: skip
+        self.taken = None if done == len(data) else taken.tolist()
+        found = iter(self._found[: PART_NUMBERS * parts].tolist())
+        self.parts = list(zip(found, found, found, found, found, strict=True))
+        if self._known[0] > len(self.groups):
+            self._learn()
+
+    def _learn(self) -> None:
+        """The groups that are new."""
+        names = self._names[: self._known[1]].tobytes().decode()
+        for topic_at, topic_end, queue_id, wait_at, wait_end, marks, *_ in self._groups[
+            len(self.groups) : self._known[0]
+        ].tolist():
+            marked = (bool(marks & mark) for mark in (FIFO, BATCH, ONEWAY))
+            group = Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end], *marked)
+            self.groups.append(group)
+
+    def forget(self) -> None:
+        """Begin anew with the groups and their numbers."""
+        self._known[:] = 0
+        self._table[:] = 0
+        self.groups = []
+        self.forgot += 1
+
+    def pieces_of(self, groups: list[int]) -> set[int]:
+        """The pieces that have a message of one of the groups with these numbers."""
+        sends = self.sends[: self.count]
+        return set(sends["piece"][np.isin(sends["group"], groups)].tolist())
+
+    def write_answers(self, words: Mapping[int, bytes]) -> Numbers:
+        """Write the `answers`; where those to each piece end. All sends have their places.
+
+        `words` has by the numbers of groups what their recall handles begin with, if they have any.
+        """
+        handles = 2 * max(map(len, words.values())) if words else 0
+        most = self.count * (len(self._parts) + ANSWER_VALUES_MAX + handles) + 3 * len(self.texts)
+        if most > len(self.answers):
+            self.answers = np.empty(2 * most, np.uint8)
+        ends = np.empty(self.pieces, np.int64)
+        texts, text_ends = NOTHING, self._no_words
+        if words:
+            all_words = [words.get(number, b"") for number in range(len(self.groups))]
+            texts = np.frombuffer(b"".join(all_words), np.uint8)
+            text_ends = np.fromiter(accumulate(map(len, all_words)), np.int64, len(all_words))
+        write_answers(
+            self.texts, self.sends, self._groups, self.count, self._parts, self._part_ends,
+            texts, text_ends, self.answers, ends,
+        )  # fmt: skip
+        return ends

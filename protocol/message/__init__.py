@@ -1,0 +1,1 @@
+"""A message as bytes: record, properties, ids, batches, compression, handles."""

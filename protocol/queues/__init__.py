@@ -1,0 +1,1 @@
+"""Which member gets which queue, and the queues of static topics."""

@@ -1,0 +1,1 @@
+"""Signatures of requests, and self-signed certificates."""

@@ -1,0 +1,1 @@
+"""scripts/bench: measures aerobee beside the Java broker. Not in the wheel."""

@@ -1,0 +1,1 @@
+"""The commands of `aerobee`, a module for each family."""

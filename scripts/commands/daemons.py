@@ -1,0 +1,285 @@
+"""`aerobee up`, `namesrv` and `broker`: from options to settings, and the ready line of each."""
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from ...conf.described import DEFAULT, Described
+from ...conf.load import Keys, given_settings, load
+from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
+from ...namesrv.config import UNUSED, BindAddress, NamesrvConfig
+from ...protocol.aio.connection import host_text
+from .. import logs, serving
+from ..output.command_error import Failed
+from ..output.progress import bytes_bar
+from ..output.sanitize import json_line, plain
+from ..output.table import print_rows
+from ..serving import Stack
+
+if TYPE_CHECKING:
+    from ...broker.settings.config import BrokerConfig
+    from ...namesrv.server import NameServer
+
+HTTP_PORT_OFF = -1
+PORT_MAX = 65_535
+ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
+ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
+UP_STORE = "aerobee-data"
+UP_KV_CONFIG = "namesrv/kvConfig.json"  # in the store folder
+# What `up` turns on unless a setting says otherwise. A broker by itself has them off.
+UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
+RECOVERING = "recovering the store"
+
+log = logging.getLogger(__name__)
+
+
+class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
+    """A name server's settings and those of its HTTP door, which a Java one doesn't have."""
+
+    http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
+    http_bind_address: BindAddress = "127.0.0.1"
+    kv_config_path: str = ROCKETMQ_KV_CONFIG  # a server in somebody's process writes no file
+
+
+NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
+
+
+def declare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The options of one of the three."""
+    add = parser.add_argument
+    if command == "up":
+        add("--store", metavar="DIR", help=f"where messages are kept (./{UP_STORE})")
+        add("--namesrv-port", type=_port, default=9876, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=_port, metavar="N", help="the broker's; 0: any free one (10911)")
+        parser.set_defaults(run=up)
+    else:
+        add(
+            *("-c", "--config"),
+            dest="file",
+            type=Path,
+            metavar="FILE",
+            help="settings: properties or YAML",
+        )
+    if command == "namesrv":
+        add("--listen-port", type=_port, metavar="N", help="0: any free one (9876)")
+        parser.set_defaults(run=namesrv)
+    if command == "broker":
+        add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
+        add(
+            "--print-config",
+            nargs="?",
+            choices=("all", "changed", "json"),
+            const="all",
+            help="show all settings (* marks yours), yours with their origin, or all as JSON",
+        )
+        parser.set_defaults(run=broker)
+    add(
+        *("--set", "-s"),
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="a setting by its RocketMQ name; may be repeated",
+    )
+    logs.add_options(parser, "warning" if command == "up" else "info", logs.FULL)
+
+
+def up(options: argparse.Namespace) -> int:
+    """A name server and a broker that registers with it, in one process."""
+    from ...broker.settings.config import KEYS, load_broker
+
+    for_namesrv = [text for text in options.settings if _is_only_of_namesrv(text, KEYS.fields)]
+    settings = [text for text in options.settings if text not in for_namesrv]
+    settings += _option("listenPort", options.listen_port)
+    settings += _option("storePathRootDir", options.store)
+    set_outside = {each.key for each in from_environment(os.environ, KEYS.fields)}
+    settings = [f"{key}=true" for key in UP_TURNS_ON if key not in set_outside] + settings
+    config, _ = load_broker(options=settings, environ=os.environ)
+    if config.store_path_root_dir == ROCKETMQ_STORE:
+        settings.append(f"storePathRootDir={UP_STORE}")
+        config, _ = load_broker(options=settings, environ=os.environ)
+    for_namesrv = [
+        f"kvConfigPath={config.store_dir / UP_KV_CONFIG}",
+        *for_namesrv,
+        *(f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"),
+    ]
+    for_namesrv += _option("tlsServerMode", config.tls_server_mode)
+    for_namesrv += _option("tlsServerCertPath", config.tls_server_cert_path)
+    for_namesrv += _option("tlsServerKeyPath", config.tls_server_key_path)
+    names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
+    _warn(names_warnings)
+
+    async def parts(stack: Stack) -> str:
+        from ...broker.server import Broker
+        from ..broker_door import broker_door
+        from ..compiled_sends import CompiledSends
+
+        names = _name_server(names_config)
+        await stack.start(names)
+        address = _to_connect(config.bind_address, names.port)
+        final, warnings = load_broker(
+            options=[*settings, f"namesrvAddr={address}"], environ=os.environ
+        )
+        _warn(warnings)
+        with bytes_bar(RECOVERING, lines=True) as progress:
+            ours = Broker(final, progress=progress)
+            await stack.start(ours)
+        await stack.start(CompiledSends(ours))
+        door = broker_door(ours)
+        await stack.start(door)
+        elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
+        return (
+            f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
+            f"store {final.store_dir}{_page(door.url)}; "
+            f"try: echo hello | {_command()} pub greetings{elsewhere}"
+        )
+
+    return serving.run(parts)
+
+
+def namesrv(options: argparse.Namespace) -> int:
+    """A name server by itself."""
+    settings = [*options.settings, *_option("listenPort", options.listen_port)]
+    config, warnings = load(
+        NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
+    )
+    _warn(warnings)
+
+    async def parts(stack: Stack) -> str:
+        from ..namesrv_door import namesrv_door
+
+        names = _name_server(config)
+        await stack.start(names)
+        door = namesrv_door(names, config.http_bind_address, config.http_port)
+        await stack.start(door)
+        return (
+            f"the name server is ready on {names.address}{_page(door.url)}; "
+            f"try: {_command()} broker -n {_to_connect(config.bind_address, names.port)}"
+        )
+
+    return serving.run(parts)
+
+
+def broker(options: argparse.Namespace) -> int:
+    """A broker by itself, or a look at its settings."""
+    from ...broker.settings.config import KEYS, describe, load_broker
+
+    settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
+    config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
+    _warn(warnings)
+    if options.print_config:
+        given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
+        origins = {setting.key: setting.source for setting in given}
+        if options.namesrv is not None:
+            origins["namesrvAddr"] = "-n"
+        return _print_config(describe(config, origins), options.print_config)
+
+    async def parts(stack: Stack) -> str:
+        from ...broker.server import Broker
+        from ..broker_door import broker_door
+        from ..compiled_sends import CompiledSends
+
+        with bytes_bar(RECOVERING, lines=True) as progress:
+            ours = Broker(config, progress=progress)
+            await stack.start(ours)
+        await stack.start(CompiledSends(ours))
+        door = broker_door(ours)
+        await stack.start(door)
+        known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
+        return (
+            f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
+            f"store {config.store_dir}{_page(door.url)}; name servers: {known}"
+        )
+
+    return serving.run(parts)
+
+
+def _print_config(rows: Sequence[Described], how: str) -> int:
+    """Settings as lines; the given ones as a table; or an object a line."""
+    if how == "json":
+        for row in rows:
+            print(json_line(row._asdict()))
+        return 0
+    if how == "changed":
+        columns = ("KEY", "VALUE", "DEFAULT", "FROM", "STATE")
+        return print_rows(columns, [row for row in rows if row.origin != DEFAULT], as_json=False)
+    for row in rows:
+        state = row.state if row.origin == DEFAULT else f"{row.state} *"
+        print(plain(f"{state:<26}{row.key}={row.value}"))
+    return 0
+
+
+def _name_server(config: NamesrvConfig) -> "NameServer":
+    from ...namesrv.server import NameServer
+
+    try:
+        return NameServer(config)
+    except ValueError as wrong:  # its key-value config can't be read
+        raise Failed(str(wrong)) from wrong
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _option(key: str, value: object) -> list[str]:
+    return [] if value is None else [f"{key}={value}"]
+
+
+def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may concern a name server. An environment is often shared with a broker,
+    so what is only a broker's is no mistake."""
+    if not any(name.startswith(ENVIRONMENT_PREFIX) for name in environ):
+        return {}
+    from ...broker.settings.config import KEYS
+
+    of_broker = {*KEYS.accepted, *KEYS.fields} - NAMESRV_KEYS.fields.keys()
+    dropped = {
+        setting.source.rpartition(" ")[2]
+        for setting in from_environment(environ, of_broker)
+        if setting.key in of_broker
+    }
+    return {name: text for name, text in environ.items() if name not in dropped}
+
+
+def _is_only_of_namesrv(text: str, of_broker: Collection[str]) -> bool:
+    key = text.partition("=")[0].strip()
+    return key in NAMESRV_KEYS.fields and key not in of_broker
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        log.warning("%s", warning)
+
+
+def _to_connect(bind_address: str, port: int) -> str:
+    """Where somebody on this host finds what is bound there."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
+    return host_text((host, port))
+
+
+def _listens(config: "BrokerConfig", port: int) -> str:
+    at = host_text((config.bind_address, port))
+    return f"{at} (clients are told {config.broker_ip1}:{port})"
+
+
+def _command() -> str:
+    """What somebody in this folder types to run the program that runs now."""
+    program = Path(sys.argv[0])
+    if program.name != "aerobee" or shutil.which("aerobee") == str(program):
+        return "aerobee"
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
+
+
+def _page(url: str | None) -> str:
+    return f", status page {url}" if url else ""

@@ -1,0 +1,121 @@
+"""`aerobee doctor`: asks a whole cluster what makes messages stay unread or unsent in silence.
+
+Brokers, topics and groups are asked side by side, with a limit on how many at a time; what they
+answer is judged by `findings`. A broker that doesn't answer is a finding, not the end.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+
+from ...client.admin.admin import Admin
+from ...client.base.identity import now_ms
+from ...client.errors import AerobeeError
+from ...protocol.bodies.cluster import ClusterInfo
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.route import MASTER_ID
+from ...protocol.codec import java_properties
+from ...protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
+from ..connecting import add_options, each, run_admin
+from ..output.sanitize import plain
+from .findings import (
+    Finding,
+    no_answer,
+    no_master,
+    of_broker,
+    of_clock,
+    of_group,
+    of_slaves,
+    of_topic,
+    on_one_broker,
+    other_masters,
+    slaves_needed,
+)
+
+
+def declare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
+    parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
+    add_options(parser)
+    parser.set_defaults(run=lambda options: run_admin(doctor, options))
+
+
+async def doctor(admin: Admin, options: argparse.Namespace) -> int:
+    """Prints what was found, and says so when it is nothing."""
+    found = sorted(set(await examine(admin)))
+    for finding in found:
+        if options.json:
+            print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))
+        else:
+            print(plain(str(finding)))
+    if not found and not options.json:
+        print("nothing found")
+    return 1 if found else 0
+
+
+async def examine(admin: Admin) -> list[Finding]:
+    """All findings of a cluster. What asks every broker is left out while one doesn't answer."""
+    info = await admin.cluster_info()
+    brokers = {name: one.broker_addrs for name, one in sorted(info.broker_addr_table.items())}
+    parts = await each(brokers.items(), lambda one: _broker(admin, *one))
+    found = [finding for findings, _ in parts for finding in findings]
+    has_master = any(MASTER_ID in addresses for addresses in brokers.values())
+    if not has_master or not all(answers for _, answers in parts):
+        return found
+    groups: dict[str, SubscriptionGroupConfig] = {}
+    for one in (await admin.groups()).values():
+        groups |= one.subscription_group_table
+    own = {*info.broker_addr_table, *info.cluster_addr_table}
+    own |= {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}
+    names = [one for one in await admin.topics() if one not in own and not is_system_topic(one)]
+    users = [one for one in groups if one not in SYSTEM_GROUPS and not is_system_group(one)]
+    stats = dict(zip(names, await each(names, admin.topic_stats), strict=True))
+    progress = dict(zip(users, await each(users, admin.consume_stats), strict=True))
+    online = dict(zip(users, await each(users, admin.consumer_connection), strict=True))
+    routes = await each(names, admin.route)
+    readers: dict[str, list[str]] = {}
+    for group in users:
+        topics = {queue.topic for queue in progress[group].offset_table}
+        members = online[group]
+        if members is not None:
+            topics |= set(members.subscription_table)
+        for topic in topics:
+            readers.setdefault(topic, []).append(group)
+    clusters = _masters_by_cluster(info)
+    for name, route in zip(names, routes, strict=True):
+        found += on_one_broker(name, route.queue_datas, clusters)
+        found += of_topic(name, route.queue_datas, stats[name], readers.get(name, ()))
+    for group in users:
+        found += of_group(group, groups[group], online[group], progress[group], stats)
+    return found
+
+
+def _masters_by_cluster(info: ClusterInfo) -> dict[str, list[str]]:
+    return {
+        cluster: [name for name in names if MASTER_ID in info.broker_addr_table[name].broker_addrs]
+        for cluster, names in info.cluster_addr_table.items()
+    }
+
+
+async def _broker(
+    admin: Admin, name: str, addresses: Mapping[int, str]
+) -> tuple[list[Finding], bool]:
+    """The findings of a master and its slaves, and whether it answers."""
+    address = addresses.get(MASTER_ID, "")
+    if not address:
+        return [no_master(name, addresses)], True
+    slaves = len(addresses) - 1
+    found: list[Finding] = []
+    try:
+        before_ms = now_ms()
+        runtime = await admin.broker_runtime(address)
+        found += of_clock(name, runtime, before_ms, now_ms())
+        settings = java_properties.parse(await admin.broker_config(address))
+        if slaves or slaves_needed(settings):
+            info = await admin.ha_status(address)
+            found += of_slaves(name, settings, slaves, info)
+    except AerobeeError as wrong:
+        return [no_answer(name, address, wrong)], False
+    found += other_masters(name, address, runtime)
+    return [*of_broker(name, runtime, settings), *found], True

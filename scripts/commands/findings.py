@@ -1,0 +1,302 @@
+"""What makes messages stay unread or unsent without anybody being told: the rules of the doctor.
+
+Each rule takes what a cluster has answered and yields findings; none asks anything itself.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ...broker.admin.runtime_info import DIFFERING_PREFIX, OTHER_MASTERS
+from ...client.errors import BrokerError
+from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.ha import HARuntimeInfo
+from ...protocol.bodies.route import QueueData
+from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
+from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ..output.table import counted
+
+# Of the disk, where a broker's settings don't say: old messages go early above the first, sends
+# are refused above the second.
+CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
+NEAR_PERCENT = 5  # how far below a limit it is worth a word
+CLOCK_MS = 1_000  # a clock that differs by less is well; a pop may be half a second late
+# How long a broker has been running: "[ 0 days, 2 hours, 0 minutes, 5 seconds ]".
+_RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """`where` it is, `what` was found, and what to `do` about it."""
+
+    where: str
+    what: str
+    do: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.do}"
+
+
+def of_broker(
+    name: str, runtime: Mapping[str, str], settings: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What a broker tells about itself: differing subscriptions, permissions, its disk."""
+    for key, text in runtime.items():
+        if key.startswith(DIFFERING_PREFIX):
+            yield Finding(
+                f"group {key.removeprefix(DIFFERING_PREFIX)}",
+                f"its members subscribe differently, so that some messages reach none: {text}",
+                "give all members the same subscriptions, or each its own group",
+            )
+    where = f"broker {name}"
+    perm = int(_number(settings, "brokerPermission", PERM_READ | PERM_WRITE))
+    for bit, lacks in ((PERM_WRITE, "takes no messages"), (PERM_READ, "hands out no messages")):
+        if not perm & bit:
+            yield Finding(
+                where,
+                f"it {lacks}: brokerPermission is {perm}",
+                f"set it to {PERM_READ | PERM_WRITE} when that is over",
+            )
+    used = round(_number(runtime, "commitLogDiskRatio", 0) * 100)
+    clean = int(_number(settings, "diskMaxUsedSpaceRatio", CLEAN_PERCENT))
+    refuse = int(_number(settings, "diskSpaceWarningLevelRatio", REFUSE_PERCENT))
+    room = "make room on the disk, or lower fileReservedTime"
+    if used > refuse:
+        yield Finding(where, f"its disk is {used} % full, above {refuse} % it refuses sends", room)
+    elif used > clean:
+        yield Finding(
+            where,
+            f"its disk is {used} % full, above {clean} % messages are deleted before their time",
+            room,
+        )
+    elif used > clean - NEAR_PERCENT:
+        yield Finding(
+            where,
+            f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
+            room,
+        )
+
+
+def no_answer(name: str, address: str, wrong: Exception) -> Finding:
+    """A broker that could not be examined at the address that it tells everybody."""
+    where = f"broker {name}"
+    if isinstance(wrong, BrokerError):
+        do = "examine it as a user who may (AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY)"
+        return Finding(where, f"it does not say how it is: {wrong}", do)
+    return Finding(
+        where,
+        f"it does not answer at {address}, the address that it tells clients: {wrong}",
+        "start it; or, if it runs, set brokerIP1 to an address that works from here; topics and "
+        "groups are looked at when all brokers answer",
+    )
+
+
+def of_clock(
+    name: str, runtime: Mapping[str, str], before_ms: int, after_ms: int
+) -> Iterator[Finding]:
+    """A clock that differs from ours, which said `before_ms` and `after_ms` around the answer."""
+    text = _RUNTIME.search(runtime.get("runtime", ""))
+    boot_ms = int(_number(runtime, "bootTimestamp", 0))
+    if text is None or not boot_ms:
+        return
+    days, hours, minutes, seconds = map(int, text.groups())
+    runs_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    least_ms = boot_ms + runs_s * 1_000
+    most_ms = least_ms + 999  # parts of a second are not told
+    ahead_ms, behind_ms = least_ms - after_ms, before_ms - most_ms
+    if max(ahead_ms, behind_ms) < CLOCK_MS:
+        return
+    differs = (
+        f"{ahead_ms / 1000:,.0f} s ahead of"
+        if ahead_ms > 0
+        else (f"{behind_ms / 1000:,.0f} s behind")
+    )
+    yield Finding(
+        f"broker {name}",
+        f"its clock is {differs} the one of this machine",
+        "set both by NTP: a client whose clock is behind its broker's pops no messages, and times "
+        "of delivery are those of the broker",
+    )
+
+
+def on_one_broker(
+    name: str, queues: Iterable[QueueData], clusters: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
+    """A topic that one of several brokers has, as those that the first send makes."""
+    brokers = {data.broker_name or "" for data in queues}
+    for cluster, members in clusters.items():
+        there = brokers.intersection(members)
+        others = set(members) - brokers
+        if len(there) == 1 and others:
+            yield Finding(
+                f"topic {name}",
+                f"it is on broker {min(there)} alone, of the {len(others) + 1} in {cluster} (a "
+                "first send makes it on one): while that is down nobody sends to it",
+                f"unless that is wanted, make it on all: aerobee topics create {name} --queues 4",
+            )
+
+
+def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterator[Finding]:
+    """Other living masters of a broker name, as the master at `address` tells."""
+    for other in filter(None, runtime.get(OTHER_MASTERS, "").split(";")):
+        first, second = sorted((address, other))
+        yield Finding(
+            f"broker {name}",
+            f"two masters of {name} run, {first} and {second}: each takes messages that the other "
+            "lacks",
+            "stop one of them, and give it an empty store folder before it becomes a slave",
+        )
+
+
+def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
+    """A broker name of which no master is there; `slaves` are addresses by broker id."""
+    do = "start it"
+    if slaves:
+        number, address = min(slaves.items())
+        do += (
+            f"; if it is lost for good, stop slave {number} at {address} and start it with "
+            "brokerRole=ASYNC_MASTER"
+        )
+    return Finding(f"broker {name}", "it has no master, so it takes no messages", do)
+
+
+def slaves_needed(settings: Mapping[str, str]) -> int:
+    """How many slaves a master waits for before it answers a send."""
+    if settings.get("brokerRole") != "SYNC_MASTER":
+        return 0
+    return max(0, int(_number(settings, "inSyncReplicas", 1)) - 1)
+
+
+def of_slaves(
+    name: str, settings: Mapping[str, str], registered: int, info: HARuntimeInfo
+) -> Iterator[Finding]:
+    """What a master tells about its slaves, of which so many are registered."""
+    where, following = f"broker {name}", len(info.ha_connection_info)
+    needed = slaves_needed(settings)
+    if following < needed:
+        yield Finding(
+            where,
+            f"it waits for {needed} of its slaves and {following} follow it, so sends are answered "
+            "FLUSH_SLAVE_TIMEOUT",
+            "start its slaves, or lower inSyncReplicas",
+        )
+    elif following < registered:
+        yield Finding(
+            where,
+            f"{following} of its {registered} slaves follow its log",
+            "look into the logs of the others",
+        )
+    for slave in info.ha_connection_info:
+        if not slave.in_sync:
+            yield Finding(
+                where,
+                f"its slave at {slave.addr} is {slave.diff:,} bytes behind",
+                "see what holds the slave up, its disk or the network",
+            )
+
+
+def of_topic(
+    name: str, queues: Iterable[QueueData], stats: TopicStatsTable, readers: Iterable[str]
+) -> Iterator[Finding]:
+    """Messages of a topic that nobody can read, or nobody reads. `readers` are groups."""
+    where = f"topic {name}"
+    read = {data.broker_name: data.read_queue_nums for data in queues}
+    for data in queues:
+        if not data.perm & PERM_READ:
+            yield Finding(
+                where,
+                f"it can't be read on broker {data.broker_name}: its permission is {data.perm}",
+                f"set it to {PERM_READ | PERM_WRITE}",
+            )
+    hidden = sum(
+        one.max_offset - max(0, one.min_offset)
+        for queue, one in stats.offset_table.items()
+        if queue.queue_id >= read.get(queue.broker_name, 0) > 0
+    )
+    if hidden:
+        yield Finding(
+            where,
+            f"{counted(hidden, 'message is', 'messages are')} in queues that are no longer read",
+            "raise its read queues to its write queues until they are consumed",
+        )
+    stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
+    if name.startswith(DLQ_PREFIX):
+        if stored:
+            yield Finding(
+                f"group {name.removeprefix(DLQ_PREFIX)}",
+                f"{counted(stored, 'message')} failed until it gave up",
+                f"see what is wrong with `aerobee dlq show {name.removeprefix(DLQ_PREFIX)}`, and "
+                "send them again with `aerobee dlq resend`",
+            )
+    elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
+        yield Finding(
+            where,
+            f"it has {counted(stored, 'message')}, and no group has ever read it",
+            "start a consumer before they are deleted, unless they are for broadcasting",
+        )
+
+
+def of_group(
+    name: str,
+    config: SubscriptionGroupConfig,
+    online: ConsumerConnection | None,
+    progress: ConsumeStats,
+    topics: Mapping[str, TopicStatsTable],
+) -> Iterator[Finding]:
+    """Messages that a group doesn't get: it is switched off, away, or came too late."""
+    where = f"group {name}"
+    behind: dict[str, int] = {}
+    gone: dict[str, int] = {}
+    for queue, one in progress.offset_table.items():
+        left = one.broker_offset - one.consumer_offset
+        behind[queue.topic] = behind.get(queue.topic, 0) + max(0, left)
+        bounds = topics[queue.topic].offset_table.get(queue) if queue.topic in topics else None
+        if bounds is not None and 0 < one.consumer_offset < bounds.min_offset:
+            missed = bounds.min_offset - one.consumer_offset
+            gone[queue.topic] = gone.get(queue.topic, 0) + missed
+    for topic, missed in sorted(gone.items()):
+        yield Finding(
+            where,
+            f"{_were(missed, topic)} deleted before it consumed them",
+            "add consumers, or raise fileReservedTime",
+        )
+    total = sum(behind.values())
+    if not config.consume_enable:
+        yield Finding(
+            where,
+            f"it may not consume (consumeEnable is false), {_wait(total)}",
+            "switch it on when that is over",
+        )
+    if not total:
+        return
+    if online is None or not online.connection_set:
+        yield Finding(
+            where,
+            f"it has no member online, and {_wait(total)} for it",
+            "start its consumers before they are deleted, or delete the group",
+        )
+        return
+    for topic, left in sorted(behind.items()):
+        if left and topic not in online.subscription_table:
+            yield Finding(
+                where,
+                f"{_wait(left)} in topic {topic}, which no member subscribes to any more",
+                "subscribe to it until they are consumed, or reset the group's offset there",
+            )
+
+
+def _were(number: int, topic: str) -> str:
+    return counted(number, f"message of topic {topic} was", f"messages of topic {topic} were")
+
+
+def _wait(number: int) -> str:
+    return counted(number, "message waits", "messages wait")
+
+
+def _number(texts: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(texts[name])
+    except (KeyError, ValueError):
+        return default

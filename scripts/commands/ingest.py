@@ -1,0 +1,141 @@
+"""`aerobee ingest`: a topic becomes Parquet, JSON, CSV or Delta files, once or as a stream.
+
+Spark and Java are only needed here, so what is missing is said with the command that brings it.
+"""
+
+import argparse
+import sys
+import time
+from importlib.util import find_spec
+
+from ...client.base.start_from import StartFrom
+from ..begin_at import add_from, start_of
+from ..connecting import add_connection, security
+from ..output.command_error import Failed
+from ..output.progress import rows_bar
+
+INSTALL = "pip install 'aerobee[spark]'"
+SIGNALLED = 128  # and the signal's number is what a shell expects
+PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # what that brings
+
+
+def declare(_: str, parser: argparse.ArgumentParser) -> None:
+    """The options of `aerobee ingest`."""
+    parser.description = (
+        "Write the messages that a topic holds now to files, one row a message, read by Spark in "
+        "parallel: on this machine or, with --master, on a cluster. With --available-now or "
+        "--continuous the same command goes on where it ended, no row lost or twice."
+    )
+    add = parser.add_argument
+    add("topic", metavar="TOPIC")
+    add("--to", required=True, dest="target", metavar="DIR", help="a new folder, or a Spark URI")
+    add("--format", choices=("parquet", "json", "csv", "delta"), default="parquet")
+    add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
+    add_from(parser, latest=False)
+    add("--overwrite", action="store_true", help="replace what is in DIR")
+    add("--partition-by", metavar="COLUMN,COLUMN", help="a folder for each value of these columns")
+    add("--parse", choices=("json",), help="typed columns out of bodies; needs --schema")
+    add("--schema", metavar="FILE", help='"id bigint, price double", or a schema in JSON')
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--available-now", action="store_true", help="what is new since the last time, then end"
+    )
+    how.add_argument(
+        "--continuous", action="store_true", help="go on until Ctrl-C or SIGTERM says to end"
+    )
+    add("--checkpoint", metavar="DIR", help="where a stream keeps how far it is (DIR.checkpoint)")
+    add_connection(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files and say how many rows are in them."""
+    _check(options)
+    start = start_of(options.start, latest=False)
+    missing = [name for name in PARTS if find_spec(name) is None]
+    if missing:
+        raise Failed(
+            f"ingest works through Spark, of which {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not installed; run {INSTALL}"
+        )
+    from ...spark import session
+
+    begin = time.monotonic()
+    try:
+        with session.ended_by_signals():
+            rows = _write(options, start)
+    except session.SparkFailed as wrong:
+        raise Failed(str(wrong)) from wrong
+    except session.Stopped as stopped:
+        print(f"aerobee ingest: stopped; {_what_now(options)}", file=sys.stderr)
+        return SIGNALLED + stopped.number
+    seconds = time.monotonic() - begin
+    print(
+        f"wrote {rows:,} row{'' if rows == 1 else 's'} of {options.topic} as {options.format} "
+        f"to {options.target} in {seconds:.1f} s"
+    )
+    return 0
+
+
+def _write(options: argparse.Namespace, start: StartFrom) -> int:
+    """Check all that can be checked without Spark, then let it work; the number of rows."""
+    from ...spark import ingest, session
+    from ...spark.bodies import check_schema, read_schema_text
+
+    follow = ingest.AVAILABLE_NOW if options.available_now else None
+    follow = ingest.CONTINUOUS if options.continuous else follow
+    job = ingest.Ingest(
+        topic=options.topic,
+        target=options.target,
+        format=options.format,
+        name_server=options.namesrv,
+        master=options.master,
+        start=start,
+        overwrite=options.overwrite,
+        partition_by=_columns(options.partition_by),
+        schema=None if options.schema is None else read_schema_text(options.schema),
+        follow=follow,
+        checkpoint=options.checkpoint,
+        security=security(options),
+    )
+    if job.schema is not None:
+        check_schema(job.schema)
+    ingest.check_target(job) if follow is None else ingest.check_stream(job)
+    session.check_java()
+    span = ingest.measure(job)  # an unknown topic is told before Spark starts
+    count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"
+    print(
+        f"{job.topic} holds {count}{' to be read' if follow is None else ''}; starting Spark on "
+        f"{job.master}, which takes some seconds",
+        file=sys.stderr,
+        flush=True,
+    )
+    with rows_bar(f"ingesting {job.topic}", span.messages if follow is None else None) as show:
+        rows = ingest.ingest(job, span, show) if follow is None else ingest.follow(job, show)
+        show(rows, None)
+    return rows
+
+
+def _what_now(options: argparse.Namespace) -> str:
+    """What to do after a signal."""
+    if options.available_now or options.continuous:
+        return "the same command goes on"
+    return (
+        f"{options.target} is not complete or not there; the same command with --overwrite "
+        "writes it from the start"
+    )
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Failed when words contradict each other."""
+    streamed = options.available_now or options.continuous
+    if (options.parse is None) != (options.schema is None):
+        raise Failed("--parse and --schema belong together; give both or none")
+    if options.overwrite and streamed:
+        raise Failed("--overwrite is for a table written once; a stream goes on with its own")
+    if options.checkpoint and not streamed:
+        raise Failed("--checkpoint is for a stream; add --available-now or --continuous")
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    return tuple(name for part in (text or "").split(",") if (name := part.strip()))

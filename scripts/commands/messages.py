@@ -1,0 +1,95 @@
+"""`aerobee message ID`: one stored message, found by either of the two ids that messages have.
+
+The id of its place names a broker and is looked up there. The id that the sender gave it is looked
+up in a topic, or in all topics of users while they are few.
+"""
+
+import argparse
+
+from ...client.admin.admin import Admin
+from ...client.base.identity import host_text
+from ...client.errors import BrokerError
+from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
+from ...protocol.message.record import Record
+from ..connecting import add_options, each, run_admin
+from ..named import user_topics
+from ..output.command_error import Failed
+from ..output.sanitize import json_line, plain, plain_body
+from ..output.table import counted
+from .message_object import body_of, object_of, time_text
+
+TOPICS = "topics of users"
+TOPICS_MAX = 500  # looked through without --topic; each is a request to each of its brokers
+
+
+def declare(_: str, parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    add("id", metavar="ID", help="of a receipt, of `sub --json`, or of a broker's log")
+    add("--topic", metavar="TOPIC", help="where to look for an id that the sender gave (all)")
+    add("--json", action="store_true", help="an object instead of lines")
+    add_options(parser)
+    parser.set_defaults(run=lambda options: run_admin(message, options))
+
+
+async def message(admin: Admin, options: argparse.Namespace) -> int:
+    """Shows the message."""
+    record = await _find(admin, options.id, options.topic)
+    host, port = record.born_host[:-PORT_BYTES], record.born_host[-PORT_BYTES:]
+    found = object_of(record)
+    found |= {
+        "offset_id": record.offset_id,
+        "born": time_text(record.born_ms),
+        "sender": host_text(host, int.from_bytes(port, "big")),
+        "deliveries_before": record.reconsume_times,
+        "size": record.size,
+    }
+    if options.json:
+        print(json_line(found))
+        return 0
+    for name in ("body", "bodyBase64"):
+        found.pop(name, None)
+    width = max(map(len, found))
+    for name, value in found.items():
+        if isinstance(value, list):
+            value = " ".join(value)
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}={text}" for key, text in value.items())
+        text = "-" if value in (None, "") else plain(str(value))
+        print(f"{name.replace('_', ' '):<{width}}  {text}")
+    print()
+    print(plain_body(body_of(record)).decode())
+    return 0
+
+
+async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
+    """The message; Failed when nobody has it."""
+    try:
+        host, _ = parse_offset_message_id(msg_id)
+    except ValueError as wrong:
+        raise Failed(f"{wrong}; give the id of a receipt or of `sub --json`") from None
+    address = host_text(host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big"))
+    info = await admin.cluster_info()
+    brokers = {
+        one for data in info.broker_addr_table.values() for one in data.broker_addrs.values()
+    }
+    if address in brokers:
+        try:
+            return await admin.message(msg_id)
+        except BrokerError as wrong:
+            raise Failed(f"message {msg_id} is not there (any more): {wrong}") from wrong
+    topics = [topic] if topic else await user_topics(admin)
+    if len(topics) > TOPICS_MAX:
+        raise Failed(
+            f"there are {len(topics)} topics, the limit for looking through all is {TOPICS_MAX}; "
+            "say in which it is with --topic"
+        )
+    found = await each(topics, lambda name: admin.query(name, msg_id, unique=True))
+    records = [record for some in found for record in some]
+    if not records:
+        where = f"topic {topic}" if topic else counted(len(topics), "topic of users", TOPICS)
+        raise Failed(
+            f"message {msg_id} is not in {where} (any more); retries and dead letters are looked "
+            "through with --topic, and a moment may pass until a new one can be found"
+        )
+    return records[0]

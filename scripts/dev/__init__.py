@@ -1,0 +1,1 @@
+"""Generated documents and the demo. Not in the wheel."""

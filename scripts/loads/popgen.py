@@ -1,0 +1,191 @@
+"""A group that pops as fast as it can, and acknowledges all that it gets.
+
+Each connection has one request for messages under way at a time; what comes is acknowledged, one
+request a message or one for all, in one write with the next pop. A plain reader of frames that
+looks at nothing but what it needs, so that broker and load can share a small machine: the number of
+a request says how many messages it acknowledges, 0 for a pop. Prints one JSON line when so many
+messages are acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from ..harness.clusters import BROKER_NAME
+from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed
+
+POP_MESSAGE, ACK_MESSAGE, BATCH_ACK_MESSAGE = 200_050, 200_051, 200_151
+INVISIBLE_MS = 60_000
+POLL_MS = 5_000
+READ_BYTES = 1 << 18
+FRAME = struct.Struct(">ii")
+TAIL = ',"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":479}'
+
+
+class Popper:
+    """One connection. `acked` counts the messages whose acknowledgement was answered."""
+
+    def __init__(self, address: tuple[str, int], topic: str, group: str, broker: str) -> None:
+        self.socket = socket.create_connection(address, timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.acked = 0
+        self.refused = 0
+        self.pop_us: list[float] = []
+        self._topic, self._group, self._broker = topic, group, broker
+        self._data = b""
+        self._asked = 0.0
+
+    def pop(self, more: bytes = b"") -> None:
+        """Ask for messages; `more` goes out in the same write."""
+        now_ms = int(time.time() * 1_000)
+        fields = (
+            f'{{"code":{POP_MESSAGE},"extFields":{{"consumerGroup":"{self._group}","topic":'
+            f'"{self._topic}","queueId":"-1","maxMsgNums":"32","invisibleTime":"{INVISIBLE_MS}",'
+            f'"pollTime":"{POLL_MS}","bornTime":"{now_ms}","initMode":"0","order":"false",'
+            f'"expType":"TAG","exp":"*"}}'
+        )
+        self._asked = time.perf_counter()
+        self.socket.sendall(more + _frame(fields))
+
+    def read(self, *, batched: bool) -> None:
+        """Take what came in, acknowledge it and ask for more."""
+        self._data += self.socket.recv(READ_BYTES)
+        data, at = self._data, 0
+        while len(data) - at >= FRAME.size:
+            length, header_bytes = FRAME.unpack_from(data, at)
+            end = at + 4 + length
+            if len(data) < end:
+                break
+            header = data[at + 8 : at + 8 + (header_bytes & 0xFFFFFF)]
+            at = end
+            place = header.index(b'"opaque":') + 9
+            count = int(header[place : header.index(b",", place)])
+            is_done = header.startswith(b'{"code":0,')
+            if count:
+                if is_done:
+                    self.acked += count
+                else:
+                    self.refused += count
+                continue
+            self.pop_us.append((time.perf_counter() - self._asked) * 1e6)
+            acks = self._acks(json.loads(header)["extFields"], batched=batched) if is_done else b""
+            self.pop(acks)
+        self._data = data[at:]
+
+    def _acks(self, found: dict[str, str], *, batched: bool) -> bytes:
+        starts = [entry.split(" ") for entry in found["startOffsetInfo"].split(";")]
+        offsets = [entry.split(" ")[2].split(",") for entry in found["msgOffsetInfo"].split(";")]
+        how = f"{found['popTime']} {found['invisibleTime']} {found['reviveQid']}"
+        if batched:
+            return self._batch(found, starts, offsets)
+        frames = []
+        for (retry, queue, start), each in zip(starts, offsets, strict=True):
+            handle = f"{start} {how} {retry} {self._broker} {queue} "
+            head = (
+                f'{{"code":{ACK_MESSAGE},"extFields":{{"consumerGroup":"{self._group}","topic":'
+                f'"{self._topic}","queueId":"{queue}","extraInfo":"{handle}'
+            )
+            frames += [_frame(f'{head}{offset}","offset":"{offset}"}}', count=1) for offset in each]
+        return b"".join(frames)
+
+    def _batch(
+        self, found: dict[str, str], starts: list[list[str]], offsets: list[list[str]]
+    ) -> bytes:
+        acks = []
+        for (retry, queue, start), each in zip(starts, offsets, strict=True):
+            bits = sum(1 << int(offset) - int(start) for offset in each)
+            data = bits.to_bytes(-(-bits.bit_length() // 8), "little")
+            acks.append(
+                {"c": self._group, "t": self._topic, "r": retry, "so": int(start), "q": int(queue)}
+                | {"rq": int(found["reviveQid"]), "pt": int(found["popTime"])}
+                | {"it": int(found["invisibleTime"]), "b": base64.b64encode(data).decode()}
+            )
+        body = json.dumps({"brokerName": self._broker, "acks": acks}).encode()
+        count = sum(map(len, offsets))
+        return _frame(f'{{"code":{BATCH_ACK_MESSAGE}', body, count=count)
+
+
+def _frame(fields: str, body: bytes = b"", count: int = 0) -> bytes:
+    header = (fields + TAIL % count).encode()
+    return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+def start(address: str, topic: str, group: str, load: Load, *, batched: bool) -> dict[str, float]:
+    """Runs a load in a process of its own; its line. LoadFailed when a request was refused."""
+    host, _, port = address.partition(":")
+    argv = [
+        sys.executable,
+        "-m",
+        "aerobee.scripts.loads.popgen",
+        host,
+        port,
+        topic,
+        "--group",
+        group,
+    ]
+    argv += ["--broker", BROKER_NAME, "--conns", str(load.conns), "--count", str(load.count)]
+    argv += ["--batched"] if batched else []
+    done = subprocess.run(  # noqa: S603 - no shell
+        argv, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
+    )
+    found: dict[str, float] = json.loads(done.stdout) if done.returncode == 0 else {"errors": 1}
+    if found["errors"]:
+        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout}")
+    return found
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    """Pop and acknowledge `options.count` messages; what it took."""
+    address = (options.host, options.port)
+    poppers = [
+        Popper(address, options.topic, options.group, options.broker) for _ in range(options.conns)
+    ]
+    with selectors.DefaultSelector() as selector:
+        for popper in poppers:
+            selector.register(popper.socket, selectors.EVENT_READ, popper)
+            popper.pop()
+        begin = time.perf_counter()
+        while sum(popper.acked + popper.refused for popper in poppers) < options.count:
+            for key, _ in selector.select(timeout=60):
+                key.data.read(batched=options.batched)
+        seconds = time.perf_counter() - begin
+    for popper in poppers:
+        popper.socket.close()
+    acked = sum(popper.acked for popper in poppers)
+    times = sorted(us for popper in poppers for us in popper.pop_us)
+    return {
+        "messages": acked,
+        "errors": sum(popper.refused for popper in poppers),
+        "seconds": seconds,
+        "msgs_per_s": acked / seconds,
+        "p50_us": times[len(times) // 2],
+        "p99_us": times[len(times) * 99 // 100],
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one load."""
+    parser = argparse.ArgumentParser(description="Pops messages and acknowledges them.")
+    parser.add_argument("host")
+    parser.add_argument("port", type=int)
+    parser.add_argument("topic")
+    parser.add_argument("--group", required=True)
+    parser.add_argument("--broker", required=True, help="the broker's name")
+    parser.add_argument("--conns", type=int, default=4)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--batched", action="store_true", help="one acknowledgement for a pop")
+    print(json.dumps(run(parser.parse_args(argv))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Tables: lines of text for people, or JSON objects for programs."""
+
+from collections.abc import Iterator, Sequence
+
+from .sanitize import json_line, plain
+
+Cell = str | int | float
+Row = Sequence[Cell]
+Columns = tuple[str, ...]
+
+
+def table_lines(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
+    """A table for people: numbers to the right, texts to the left."""
+    table = [columns, *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    numeric = [bool(rows) and not isinstance(cell, str) for cell in (rows or [columns])[0]]
+    for line in table:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _text(cell: Cell) -> str:
+    return plain(cell) if isinstance(cell, str) else f"{cell:,}"
+
+
+def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
+    """A table, or an object a line; the exit code 0."""
+    lines = map(json_line, objects(columns, rows)) if as_json else table_lines(columns, rows)
+    for line in lines:
+        print(line)
+    return 0
+
+
+def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:
+    """The rows by the columns' names in lower case."""
+    names = [name.lower().replace(" ", "_").replace("/", "_per_") for name in columns]
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """ "1 message", "2,000 messages"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,1 @@
+"""What all of the store uses: errors, settings, retention rules."""

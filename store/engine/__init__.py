@@ -1,0 +1,1 @@
+"""MessageStore: appends, reads, recovers and cleans."""

@@ -1,0 +1,118 @@
+"""Messages into batch consume queues: one record and one unit for each batch.
+
+A record says in its properties how many messages it holds (INNER_NUM) and which offset the first of
+them has (INNER_BASE), so that a queue can be made again from the log. The messages of a batch lie
+in the body; a message that comes by itself is a plain record that counts as a batch of one.
+"""
+
+from ...protocol.message.properties import CRC32, INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX
+from ...protocol.message.record import (
+    INNER_BATCH,
+    RESERVED_CRC_BYTES,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    Record,
+    crc_property,
+    encode_record,
+)
+from ..base.errors import IllegalMessage, MessageTooLarge
+from ..log.commit_log import STAGED_BYTES_MAX
+from .parts import Parts
+
+MESSAGES_MAX = (1 << 15) - 1  # of one unit: its field has 16 bits
+_CRC_NAME = CRC32.encode() + b"\x01"
+_INNER_NAMES = (INNER_NUM.encode() + b"\x01", INNER_BASE.encode() + b"\x01")
+
+
+class BatchWriting(Parts):
+    """The part of the store that fills batch queues."""
+
+    def put_in_batch_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        number: int,
+        reconsume_times: int = 0,
+    ) -> tuple[int, int, int]:
+        """Store a record of `number` messages; the answer and the errors are those of `put`.
+
+        With the flag NEED_UNWRAP the messages are in the body, as a batch has them.
+        """
+        if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+            raise IllegalMessage(
+                f"system flag {sys_flag} has no place in a batch queue: no transactions there; "
+                "send to a topic without batch queues"
+            )
+        if not 0 < number <= MESSAGES_MAX:
+            raise MessageTooLarge(
+                f"the batch has {number} messages, a batch queue takes 1 to {MESSAGES_MAX}; send "
+                "fewer at once"
+            )
+        queue, log = self._queues.make_batch(topic, queue_id), self._log
+        if len(self._index.pending) > self.index_pending_max:
+            self._relieve_index()
+        base, store_ms = queue.next, self._now_ms()
+        if b"INNER_" in properties:  # it was read from such a queue before
+            pairs = properties.split(b"\x02")
+            properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_INNER_NAMES))
+        properties += f"{INNER_NUM}\x01{number}\x02{INNER_BASE}\x01{base}\x02".encode()
+        if len(body) > self._body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
+            raise self._too_large(len(body), len(properties))
+        record = Record(
+            0, 0, 0, queue_id, flag, base, 0, sys_flag | INNER_BATCH, born_ms, born_host, store_ms,
+            self.host, reconsume_times, 0, body, topic,
+            self._with_room_for_crc(properties) if self.settings.append_crc else properties,
+        )  # fmt: skip
+        log_offset = record.log_offset = log.end
+        data = encode_record(record)
+        size = len(data)
+        if log_offset + size > log.room_end:
+            log.roll(size)
+            log_offset = record.log_offset = log.end
+            data = encode_record(record)
+        if self.settings.append_crc:
+            data = with_crc(data)
+        queue.append(log_offset, size, tags_code, store_ms, base, number)
+        log.staged.append(data)
+        log.end = log_offset + size
+        self._index.pending.append((topic, properties, log_offset, store_ms, None))
+        self._last_ms = store_ms
+        if log.end - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return log_offset, base, log.end
+
+    def _with_room_for_crc(self, properties: bytes) -> bytes:
+        """The properties with as many bytes more as the crc property takes, itself not in them."""
+        if _CRC_NAME in properties:
+            pairs = properties.split(b"\x02")
+            properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_CRC_NAME))
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        if len(properties) + RESERVED_CRC_BYTES > PROPERTIES_BYTES_MAX:
+            raise self._too_large(0, len(properties) + RESERVED_CRC_BYTES)
+        return properties + bytes(RESERVED_CRC_BYTES)
+
+    def _too_large(self, body_bytes: int, properties_bytes: int) -> MessageTooLarge:
+        if body_bytes > self.settings.max_message_bytes:
+            return MessageTooLarge(
+                f"the message body is {body_bytes} bytes, the limit is "
+                f"{self.settings.max_message_bytes} (maxMessageSize); send it in parts, compress "
+                "it, or raise the limit"
+            )
+        return MessageTooLarge(
+            f"the message properties are {properties_bytes} bytes, the limit is "
+            f"{PROPERTIES_BYTES_MAX}; put some of it into the body"
+        )
+
+
+def with_crc(data: bytes) -> bytes:
+    """A record whose last property, so far zeros, is the crc of what comes before it."""
+    covered = data[:-RESERVED_CRC_BYTES]
+    return covered + crc_property(covered)

@@ -1,0 +1,341 @@
+"""Batches into plain consume queues: messages that come in one request and become neighbours.
+
+All messages of a batch are stored, or none. Batches whose messages have one layout are made
+together (`even_batch`), several of a turn at once; all others message by message.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from ...protocol.errors import Malformed
+from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
+from ...protocol.message.batch import FLAG_AND_LENGTH as BATCH_ENTRY
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.record import (
+    CRC_MASK,
+    HEAD,
+    INNER_BATCH,
+    PROPERTIES_LENGTH,
+    TRANSACTION_MASK,
+    Record,
+    crc32,
+    encode_record,
+)
+from ...protocol.message.tags import raw_tags_code
+from ..base.errors import IllegalMessage, MessageTooLarge, StoreError
+from ..index.index import Pending
+from ..log.commit_log import STAGED_BYTES_MAX
+from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
+from .batch_writing import BatchWriting, with_crc
+from .parts import HOST_BYTES_V4
+from .uniform_batch import Batch, Shape, even_records, shape_of
+
+# The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
+# a batch, and what differs with the length of the body only.
+HEAD_START = Struct(
+    ">"
+    "i"  # total size
+    "I"  # magic
+    "i"  # body crc
+    "i"  # queue id
+    "i"  # flag
+    "q"  # queue offset
+    "q"  # log offset
+)
+HEAD_REST = Struct(
+    ">"
+    "i"  # system flag
+    "q"  # born time, ms
+    "8s"  # born host
+    "q"  # store time, ms
+    "8s"  # store host
+    "i"  # reconsume times
+    "q"  # prepared transaction offset
+    "i"  # body length
+)
+assert HEAD_START.size + HEAD_REST.size == HEAD.size
+RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
+TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
+
+# First queue offset, log offset of each message, where the last one ends in the log.
+PlacedBatch = tuple[int, Sequence[int], int]
+# Records in pieces, flat queue entries, keys, the end of the log.
+_Made = tuple[list[bytes], list[int], list[Pending], int]
+
+
+class Batches(BatchWriting):
+    """The part of the store that takes batches."""
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        batch: bytes,
+        shared_properties: bytes,
+        reconsume_times: int = 0,
+    ) -> PlacedBatch:
+        """Store one batch, as `put_batches` does; StoreError or Malformed when it is not stored."""
+        each: Batch = ((topic, queue_id), sys_flag, born_ms, born_host, batch, reconsume_times)
+        (placed,) = self.put_batches((each,), shared_properties)
+        if isinstance(placed, StoreError | Malformed):
+            raise placed
+        return placed
+
+    def put_batches(
+        self, batches: Sequence[Batch], shared: bytes
+    ) -> list[PlacedBatch | StoreError | Malformed]:
+        """Store batches in their order: where the messages of each are, or why none is stored.
+
+        They lie side by side, and are readable after the next `write_staged`. The properties
+        `shared` are added to each message's own. Malformed stands for a body that can't be read.
+        """
+        store_ms, start = self._now_ms(), self._log.end
+        places: list[PlacedBatch | StoreError | Malformed] = []
+        alike: list[Batch] = []
+        topic, shape, room = "", None, 0
+        for batch in batches:
+            found = shape_of(batch[4])
+            if found is None or found != shape or batch[0][0] != topic or room < found.batch:
+                places += self._put_alike(alike, shape, shared, store_ms)
+                alike = []
+                topic, shape, room = batch[0][0], found, TOGETHER_BYTES_MAX
+            alike.append(batch)
+            room -= len(batch[4])
+        places += self._put_alike(alike, shape, shared, store_ms)
+        if self._log.end != start:
+            self._last_ms = store_ms
+        return places
+
+    def _put_alike(
+        self, batches: list[Batch], shape: Shape | None, shared: bytes, store_ms: int
+    ) -> list[PlacedBatch | StoreError | Malformed]:
+        """`put_batches` for batches of one topic that have this shape, if any."""
+        if len(self._index.pending) > self.index_pending_max:
+            self._relieve_index()
+        places: list[PlacedBatch | StoreError | Malformed] = []
+        try:
+            together = self._put_together(batches, shape, shared, store_ms) if shape else None
+        except StoreError:
+            together = None  # each by itself is told why
+        if together is not None:
+            return [*together]
+        for batch in batches:
+            try:
+                alone = None
+                if shape and len(batches) > 1:
+                    alone = self._put_together([batch], shape, shared, store_ms)
+                places += alone or [self._put_batch(batch, shared, store_ms)]
+            except (StoreError, Malformed) as wrong:
+                places.append(wrong)
+        return places
+
+    def _put_together(
+        self, batches: list[Batch], shape: Shape, shared: bytes, store_ms: int
+    ) -> list[PlacedBatch] | None:
+        """Store even batches; None, and nothing is stored, where they are not even or not plain.
+
+        StoreError when there is no room for their entries, and nothing is stored.
+        """
+        log = self._log
+        count = shape.batch // shape.entry
+        queues = []
+        wanted: dict[ConsumeQueue, int] = {}
+        for key, sys_flag, _, born_host, _, _ in batches:
+            if sys_flag & (TRANSACTION_MASK | INNER_BATCH) or len(born_host) != HOST_BYTES_V4:
+                return None
+            queue = self._queues.plain.get(key) or self._new_queue(*key)
+            queues.append(queue)
+            wanted[queue] = wanted.get(queue, 0) + count
+        if (
+            len(self.host) != HOST_BYTES_V4
+            or self.settings.append_crc
+            or shape.body > self._body_bytes_max
+        ):
+            return None
+        made = even_records(queues, batches, shape, log.end, shared, store_ms, self.host)
+        if made is None or log.end + len(made.data) > log.room_end:
+            return None
+        size = made.size
+        if count * size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+            return None
+        for queue, entries in wanted.items():
+            if queue.at + entries * ENTRY_BYTES > queue.limit:
+                queue.make_room(entries)
+                if queue.at + entries * ENTRY_BYTES > queue.limit:
+                    return None  # its file ends there
+        raw = made.entries.tobytes()
+        places: list[PlacedBatch] = []
+        start, step = log.end, count * ENTRY_BYTES
+        for number, queue in enumerate(queues):
+            end = start + count * size
+            queue.view[queue.at : queue.at + step] = raw[number * step : (number + 1) * step]
+            queue.at += step
+            places.append((queue.next, range(start, end, size), end))
+            queue.next += count
+            start = end
+        log.staged.append(made.data)
+        log.end = start
+        self._index.pending += made.pending
+        if start - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return places
+
+    def _put_batch(self, batch: Batch, shared: bytes, store_ms: int) -> PlacedBatch:
+        """Store one batch, message by message. StoreError or Malformed when it is not stored."""
+        key, sys_flag, _, _, _, _ = batch
+        if sys_flag & (TRANSACTION_MASK | INNER_BATCH):
+            raise IllegalMessage(
+                f"a batch with system flag {sys_flag} can't be stored: no transactions, no batches "
+                "in batches; send the messages singly"
+            )
+        queue = self._queues.plain.get(key) or self._new_queue(*key)
+        log = self._log
+        parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
+        size = end - log.end
+        if size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+            raise MessageTooLarge(
+                f"the batch is {size} bytes as stored, the limit is "
+                f"{self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX} (maxMessageSize and "
+                "64 KiB); send fewer messages at once"
+            )
+        if end > log.room_end:
+            log.roll(size)
+            parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
+        first = queue.next
+        _append_entries(queue, entries)
+        log.staged += parts
+        log.end = end
+        self._index.pending += pending
+        if end - log.written > STAGED_BYTES_MAX:
+            self.write_staged()
+        return first, entries[0::3], end
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if self.has_batch_queue(topic, queue_id):
+            raise StoreError(
+                f"topic {topic} has batch consume queues: a batch goes there as one record"
+            )
+        return self._queues.make(topic, queue_id)
+
+    def _records(
+        self,
+        queue: ConsumeQueue,
+        batch: Batch,
+        base: int,
+        shared: bytes,
+        store_ms: int,
+    ) -> _Made:
+        """The records of a batch that begins at `base`, in pieces; entries; keys; the end."""
+        _, sys_flag, born_ms, born_host, data, reconsume_times = batch
+        topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
+        magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
+        host, body_bytes_max = self.host, self.settings.max_message_bytes
+        append_crc = self.settings.append_crc
+        is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
+        parts: list[bytes] = []
+        entries: list[int] = []
+        pending: list[Pending] = []
+        # What the messages of a batch have in common is packed once for each length.
+        middles: dict[int, bytes] = {}
+        tails: dict[int, bytes] = {}
+        unpack, pack = BATCH_ENTRY.unpack_from, HEAD_START.pack
+        # One character a byte: finding a word in a str costs a fifth of finding it in bytes.
+        text = data.decode("latin-1")
+        find_next, find_last = text.find, text.rfind
+        codes: dict[bytes, int] = {}
+        may_have_keys = "KEY" in text or b"KEY" in shared
+        shared_bytes = len(shared)
+        end = len(data)
+        at = 0
+        while at < end:
+            if at + BATCH_ENTRY_BYTES_MIN > end:
+                raise Malformed(f"{end - at} bytes are left over at {at}")
+            flag, body_bytes = unpack(data, at)
+            at += BATCH_ENTRY.size
+            stop = at + body_bytes
+            if body_bytes < 0 or stop + 2 > end:
+                raise Malformed(f"a body of {body_bytes} bytes at {at} runs over the end {end}")
+            body = data[at:stop]
+            own = data[stop] << 8 | data[stop + 1]
+            start = stop + 2
+            at = start + own
+            if own > PROPERTIES_BYTES_MAX or at > end:
+                raise Malformed(f"properties of {own} bytes at {stop} run over the end {end}")
+            properties = data[start:at]
+            if own and data[at - 1] != 2:
+                properties += b"\x02"  # the shared ones come behind it
+                own += 1
+            properties_bytes = own + shared_bytes
+            if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+                raise self._too_large(body_bytes, properties_bytes)
+            if is_plain:
+                size = fixed_bytes + body_bytes + properties_bytes
+                middle = middles.get(body_bytes)
+                if middle is None:
+                    middle = middles[body_bytes] = HEAD_REST.pack(
+                        sys_flag, born_ms, born_host, store_ms, host, reconsume_times, 0, body_bytes
+                    )
+                tail = tails.get(properties_bytes)
+                if tail is None:
+                    tail = topic_field + PROPERTIES_LENGTH.pack(properties_bytes)
+                    tails[properties_bytes] = tail
+                crc = crc32(body) & CRC_MASK
+                parts += (
+                    pack(size, magic, crc, queue_id, flag, queue_offset, base),
+                    middle,
+                    body,
+                    tail,
+                    properties,
+                    shared,
+                )
+            else:
+                raw = properties + shared
+                record = Record(
+                    0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
+                    store_ms, host, reconsume_times, 0, body, topic,
+                    self._with_room_for_crc(raw) if append_crc else raw,
+                )  # fmt: skip
+                encoded = encode_record(record)
+                parts.append(with_crc(encoded) if append_crc else encoded)
+                size = len(encoded)
+            tags_at = find_last("TAGS\x01", start, at)
+            if tags_at < 0:
+                code = 0
+            else:
+                tags_end = find_next("\x02", tags_at, at)
+                tags = data[tags_at + 5 : tags_end]
+                if tags_end < 0 or not tags or (tags_at > start and data[tags_at - 1] != 2):
+                    code = raw_tags_code(properties)  # not a plain pair: the long way
+                elif tags in codes:
+                    code = codes[tags]
+                else:
+                    code = codes[tags] = raw_tags_code(properties)
+            entries += (base, size, code)
+            if may_have_keys:
+                pending.append((topic, properties + shared, base, store_ms, None))
+            base += size
+            queue_offset += 1
+        if not entries:
+            raise Malformed("the batch is empty")
+        return parts, entries, pending, base
+
+
+def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:
+    """Append entries, given as flat numbers: all, or on DiskFull none."""
+    count = len(entries) // 3
+    at = queue.at
+    if at + count * ENTRY_BYTES <= queue.limit and count <= RUN_MAX:
+        run_of(count).pack_into(queue.view, at, *entries)
+        queue.at = at + count * ENTRY_BYTES
+        queue.next += count
+        return
+    first = queue.next
+    try:
+        for number in range(0, len(entries), 3):
+            queue.append(*entries[number : number + 3])
+    except StoreError:
+        queue.cut(first)
+        raise

@@ -1,0 +1,121 @@
+"""Messages out of the store many at a time, for those who read whole queues.
+
+`get_many` gives what `get` would give over many calls: the same messages in the same order. How
+many come at once is the caller's to say and not the settings', which are for consumers that share
+the broker with others.
+"""
+
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...protocol.errors import Malformed
+from ..base import status
+from ..log.records import QUEUE_ID_AT, Records, locate
+from ..log.run import has_right_crc
+from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, read_array
+from .reading import Buffer, Found, Reading
+
+MANY_BYTES_MAX = 15 << 20  # an answer must fit into a frame
+
+
+class BulkReading(Reading):
+    """The half of the store that hands messages out, also in bulk."""
+
+    def get_many(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Found:
+        """As `get`, up to `messages_max` messages in `bytes_max` bytes and at least one.
+
+        With `tags_codes` that many are looked at. No more than a file of the queue and one of the
+        log hold. What lies far back, and may be on the disk alone, comes in a quarter of the bytes.
+        """
+        queue = self._queues.plain.get((topic, queue_id))
+        found = None
+        if queue is not None and queue.min_offset <= offset:
+            found = self._many(queue, offset, messages_max, bytes_max, tags_codes)
+        # Nothing there, or something that only the careful way can tell of.
+        return found or self.get(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
+
+    def _many(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None,
+    ) -> Found | None:
+        log = self._log
+        self.write_staged()
+        end = queue.readable_end(log.durable) if self.settings.sync_flush else queue.next
+        if offset >= end:
+            return None
+        file, at, room = queue.locate(offset)
+        count = max(1, min(messages_max, room, end - offset))
+        entries = read_array(file, at, count)
+        behind = offset + count
+        numbers = np.arange(count)  # of the entries that are wanted
+        if tags_codes is not None:
+            tags = entries["tags"].astype(np.int64)
+            if (tags <= EXT_ADDRESS_MAX).any():
+                return None
+            numbers = np.flatnonzero(np.isin(tags, list(tags_codes)))
+            if not len(numbers):
+                return Found(status.NO_MATCHED_MESSAGE, behind, queue.min_offset, end, [], 0, 0)
+            entries = entries.take(numbers)
+        places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
+        segment = log.segments.find(int(places[0]))
+        if segment is None:
+            return None
+        bytes_max = min(bytes_max, MANY_BYTES_MAX)
+        if log.end - int(places[0]) > self._memory_bytes:
+            bytes_max //= 4
+        fits = (np.cumsum(sizes) <= bytes_max) & (places + sizes <= segment.end)
+        fits[0] = True
+        taken = len(fits) if fits.all() else int(np.argmin(fits))
+        if taken < len(numbers):
+            behind = offset + int(numbers[taken])
+        starts = places[:taken] - segment.base
+        ends = starts + sizes[:taken]
+        if (starts[1:] < ends[:-1]).any() or int(ends[-1]) > segment.size:
+            return None
+        if (starts[1:] == ends[:-1]).all():
+            data: Buffer = segment.memory[int(starts[0]) : int(ends[-1])]
+        else:
+            pieces = itemgetter(*map(slice, starts.tolist(), ends.tolist()))  # as in a pull
+            data = b"".join(pieces(segment.memory))
+        if offset < queue.opened and not _is_whole(data, queue, offset, numbers[:taken]):
+            return None
+        log.count_read(len(data))
+        return Found(status.FOUND, behind, queue.min_offset, end, [data], len(data), taken)
+
+
+def _is_whole(data: Buffer, queue: ConsumeQueue, offset: int, numbers: NDArray[np.intp]) -> bool:
+    """These are the records of these entries of the queue, undamaged."""
+    try:
+        records = locate(bytes(data))
+    except Malformed:
+        return False
+    if len(records) != len(numbers):
+        return False
+    return bool(
+        (records.queue_offsets() == numbers + offset).all()
+        and (records.int32(QUEUE_ID_AT) == queue.queue_id).all()
+        and _all_of_topic(records, queue.topic.encode())
+        and has_right_crc(records).all()
+    )
+
+
+def _all_of_topic(records: Records, topic: bytes) -> bool:
+    if (records.topic_end - records.topic_at != len(topic)).any():
+        return False
+    held = np.frombuffer(records.data, np.uint8)
+    found = held[records.topic_at[:, None] + np.arange(len(topic))]
+    return bool((found == np.frombuffer(topic, np.uint8)).all())

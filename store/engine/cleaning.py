@@ -1,0 +1,215 @@
+"""Old files leave the store: those of the log as `retention` decides, then what led to them.
+
+The work comes in steps, and whoever takes them waits between them: a step has a name of a file
+taken away already, and what the disk needs long for is left to be done in another thread. Readers
+that hold views into a file keep them; the room comes back when the last of them lets go.
+
+The log goes first. A queue that still leads to where the log was answers that the message is gone,
+and after a crash the next round goes on here; the other way round a message would be lost.
+"""
+
+import logging
+import mmap
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..base.errors import StoreError
+from ..base.retention import LogFile, Room, Verdict, doomed, judge
+from ..files import disk
+from ..files.segment import Segment, sync_folder
+from ..files.segments import Segments
+from ..queues.batch_queue import BatchQueue
+from ..queues.consume_queue import ConsumeQueue
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+QUEUES_PER_STEP = 64  # queues whose least offset is corrected before others get their turn
+CAUSE = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be done now, in any thread, and how long to wait before the next step."""
+
+    work: Callable[[], None] | None = None
+    pause_ms: int = 0
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A file without a name that a reader still holds; `size` in bytes, `since` in ms."""
+
+    segment: Segment
+    held: "weakref.ref[mmap.mmap]"
+    size: int
+    since_ms: int
+
+
+class Cleaning(Parts):
+    """The part of the store that lets old files go."""
+
+    _retry_ms = 0  # not before then, when the first file could not be deleted
+    _cleaned_start = -1  # the start of the log when queues and index were last cleaned
+    _leaving: list[Leaving]
+
+    def clean(self, *, by_hand: bool = False) -> Iterator[Step]:
+        """One round, in steps, each to be finished before the next is asked for.
+
+        It looks at the disks and refuses messages or takes them again; then files go. `by_hand`
+        lets the expired ones go at any hour. StoreError when the disk fails.
+        """
+        now_ms = self._now_ms()
+        yield from self._forget(now_ms)
+        verdict = judge(self.settings.rules, self._rooms(), now_ms, by_hand=by_hand)
+        self._admit(verdict)
+        yield from self._clean_log(verdict, now_ms)
+        if self._log.start != self._cleaned_start:
+            yield from self.clean_queues()
+
+    def clean_queues(self) -> Iterator[Step]:
+        """The files of queues and index that lead to nothing in the log any more, in steps.
+
+        The least offset of each queue becomes that of its first message in the log. A queue keeps
+        its last file, and with it the number that its next message gets.
+        """
+        start = self._log.start
+        queues = list(self._queues.all())
+        for number, queue in enumerate(queues, 1):
+            if self._is_there(queue):
+                queue.correct_min(start)
+            if number % QUEUES_PER_STEP == 0:
+                yield Step()
+        pause_ms = self.settings.rules.queue_pause_ms
+        is_complete = True
+        for number, queue in enumerate(queues, 1):
+            while (row := self._row_to_shorten(queue, start)) is not None:
+                yield self._retire_first(row, pause_ms)
+            # A file that has to wait for a sync goes in the next round.
+            is_complete &= queue.first_file_before(start) is None
+            if number % QUEUES_PER_STEP == 0:
+                yield Step()
+        while (segment := self._index.take_before(start)) is not None:
+            yield self._retire(segment, pause_ms)
+        if is_complete:
+            self._cleaned_start = start
+
+    @property
+    def pause_reason(self) -> str | None:
+        """Why no message is taken for now; None while they are. It ends without a restart."""
+        return next(iter(self._log.paused.values()), None)
+
+    def disk_ratio(self) -> float:
+        """How full the disk of the commit log is, 0 to 1, rounded up to a hundredth."""
+        return self._room(self.log_folder, "commit log").percent / 100
+
+    # ---- inside
+
+    def _admit(self, verdict: Verdict) -> None:
+        if verdict.refusal is not None:
+            if CAUSE not in self._log.paused:
+                log.error("no more messages are taken: %s", verdict.refusal)
+            self._log.pause(CAUSE, verdict.refusal)
+        elif verdict.is_clear and CAUSE in self._log.paused:
+            log.warning("there is room on the disk again, messages are taken")
+            self._log.resume(CAUSE)
+
+    def _rooms(self) -> list[Room]:
+        rooms = [self._room(self.log_folder, "commit log")]
+        if disk.current.stat(self.log_folder).st_dev != disk.current.stat(self.root).st_dev:
+            rooms.append(self._room(self.root, "consume queues"))
+        return rooms
+
+    @staticmethod
+    def _room(folder: Path, what: str) -> Room:
+        used, free = disk.current.room(folder)
+        return Room(used, free, what)
+
+    def _clean_log(self, verdict: Verdict, now_ms: int) -> Iterator[Step]:
+        if now_ms < self._retry_ms:
+            return
+        rules, segments = self.settings.rules, self._log.segments
+        leaving = sum(each.size for each in self._leaving)
+        count = doomed(rules, verdict, self._old_files(), now_ms, leaving)
+        for _ in range(count):
+            name = segments.items[0].path.name
+            try:
+                step = self._retire_first(segments, rules.log_pause_ms)
+            except StoreError as wrong:
+                self._retry_ms = now_ms + rules.retry_ms
+                log.error("%s; it is tried again in %d s", wrong, rules.retry_ms // 1000)
+                return
+            log.info("%s went, the log begins at %d now", name, self._log.start)
+            yield step
+        if count == 0 and verdict.surplus > leaving:
+            log.warning("the disk is nearly full, and the log has no file left that could go")
+
+    def _old_files(self) -> Iterator[LogFile]:
+        """The files of the log that may go: not the last, and none that a sync may be at."""
+        for segment in self._log.segments.items[:-1]:
+            if segment.end > self._log.durable:
+                return
+            found = segment.status
+            if found is None:
+                yield LogFile(0, 0)  # somebody else has deleted it
+            else:
+                yield LogFile(found.st_mtime_ns // 1_000_000, found.st_blocks * 512)
+
+    def _is_there(self, queue: ConsumeQueue | BatchQueue) -> bool:
+        """Whether its topic has not been deleted between two steps."""
+        return self._queues.find(queue.topic, queue.queue_id) is queue
+
+    def _row_to_shorten(self, queue: ConsumeQueue | BatchQueue, start: int) -> Segments | None:
+        """The files of a queue, or else of its extension, if the first of them has to go."""
+        if not self._is_there(queue):
+            return None
+        if queue.first_file_before(start) is not None and queue.can_spare_first_file:
+            return queue.segments
+        ext = self._queues.ext(queue.topic, queue.queue_id)
+        if ext is None or not isinstance(queue, ConsumeQueue) or queue.min_offset >= queue.next:
+            return None
+        address = queue.entry(queue.min_offset)[2]
+        return ext.segments if ext.first_file_before(address) is not None else None
+
+    def _retire_first(self, segments: Segments, pause_ms: int) -> Step:
+        """Take the first file of a row away."""
+        step = self._retire(segments.items[0], pause_ms)
+        del segments.items[0]
+        return step
+
+    def _retire(self, segment: Segment, pause_ms: int) -> Step:
+        """Take a file's name away; the step is what the disk has to do about it."""
+        found = segment.status
+        held = segment.retire()
+        folder = segment.path.parent
+        if held is None or held() is None:
+            return Step(lambda: _finish(folder, segment), pause_ms)
+        size = 0 if found is None else found.st_blocks * 512
+        self._leaving.append(Leaving(segment, held, size, self._now_ms()))
+        # The order in which names go must survive a power cut: no file may be missing in between.
+        return Step(lambda: sync_folder(folder), pause_ms)
+
+    def _forget(self, now_ms: int) -> Iterator[Step]:
+        """The room of files whose last reader has let go."""
+        for each in self._leaving[:]:
+            is_held = each.held() is not None
+            if is_held and now_ms - each.since_ms < self.settings.rules.held_ms:
+                continue
+            if is_held:
+                log.warning(
+                    "%s was deleted %d s ago, but a client that does not read its answer still "
+                    "holds it; its room comes back when that connection closes",
+                    each.segment.path,
+                    (now_ms - each.since_ms) // 1000,
+                )
+            self._leaving.remove(each)
+            yield Step(each.segment.release)
+
+
+def _finish(folder: Path, segment: Segment) -> None:
+    try:
+        sync_folder(folder)
+    finally:
+        segment.release()

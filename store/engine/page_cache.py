@@ -1,0 +1,60 @@
+"""What of the commit log the system has in memory, and what it reads ahead of a reader."""
+
+import logging
+from collections.abc import Collection
+
+from ..files import disk
+from ..files.segment import Segment
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+
+class PageCache(Parts):
+    """Asked by the broker's control of cold data (`broker/pull/cold_data.py`)."""
+
+    def read_cold(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        tags_codes: Collection[int] | None,
+        hot_bytes: int,
+        *,
+        look: bool,
+    ) -> int:
+        """The bytes of the messages of a queue from offset `start` to `end` that are further than
+        `hot_bytes` from the end of the log. With `look` only those that are not in memory count,
+        and with `tags_codes` only those with such tags."""
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return 0
+        cold_end = self._log.end - hot_bytes
+        found = 0
+        for place, size, tags_code in queue.entries(start, end - start, queue.next):
+            if place < cold_end and (tags_codes is None or tags_code in tags_codes):
+                found += size if not look or self._is_absent(place, size) else 0
+        return found
+
+    def read_log_ahead(self, *, wanted: bool) -> None:
+        """Say for each file of the log that is mapped whether it is to be read ahead. It is only a
+        hint, so an error is logged."""
+        for segment in self._log.segments.items:
+            if segment.is_mapped:
+                try:
+                    disk.current.read_ahead(segment.view, wanted=wanted)
+                except OSError as wrong:
+                    log.warning("%s is read as before: %s", segment.path, wrong.strerror)
+
+    def _is_absent(self, place: int, size: int) -> bool:
+        """Whether some of these bytes of the log must come from the disk."""
+        segment: Segment | None = self._log.segments.find(place)
+        if segment is None or not segment.is_mapped:
+            return segment is not None
+        size = min(size, segment.end - place)
+        try:
+            return disk.current.absent(segment.array.ctypes.data + place - segment.base, size) > 0
+        except OSError as wrong:
+            log.warning("the system doesn't say what is in memory: %s", wrong.strerror)
+            return False

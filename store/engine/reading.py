@@ -1,0 +1,570 @@
+"""Messages out of the store: pulls, and everything else that asks where a message is.
+
+What lies beyond `readable_end` is not there for anybody. Records go out as views into the log where
+they lie side by side, else copied into one piece: a copy of a few kilobytes costs less than
+the system's work for many small buffers.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from operator import add, itemgetter
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.message.record import decode_record, store_ms_of
+from ..base import status
+from ..files.segment import Segment
+from ..log.keys import index_keys
+from ..log.walk import whole_record
+from ..queues.batch_queue import BatchQueue
+from ..queues.consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_array
+from ..queues.queues import Queue
+from ..queues.time_search import offset_at
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+PULL_BYTES_MIN = 100
+NEAR_SCAN = 8  # entries first looked at for each message that a pull may take
+DAMAGED_MAX = 1_000  # places of which damage is told
+SAMPLE_MAX = 20_000  # entries looked at to say how many messages have a tag (maxConsumeQueueScan)
+LMQ_PREFIX = "%LMQ%"
+QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
+QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
+INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
+
+PLACE = Struct(">q")
+
+Buffer = bytes | memoryview
+Bytes = npt.NDArray[np.uint8]
+Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], tuple[int, bool]]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look for messages came to.
+
+    `records` are whole records in `size` bytes, `count` messages of them; `next_offset` is where to
+    look next.
+    """
+
+    status: int
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[Buffer]
+    size: int
+    count: int
+
+
+@lru_cache(RUN_MAX)
+def _places_of(count: int) -> Struct:
+    """The layout of the first two fields of so many entries in a row, flat."""
+    return Struct(">" + "qi8x" * count)
+
+
+def _beside(offset: int, start: int, end: int) -> Found:
+    """What there is for an offset that has no message, of a queue from `start` to `end`."""
+    if end == 0:
+        return Found(status.NO_MESSAGE_IN_QUEUE, 0, start, end, [], 0, 0)
+    if offset < start:
+        return Found(status.OFFSET_TOO_SMALL, start, start, end, [], 0, 0)
+    if offset == end:
+        return Found(status.OFFSET_OVERFLOW_ONE, offset, start, end, [], 0, 0)
+    return Found(status.OFFSET_OVERFLOW_BADLY, end, start, end, [], 0, 0)
+
+
+class Reading(Parts):
+    """The half of the store that hands messages out.
+
+    `gather` copies records in machine code, where that is loaded (`gather.py`).
+    """
+
+    gather: Gather | None = None
+    _copies: Bytes = np.empty(0, np.uint8)
+    _memory_bytes = 0
+    _opened_end = 0  # what lies before it in the log was written by an earlier run
+    _damaged: set[int]
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Found:
+        """The messages of a queue from `offset` on; with `tags_codes` only those with such tags.
+
+        At least one message when there is any, and not more than `messages_max` in `bytes_max`
+        bytes, the limits of the settings, and one queue file.
+        """
+        log = self._log
+        if log.staged:
+            log.write_staged()
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
+        settings = self.settings
+        end = queue.readable_end(log.durable) if settings.sync_flush else queue.next
+        start = queue.min_offset
+        if not start <= offset < end:
+            return _beside(offset, start, end)
+        segment, at, room = queue.locate(offset)
+        if room > end - offset:
+            room = end - offset
+        if messages_max > settings.pull_messages_max:
+            messages_max = settings.pull_messages_max
+        if messages_max < 1:
+            messages_max = 1
+        if bytes_max > settings.pull_bytes_max:
+            bytes_max = settings.pull_bytes_max
+        count = messages_max if messages_max < room else room
+        first = PLACE.unpack_from(segment.view, at)[0]
+        if log.end - first > self._memory_bytes:
+            messages_max = max(1, min(messages_max, settings.pull_messages_max_on_disk))
+            bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
+            if count > messages_max:
+                count = messages_max
+        if bytes_max < PULL_BYTES_MIN:
+            bytes_max = PULL_BYTES_MIN
+        if tags_codes is not None:
+            scan = max(settings.scan_bytes_max // 20, messages_max)
+            return self._get_tagged(
+                queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
+            )
+        found = Found(status.FOUND, offset + count, start, end, [], 0, count)
+        is_known = offset >= queue.opened
+        if is_known and self._gather(found, segment, at, first, bytes_max):
+            return found
+        flat = _places_of(count).unpack_from(segment.view, at)
+        if not is_known or not self._take(found, flat[::2], flat[1::2], bytes_max):
+            numbers = range(offset, offset + count)
+            self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
+        return found
+
+    def _get_tagged(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        scan: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int],
+        end: int,
+    ) -> Found:
+        """Only messages whose tags code is among the wanted ones, out of `scan` entries."""
+        found = Found(status.FOUND, offset + scan, queue.min_offset, end, [], 0, 0)
+        segment, at, _ = queue.locate(offset)
+        entries = read_array(segment, at, scan)
+        # Mostly a few entries hold all that one pull may take.
+        near = messages_max * NEAR_SCAN
+        numbers = self._tagged(queue, offset, entries[:near], tags_codes)
+        if len(numbers) <= messages_max and near < scan:
+            numbers = self._tagged(queue, offset, entries, tags_codes)
+        count = len(numbers)
+        if not count:
+            found.status = status.NO_MATCHED_MESSAGE
+            return found
+        if count > messages_max:
+            count = messages_max
+            numbers = numbers[:count]
+            found.next_offset = offset + int(numbers[-1]) + 1
+        found.count = count
+        wanted = entries.take(numbers)  # seven times quicker than entries[numbers]
+        offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
+        if offset < queue.opened or not self._take(found, offsets, sizes, bytes_max):
+            behind = found.next_offset
+            places = [offset + number for number in numbers.tolist()]
+            done = self._collect(found, queue, places, offsets, sizes, bytes_max)
+            if done == count:
+                found.next_offset = behind
+        return found
+
+    def _tagged(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        entries: npt.NDArray[np.void],
+        tags_codes: frozenset[int],
+    ) -> npt.NDArray[np.intp]:
+        """The numbers of the entries with these tags codes, ascending; the first is of `offset`."""
+        tags = entries["tags"]
+        hits = np.zeros(len(tags), bool)
+        for wanted in tags_codes:
+            hits |= tags == wanted
+        if offset < queue.opened:  # only a Java broker writes addresses of an extension
+            for number in (tags <= EXT_ADDRESS_MAX).nonzero()[0]:
+                code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
+                hits[number] = code is None or code in tags_codes
+        return hits.nonzero()[0]
+
+    def _gather(self, found: Found, queue: Segment, at: int, first: int, bytes_max: int) -> bool:
+        """`_take` for the records that the entries at this byte name, in machine code if there is
+        some; `first` is the place of the first."""
+        segment = self._log.segments.find(first)
+        if self.gather is None or segment is None:
+            return False
+        if bytes_max > len(self._copies):
+            self._copies = np.empty(bytes_max, np.uint8)
+        room = self._copies[:bytes_max]
+        size, is_row = self.gather(queue.array, at, found.count, segment.array, segment.base, room)
+        if size < 0:
+            return False
+        start = first - segment.base
+        found.records.append(
+            segment.memory[start : start + size] if is_row else room[:size].tobytes()
+        )
+        found.size = size
+        self._log.count_read(size)
+        return True
+
+    def _take(
+        self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
+    ) -> bool:
+        """Put all these records into `found`, in one piece; False when that can't be."""
+        log = self._log
+        first = offsets[0]
+        last = offsets[-1] + sizes[-1]
+        size = sum(sizes)
+        segment = log.segments.find(first)
+        if segment is None or size > bytes_max:
+            return False
+        base = segment.base
+        if last - base > segment.size:
+            return False
+        records: Buffer
+        if last - first == size:
+            records = segment.memory[first - base : last - base]
+        else:
+            starts = [place - base for place in offsets] if base else offsets
+            # Nothing of what is done for each message is left to the interpreter, and views make
+            # it one copy.
+            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))
+            records = b"".join(pieces(segment.memory))
+        if len(records) != size:
+            return False
+        found.records.append(records)
+        found.size = size
+        log.count_read(size)
+        return True
+
+    def _collect(
+        self,
+        found: Found,
+        queue: ConsumeQueue,
+        numbers: Sequence[int],
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        bytes_max: int,
+    ) -> int:
+        """Put these records into `found` one by one, up to `bytes_max`; what is gone is left out.
+
+        So is what is damaged: entries and records that this process did not write are checked.
+        `numbers` are the queue offsets. Returns how many entries were dealt with; `next_offset` is
+        behind the last of them.
+        """
+        commit_log = self._log
+        limit = self.readable_end
+        done = 0
+        for number, place, length in zip(numbers, offsets, sizes, strict=True):
+            if found.records and found.size + length > bytes_max:
+                break
+            done += 1
+            record = commit_log.record(place, limit)
+            if number < queue.opened and place >= commit_log.start:
+                record = self._checked(queue, number, place, length, record)
+            if record is None or len(record) != length:
+                continue
+            found.records.append(record)
+            found.size += length
+        found.count = len(found.records)
+        if found.count > 1:
+            found.records = [b"".join(found.records)]
+        commit_log.count_read(found.size)
+        found.next_offset = numbers[done - 1] + 1
+        if not found.records:
+            found.status = status.MESSAGE_WAS_REMOVING
+        return done
+
+    def _checked(
+        self, queue: ConsumeQueue, number: int, place: int, size: int, record: memoryview | None
+    ) -> memoryview | None:
+        """The record, if it is whole and the one that belongs to this offset of the queue."""
+        if record is not None and len(record) == size:
+            segment = self._log.segments.find(place)
+            passed = None if segment is None else whole_record(segment, place)
+            if passed is not None and (
+                (passed.queue_offset, passed.queue_id, passed.topic)
+                == (number, queue.queue_id, queue.topic)
+                or queue.topic.startswith(LMQ_PREFIX)  # it has the offsets of its own queue
+            ):
+                return record
+        self._report(place, f"message {number} of queue {queue.queue_id} of {queue.topic}")
+        return None
+
+    def _report(self, place: int, what: str) -> None:
+        """Tell of damage, once for each place."""
+        if place not in self._damaged and len(self._damaged) < DAMAGED_MAX:
+            self._damaged.add(place)
+            log.error(
+                "%s is damaged, in the log at %d or on the way there, and is not delivered; "
+                "`aerobee store check` tells more",
+                what,
+                place,
+            )
+
+    def _get_batched(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        messages_max: int,
+        bytes_max: int,
+        tags_codes: frozenset[int] | None,
+    ) -> Found:
+        """`get` for a batch queue: whole records, the first one holding message `offset`."""
+        queue = self._queues.batch.get((topic, queue_id))
+        if queue is None:
+            return Found(status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
+        limit = self.readable_end
+        start, end = queue.min_offset, queue.readable_end(limit)
+        found = Found(status.NO_MATCHED_MESSAGE, offset, start, end, [], 0, 0)
+        if end == 0:
+            found.status, found.next_offset = status.NO_MESSAGE_IN_QUEUE, 0
+        elif offset < start:
+            found.status, found.next_offset = status.OFFSET_TOO_SMALL, start
+        elif offset == end:
+            found.status = status.OFFSET_OVERFLOW_ONE
+        elif offset > end:
+            found.status, found.next_offset = status.OFFSET_OVERFLOW_BADLY, end
+        if found.status != status.NO_MATCHED_MESSAGE:
+            return found
+        messages_max = min(messages_max, self.settings.pull_messages_max)
+        bytes_max = min(bytes_max, self.settings.pull_bytes_max)
+        for unit in queue.units(offset, messages_max, limit):
+            too_many = found.count + unit.number > messages_max
+            if found.records and (too_many or found.size + unit.size > bytes_max):
+                break
+            found.next_offset = unit.base + unit.number
+            record = self._log.record(unit.log_offset, limit)
+            if record is not None and unit.log_offset < self._opened_end:
+                segment = self._log.segments.find(unit.log_offset)
+                if segment is None or whole_record(segment, unit.log_offset) is None:
+                    self._report(unit.log_offset, "a batch")
+                    record = None
+            if record is None or (tags_codes is not None and unit.tags_code not in tags_codes):
+                continue
+            found.records.append(record)
+            found.size += unit.size
+            found.count += unit.number
+            found.status = status.FOUND
+        return found
+
+    # ---- offsets
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The offset of the first message of a queue that is still there.
+
+        Where there never was one RocketMQ says 0, and -1 of a batch queue.
+        """
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue.next == 0:
+            return -1 if self.has_batch_queue(topic, queue_id) else 0
+        return queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next message of a queue gets; 0 without a queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.readable_end(self._log.durable) if self.settings.sync_flush else queue.next
+
+    def offset_at(self, topic: str, queue_id: int, moment_ms: int, upper: bool = False) -> int:
+        """The offset of the message stored at this moment, as RocketMQ finds it.
+
+        Between two messages it is the later one, with `upper` the earlier one.
+        """
+        self.write_staged()
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        end = self.max_offset(topic, queue_id)
+        if isinstance(queue, BatchQueue):
+            found = queue.offset_at(moment_ms, upper)
+        else:
+            found = offset_at(queue, end, moment_ms, upper, self._log.start, self._store_ms)
+        return max(queue.min_offset, min(found, end))
+
+    def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at this offset was stored; -1 when there is none."""
+        self.write_staged()
+        queue = self._queues.find(topic, queue_id)
+        place = None if queue is None else self._place(queue, offset)
+        return -1 if place is None else self._store_ms(place) or -1
+
+    def earliest_store_ms(self, topic: str, queue_id: int) -> int:
+        """When the first message of a queue that is still there was stored; -1 without one."""
+        return self.store_ms_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message is so near the end of the log that it is most likely in memory."""
+        queue = self._queues.find(topic, queue_id)
+        place = None if queue is None else self._place(queue, offset)
+        return place is None or self._log.end - place <= self._memory_bytes
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
+        """Up to `count` entries of a consume queue: log offset, size, tags code each."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return []
+        self.write_staged()
+        if isinstance(queue, BatchQueue):
+            units = queue.units(offset, count, self.readable_end)
+            return [(unit.log_offset, unit.size, unit.tags_code) for unit in units]
+        return queue.entries(offset, count, self.max_offset(topic, queue_id))
+
+    def count_tagged(
+        self, topic: str, queue_id: int, start: int, end: int, tags_codes: frozenset[int]
+    ) -> int:
+        """How many messages of `start` to `end` have such tags: of many, what a sample says.
+
+        Those that are gone from the head of the queue don't count. In a batch queue all count: an
+        entry is a batch there.
+        """
+        queue = self._queues.plain.get((topic, queue_id))
+        if queue is None:
+            return max(0, end - start)
+        start, end = max(start, queue.min_offset), min(end, queue.next)
+        wanted = min(end - start, SAMPLE_MAX)
+        looked = count = 0
+        while looked < wanted:
+            segment, at, room = queue.locate(start + looked)
+            entries = read_array(segment, at, min(room, wanted - looked))
+            count += len(self._tagged(queue, start + looked, entries, tags_codes))
+            looked += len(entries)
+        return count if wanted < SAMPLE_MAX else count * (end - start) // wanted
+
+    # ---- messages by place or key
+
+    def message_at(self, log_offset: int) -> bytes | None:
+        """The record that begins at this log offset; None when none does."""
+        if log_offset >= self._log.written:
+            self.write_staged()
+        record = self._log.record(log_offset, self.readable_end)
+        if record is None:
+            return None
+        if log_offset < self._opened_end:
+            segment = self._log.segments.find(log_offset)
+            if segment is None or whole_record(segment, log_offset) is None:
+                self._report(log_offset, "a message")
+                return None
+        self._log.count_read(len(record))
+        return bytes(record)
+
+    def query(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
+    ) -> list[bytes]:
+        """The records of a topic with this key or unique key, of a time range, oldest first."""
+        self.index_pending()
+        steps = self.query_in_parts(topic, key, begin_ms, end_ms, limit)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    def query_in_parts(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
+    ) -> Generator[None, None, list[bytes]]:
+        """The same among the keys that are in the index, with a pause after each message that is
+        looked at: others may work, and what is not in memory is read from the disk for one only."""
+        limit = min(limit, QUERY_MESSAGES_MAX)
+        wanted = key.encode(errors="replace")
+        found: dict[int, bytes] = {}
+        places = self._index.find(topic, key, begin_ms - INDEX_PRECISION_MS, end_ms)
+        for place in islice(places, QUERY_LOOKS_MAX):
+            if len(found) >= limit or place < self._log.start:
+                break
+            data = self.message_at(place)
+            if data is not None:
+                record = decode_record(data)
+                # Another key may have the same hash.
+                is_it = record.topic == topic and wanted in index_keys(record.raw_properties)
+                if is_it and begin_ms <= record.store_ms <= end_ms:
+                    found[place] = data
+            yield
+        return [found[place] for place in sorted(found)]
+
+    # ---- the store as a whole
+
+    @property
+    def log_start(self) -> int:
+        """The log offset of the first byte that is still there."""
+        return self._log.start
+
+    @property
+    def log_end(self) -> int:
+        """The log offset that the next record gets."""
+        return self._log.end
+
+    @property
+    def durable_end(self) -> int:
+        """How far the log is on the disk."""
+        return self._log.durable
+
+    @property
+    def index_end(self) -> tuple[int, int]:
+        """Store time in ms and log offset of the last message in the index; zeros for none."""
+        last = self._index.files[-1] if self._index.files else None
+        return (0, 0) if last is None else (last.end_ms, last.end_offset)
+
+    @property
+    def readable_end_moves_with_sync(self) -> bool:
+        """Whether messages become readable only by a sync (SYNC_FLUSH)."""
+        return self.settings.sync_flush
+
+    def queues(self, topic: str) -> list[int]:
+        """The ids of the queues of a topic that have been used, ascending."""
+        return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
+
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """The topic and the id of every queue."""
+        return [*self._queues.plain, *self._queues.batch]
+
+    def topics(self) -> dict[str, list[int]]:
+        """Every topic with a queue, and the ids of its queues."""
+        found: dict[str, list[int]] = {}
+        for queue in self._queues.all():
+            found.setdefault(queue.topic, []).append(queue.queue_id)
+        return found
+
+    def _measure_memory(self) -> None:
+        """How much of the log is taken to be in memory: a part of what the machine has."""
+        self._memory_bytes = self.memory_part(self.settings.memory_ratio_percent)
+
+    @staticmethod
+    def memory_part(percent: int) -> int:
+        """So many percent of the machine's memory, in bytes."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
+
+    def _place(self, queue: Queue, offset: int) -> int | None:
+        """The log offset of the message at this queue offset."""
+        if not queue.min_offset <= offset < queue.next:
+            return None
+        if isinstance(queue, BatchQueue):
+            units = queue.units(offset, 1, self.readable_end)
+            return units[0].log_offset if units else None
+        return queue.entry(offset)[0]
+
+    def _store_ms(self, place: int) -> int:
+        """When the record at this place was stored; 0 when there is none."""
+        record = self._log.record(place, self.readable_end)
+        return 0 if record is None else store_ms_of(record)

@@ -1,0 +1,259 @@
+"""Opening a store: where the log ends, and queues and index that agree with it.
+
+After a clean stop the checkpoint says it all, and only what doesn't add up is looked into. After a
+crash every record behind the last safe place is checked, and the log ends before the first that
+is not whole. What lies behind the end becomes zeros, so that an old record can't come back
+when the log has grown up to it. Doing it twice changes nothing more.
+"""
+
+import logging
+
+from ..files.checkpoint import Checkpoint
+from ..files.segments import warn_of
+from ..index.index import Index
+from ..log.commit_log import CommitLog
+from ..log.run import Passed, Run
+from ..log.walk import Progress, Walk, whole_record
+from ..queues.consume_queue import FILLER
+from .derive import LMQ_PREFIX, QueueGap
+from .derive_runs import RunDerive
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+
+def recover(
+    parts: Parts,
+    checkpoint: Checkpoint,
+    *,
+    is_clean: bool,
+    progress: Progress | None = None,
+    doubted: bool = False,
+) -> int:
+    """Find the end of the log, cut and mend queues and index; returns the last store time.
+
+    The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
+    a sync had failed, so the system may take for synced what is not, and all is written again.
+    """
+    commit_log, queues, index = parts._log, parts._queues, parts._index
+    settings = parts.settings
+    parts._deleted.load()
+    # Whoever was killed may not have synced the names of new files.
+    commit_log.new_files = index.new_files = not is_clean
+    commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
+    warn_of(commit_log.segments.strays)
+    queues.load(
+        is_clean=is_clean and checkpoint.synced_end >= 0,
+        sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,
+        sure_batch=checkpoint.batch_queue_file_bytes == settings.batch_queue_file_bytes,
+    )
+    queues.drop_deleted(parts._deleted.ends)
+    _load_index(index, checkpoint, is_clean=is_clean)
+    if not commit_log.segments.items:
+        # Java does the same: queues and index of a log that is not there lead nowhere.
+        for queue in queues.all():
+            queue.segments.cut(-1)
+        queues.plain.clear()
+        queues.batch.clear()
+        index.drop_after(-1)
+        commit_log.set_end(0)
+        parts._deleted.cut_at_log(0)
+        return 0
+    if 0 <= checkpoint.log_start < commit_log.start:
+        log.log(
+            logging.ERROR if is_clean else logging.WARNING,
+            "the log begins at %d, it began at %d when that was noted last: %sfiles are missing",
+            commit_log.start,
+            checkpoint.log_start,
+            "" if is_clean else "old files went just before the crash, or ",
+        )
+    start = _start(parts, checkpoint, is_clean=is_clean)
+    trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
+    indexed = _indexed_end(parts, checkpoint)
+    if checkpoint.synced_end < 0:
+        _drop_stale(parts)
+    walk = Walk(commit_log.segments, trusted, progress)
+    mark = index.mark
+    sure_end = start if start == checkpoint.synced_end else -1
+    try:
+        is_whole = start == commit_log.start
+        end, last_ms = _derive(parts, walk, start, indexed, sure_end, is_whole=is_whole)
+    except QueueGap as gap:
+        log.warning("queue %s lacks entries; all queues are made again from the log", gap)
+        if index.mark != mark:
+            indexed = index.end_offset + 1  # not again what was indexed on the way
+        end, last_ms = _derive(parts, walk, commit_log.start, indexed, sure_end, is_whole=True)
+    for segment in commit_log.segments.items:
+        if segment.base >= end and not segment.is_blank:
+            log.warning("%s lies behind the end of the log at %d; it goes", segment.path, end)
+    commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
+    # A clean stop of ours has left nothing behind the end.
+    last = None if is_clean and end == checkpoint.synced_end else commit_log.segments.find(end)
+    if last is not None and last.zero(end - last.base):
+        log.warning("bytes behind the end of the log at %d were not whole; they are zeros now", end)
+    commit_log.set_end(end)
+    for queue in queues.all():
+        queue.cut_at_log(end)
+        queue.correct_min(commit_log.start)
+    index.cut_at_log(end)
+    parts._deleted.cut_at_log(end)
+    if doubted:
+        _write_again(parts, checkpoint.synced_end)
+    queues.trim()
+    return last_ms
+
+
+def _write_again(parts: Parts, synced_end: int) -> None:
+    """Write again what the disk may lack, so that the next sync covers it."""
+    commit_log = parts._log
+    for segment in commit_log.segments.items:
+        if segment.end > synced_end:
+            at = max(0, synced_end - segment.base)
+            segment.rewrite(commit_log.end - segment.base, at)
+    files = [segment for queue in parts._queues.all() for segment in queue.segments.items]
+    for segment in (*files, *(file.segment for file in parts._index.files)):
+        segment.rewrite(segment.size)
+
+
+def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
+    """Messages before this place have all their keys in the index."""
+    index = parts._index
+    if not parts.settings.index_enable:
+        return parts._log.segments.last.end
+    last = index.files[-1] if index.files else None
+    found = ("", 0) if last is None else (last.segment.path.name, last.count)
+    if checkpoint.synced_end >= 0 and found == (checkpoint.index_name, checkpoint.index_count):
+        return checkpoint.synced_end
+    if last is None:
+        return parts._log.start
+    # Java can stop between two keys of a message only where a file is full.
+    return last.end_offset if last.is_full else last.end_offset + 1
+
+
+def _derive(
+    parts: Parts, walk: Walk, start: int, indexed: int, sure_end: int, *, is_whole: bool
+) -> tuple[int, int]:
+    index = parts._index
+    index.forget(0)
+    derive = RunDerive(
+        parts._queues,
+        index,
+        parts.settings,
+        is_whole=is_whole,
+        deleted=parts._deleted.ends,
+        sure_end=sure_end,
+    )
+
+    def on_record(passed: Passed) -> None:
+        if passed.log_offset >= start:
+            derive.queue(passed)
+        if passed.log_offset >= indexed:
+            derive.index(passed)
+
+    def on_run(run: Run) -> None:
+        if queued := run.since(start):
+            derive.queue_run(queued)
+        if fresh := run.since(indexed):
+            derive.index_run(fresh)
+
+    begin = _record_start(parts._log, index.end_offset, start) if indexed < start else start
+    end = walk.run(begin, on_record, on_run)
+    index.flush(end)
+    return end, derive.last_ms
+
+
+def _record_start(commit_log: CommitLog, place: int, otherwise: int) -> int:
+    """`place` if a record begins there, else the start of the log."""
+    if place >= otherwise:
+        return otherwise
+    segment = commit_log.segments.find(place)
+    if segment is not None and whole_record(segment, place) is not None:
+        return place
+    return commit_log.start
+
+
+def _load_index(index: Index, checkpoint: Checkpoint, *, is_clean: bool) -> None:
+    index.load(sure=checkpoint.index_file_bytes == index.file_bytes)
+    if is_clean:
+        return
+    if checkpoint.synced_end < 0:
+        index.drop_after(checkpoint.index_ms)
+        return
+    index.cut_at_file(checkpoint.index_name, checkpoint.index_count)
+
+
+def _trusted_end(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+    """Up to where the log was whole once: a bad record before that is damage, not the end."""
+    if checkpoint.synced_end >= 0:
+        return checkpoint.synced_end
+    return _queues_end(parts) if is_clean else 0
+
+
+def _drop_stale(parts: Parts) -> None:
+    """Drop entries at the ends of queues that are not of the message they lead to.
+
+    Java leaves what it cuts off in the files, and it counts again once the log has grown past it.
+    """
+    commit_log = parts._log
+    for queue in parts._queues.plain.values():
+        if queue.topic.startswith(LMQ_PREFIX):
+            continue  # the messages have the offsets of their own queue
+        offset = queue.next
+        while offset > queue.first_offset:
+            place, size, _ = queue.entry(offset - 1)
+            segment = commit_log.segments.find(place)
+            if segment is None or size == FILLER[1]:
+                break
+            passed = whole_record(segment, place)
+            if passed is None or passed.queue_offset == offset - 1:
+                break
+            offset -= 1
+        if offset < queue.next:
+            log.warning("queue %s %d had stale entries at its end", queue.topic, queue.queue_id)
+            queue.cut(offset)
+
+
+def _queues_end(parts: Parts) -> int:
+    return max((queue.log_end for queue in parts._queues.all()), default=0)
+
+
+def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+    """The place from which on messages are checked and dispatched; a record begins there."""
+    commit_log, queues = parts._log, parts._queues
+    segments = commit_log.segments
+    first = commit_log.start
+    own = checkpoint.synced_end
+    if first <= own <= segments.last.end:
+        if is_clean:
+            holds = (checkpoint.queues, checkpoint.entries) == queues.counts()
+            holds &= checkpoint.first_entries == queues.first_entries
+            holds &= _queues_end(parts) <= own
+        else:
+            if first == checkpoint.log_start and queues.first_entries > checkpoint.first_entries:
+                log.warning(
+                    "old files of queues went just before the crash, or files are missing at their "
+                    "beginning: `aerobee store check` tells"
+                )
+            _, entries = queues.counts(checkpoint.queues_end)
+            holds = checkpoint.entries in (-1, entries)
+        if holds and not queues.is_mended:
+            return own
+        log.error("the queues are not as they were left; they are made again from the log")
+        return first
+    if own > segments.last.end:
+        log.error(
+            "the log was on the disk up to %d and ends at %d: files at its end are missing, and "
+            "with them their messages",
+            own,
+            segments.last.end,
+        )
+    if is_clean:
+        end = _queues_end(parts)
+        bases = [segment.base for segment in segments.items if segment.base <= end]
+        return bases[-1] if bases else first
+    safe_ms = checkpoint.safe_ms
+    for segment in reversed(segments.items):
+        record = whole_record(segment, segment.base)
+        if record is not None and 0 < record.store_ms <= safe_ms:
+            return segment.base
+    return first

@@ -1,0 +1,228 @@
+"""The records of batches whose messages all have one layout: made for all of them at once.
+
+Such messages have bodies of one size, and properties of the same names at the same places. Their
+records differ in few places, so they are rows of one table: a template in each of them, and then a
+column of bodies, one of properties, and the numbers. Several batches of a turn share a table, since
+it is the number of steps that costs, not that of rows. What is not even is left to `Batches`, which
+takes message by message and comes to the same.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import repeat
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.message.batch import ENTRY, ENTRY_BYTES_MIN, FLAG_AND_LENGTH
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, PROPERTIES_LENGTH, crc32
+from ...protocol.message.tags import TAG_HASHES
+from ..index.index import Pending
+from ..queues.consume_queue import ENTRY_TYPE, ConsumeQueue
+
+MESSAGES_MIN = 8  # for fewer the table costs more than it saves
+LAYOUTS_KEPT = 1_024
+FLAG_AT = 12  # in an entry of a batch
+LENGTH_AT = 16  # of its body
+UNIQUE_KEY, KEYS, TAGS = b"UNIQ_KEY", b"KEYS", b"TAGS"
+_length = Struct(">H").unpack_from
+
+# Topic and queue id, system flag, born time in ms, born host, body of the request, reconsume times.
+Batch = tuple[tuple[str, int], int, int, bytes, bytes, int]
+
+
+class Shape(NamedTuple):
+    """What batches that share a table have in common besides their topic; sizes in bytes."""
+
+    batch: int
+    entry: int
+    body: int
+    properties: int
+
+
+class Made(NamedTuple):
+    """The records of even batches, one behind the other."""
+
+    data: bytes
+    size: int  # of each record, in bytes
+    entries: npt.NDArray[np.void]  # `ENTRY_TYPE`, one a record
+    pending: list[Pending]
+
+
+def shape_of(batch: bytes) -> Shape | None:
+    """The shape that a batch has if it is even, which its first message can't say; None if not."""
+    if len(batch) < ENTRY_BYTES_MIN:
+        return None
+    _, body = FLAG_AND_LENGTH.unpack_from(batch, 0)
+    length_at = ENTRY.size + body
+    if body <= 0 or length_at + 2 > len(batch):
+        return None
+    (own,) = _length(batch, length_at)
+    entry = length_at + 2 + own
+    return None if len(batch) % entry else Shape(len(batch), entry, body, own)
+
+
+def even_records(
+    queues: Sequence[ConsumeQueue],
+    batches: Sequence[Batch],
+    shape: Shape,
+    base: int,
+    shared: bytes,
+    store_ms: int,
+    host: bytes,
+) -> Made | None:
+    """The records of batches of this shape, of which the first begins at `base` of the log.
+
+    `queues` has the queue of each; all are of one topic. `shared` properties come behind the own
+    ones of each message. Hosts are IPv4. None where the messages are not even.
+    """
+    data = b"".join([batch[4] for batch in batches])
+    entry_bytes, body_bytes, own = shape.entry, shape.body, shape.properties
+    rows = len(data) // entry_bytes
+    length_at = ENTRY.size + body_bytes
+    text_at = length_at + 2
+    if rows < MESSAGES_MIN or not (
+        (_column(data, ">i4", LENGTH_AT, entry_bytes) == body_bytes).all()
+        and (_column(data, ">u2", length_at, entry_bytes) == own).all()
+    ):
+        return None
+    text = data[text_at:entry_bytes]
+    pairs = _pairs(text)
+    source = np.frombuffer(data, np.uint8).reshape(rows, entry_bytes)
+    texts = source[:, text_at:]
+    differs = (texts != texts[0]).any(axis=0) if own else np.zeros(0, np.bool_)
+    if pairs is None or not _are_alike(pairs, texts, differs):
+        return None
+    separator = b"\x02" if own and text[-1] != 2 else b""
+    properties_bytes = own + len(separator) + len(shared)
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        return None
+
+    topic, topic_field, magic = queues[0].topic, queues[0].topic_field, queues[0].magic
+    size = queues[0].fixed_bytes + body_bytes + properties_bytes
+    properties_at = size - properties_bytes
+    end = base + rows * size
+    number = len(batches)
+    count = rows // number
+    tail = b"".join(
+        (
+            bytes(body_bytes), topic_field, PROPERTIES_LENGTH.pack(properties_bytes), bytes(own),
+            separator, shared,
+        )
+    )  # fmt: skip
+    templates: list[bytes] = []
+    firsts: list[int] = []
+    taken: dict[int, int] = {}
+    for queue, (_, sys_flag, born_ms, born_host, _, times) in zip(queues, batches, strict=True):
+        queue_id = queue.queue_id
+        first = taken.get(queue_id, queue.next)
+        taken[queue_id] = first + count
+        firsts.append(first)
+        templates += (
+            HEAD.pack(
+                size, magic, 0, queue_id, 0, 0, 0, sys_flag, born_ms, born_host, store_ms, host,
+                times, 0, body_bytes,
+            ),
+            tail,
+        )  # fmt: skip
+    table = np.empty((number, count, size), np.uint8)
+    table[:] = np.frombuffer(b"".join(templates), np.uint8).reshape(number, 1, size)
+    records = table.reshape(rows, size)
+    records[:, HEAD_BYTES : HEAD_BYTES + body_bytes] = source[:, ENTRY.size : length_at]
+    records[:, properties_at : properties_at + own] = texts
+    places = np.arange(base, end, size)
+    numbers = np.ndarray(rows, _numbers(size), records)
+    bodies = range(ENTRY.size, len(data), entry_bytes)
+    numbers["crc"] = [crc32(data[at : at + body_bytes]) & CRC_MASK for at in bodies]
+    numbers["flag"] = _column(data, ">i4", FLAG_AT, entry_bytes)
+    numbers["queue_offset"] = (np.array(firsts)[:, None] + np.arange(count)).ravel()
+    numbers["log_offset"] = places
+    made = records.tobytes()
+
+    entries = np.empty(rows, ENTRY_TYPE)
+    entries["offset"] = places
+    entries["size"] = size
+    tags, _ = _values(data, pairs.get(TAGS), text_at, entry_bytes, differs)
+    entries["tags"] = [TAG_HASHES[each] for each in tags] if len(tags) > 1 else TAG_HASHES[tags[0]]
+
+    pending: list[Pending] = []
+    has_more = KEYS in pairs or b"KEY" in shared
+    if has_more or UNIQUE_KEY in pairs:
+        unique, is_one = _values(data, pairs.get(UNIQUE_KEY), text_at, entry_bytes, differs)
+        keys = repeat(None) if has_more else repeat(unique[0]) if is_one else unique
+        at = range(0, len(made), size)
+        pending = [
+            (topic, made[start + properties_at : start + size], base + start, store_ms, key)
+            for start, key in zip(at, keys, strict=False)
+        ]
+    return Made(made, size, entries, pending)
+
+
+def _pairs(text: bytes) -> dict[bytes, tuple[int, int]] | None:
+    """Where the value of each property of this text begins and ends; None if anything is odd."""
+    found: dict[bytes, tuple[int, int]] = {}
+    at = 0
+    for pair in text.removesuffix(b"\x02").split(b"\x02") if text else ():
+        name, _, value = pair.partition(b"\x01")
+        if not name or not value or name in found:
+            return None
+        found[name] = at + len(name) + 1, at + len(pair)
+        at += len(pair) + 1
+    return found
+
+
+def _are_alike(
+    pairs: dict[bytes, tuple[int, int]],
+    texts: npt.NDArray[np.uint8],
+    differs: npt.NDArray[np.bool_],
+) -> bool:
+    """Whether the properties of all messages have these places: they differ in values alone, and
+    those that do hold no separator."""
+    if not differs.any():
+        return True
+    fixed = np.ones(len(differs), np.bool_)
+    for start, end in pairs.values():
+        fixed[start:end] = False
+    return not (differs & fixed).any() and not (texts[:, differs] == 2).any()
+
+
+def _values(
+    data: bytes,
+    pair: tuple[int, int] | None,
+    text_at: int,
+    entry_bytes: int,
+    differs: npt.NDArray[np.bool_],
+) -> tuple[list[bytes], bool]:
+    """The values of a property, one a message, or only one where all have the same; and which.
+
+    An empty one without the property.
+    """
+    if pair is None:
+        return [b""], True
+    start, end = pair
+    first = text_at + start
+    if not differs[start:end].any():
+        return [data[first : text_at + end]], True
+    length = end - start
+    return [data[at : at + length] for at in range(first, len(data), entry_bytes)], False
+
+
+def _column(data: bytes, kind: str, at: int, entry_bytes: int) -> npt.NDArray[np.integer]:
+    """The number at this place of each entry."""
+    return np.ndarray(len(data) // entry_bytes, kind, data, at, entry_bytes)
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def _numbers(size: int) -> npt.DTypeLike:
+    """The numbers that differ between records of this size."""
+    return np.dtype(
+        {
+            "names": ["crc", "flag", "queue_offset", "log_offset"],
+            "formats": [">i4", ">i4", ">i8", ">i8"],
+            "offsets": [8, 16, 20, 28],
+            "itemsize": size,
+        }
+    )

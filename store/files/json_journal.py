@@ -1,0 +1,89 @@
+"""A journal beside a JSON file: what changed since the file was written, one JSON text a line.
+
+A file of RocketMQ's is one JSON text, so a change of one entry would mean to write all of it. With
+a journal a change costs one line. Whoever has one writes the whole file from time to time and at a
+clean stop, and the journal goes: only after a crash does a file need its journal to be complete.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from ..base.errors import StoreError, plain_errors
+from . import disk, json_file
+from .segment import make_folder, sync_folder
+
+T = TypeVar("T")
+
+JOURNAL_SUFFIX = ".journal"
+JOURNAL_BYTES_MAX = 64 << 20
+
+
+class JsonJournal:
+    """The journal of the file at `path`. `end` is how many bytes it has."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(path.name + JOURNAL_SUFFIX)
+        self.end = 0
+        self._fd = -1
+
+    def load(self, decode: Callable[[bytes], T]) -> list[T]:
+        """What its lines decode to, up to the first that can't be: a line that a power cut tore
+        was never acknowledged."""
+        found: list[T] = []
+        self.end = 0
+        for line in json_file.read(self.path).splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                found.append(decode(line))
+            except ValueError:
+                break
+            self.end += len(line)
+        return found
+
+    def append(self, lines: bytes) -> None:
+        """Bring these to the disk behind the others. StoreError when it can't be: then it is as if
+        they had never come."""
+        if self.end + len(lines) > JOURNAL_BYTES_MAX:
+            raise StoreError(
+                f"{self.path} has {self.end} bytes, {len(lines)} more would be over the limit of "
+                f"{JOURNAL_BYTES_MAX}; the log says why {self.path.stem} can't be written"
+            )
+        if self._fd < 0:
+            self._open()
+        with plain_errors(self.path, "write"):
+            view, at = memoryview(lines), 0
+            while at < len(lines):
+                at += disk.current.pwrite(self._fd, view[at:], self.end + at)
+            disk.current.sync_data(self._fd)
+        self.end += len(lines)
+
+    def forget(self, mark: int, first: bytes) -> None:
+        """The file has everything up to `mark`, an `end` of before: what follows stays, behind the
+        line `first`; with nothing left the journal is gone."""
+        kept = b"" if mark >= self.end else json_file.read(self.path)[mark : self.end]
+        self.close()
+        if kept:
+            json_file.replace(self.path, first + kept)
+            self.end = len(first) + len(kept)
+            return
+        self.end = 0
+        with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
+            disk.current.unlink(self.path)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            disk.current.close(fd)
+
+    def _open(self) -> None:
+        make_folder(self.path.parent, sync=True)
+        with plain_errors(self.path, "open"):
+            self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not self.end:
+                disk.current.truncate(self._fd, 0)
+            sync_folder(self.path.parent)

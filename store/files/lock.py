@@ -1,0 +1,94 @@
+"""Who has a store open: the file `lock`, and the file `abort` that only a clean stop removes."""
+
+import os
+from pathlib import Path
+
+from ..base.errors import StoreInUse, plain_errors
+from . import disk
+from .segment import sync_folder
+
+SYNC_FAILED = "a sync failed"
+ABORT_BYTES_MAX = 200
+
+
+class StoreLock:
+    """Holds a store folder for this process."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._name = disk.current.full_name(root)
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """StoreInUse when the folder is open already, here or in another process."""
+        # A process's own locks never stop it, so it has to remember them.
+        if self._name in disk.current.held:
+            raise StoreInUse(
+                f"the store {self._root} is already open in this process; give each broker a "
+                "folder of its own"
+            )
+        path = self._root / "lock"
+        with plain_errors(path, "open"):
+            fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # The very range that Java locks, so that the two keep each other out as well.
+            disk.current.lock(fd, 1)
+        except OSError as wrong:
+            disk.current.close(fd)
+            raise StoreInUse(
+                f"the store {self._root} is already open by {_holder(self._root)}; stop that "
+                "broker, or choose another folder with storePathRootDir"
+            ) from wrong
+        self._fd = fd
+        disk.current.held.add(self._name)
+        if disk.current.size(fd) == 0:
+            with plain_errors(path, "write"):
+                disk.current.pwrite(fd, b"lock", 0)
+
+    def release(self) -> None:
+        """Let others open it."""
+        if self._fd >= 0:
+            disk.current.held.discard(self._name)
+            disk.current.close(self._fd)
+            self._fd = -1
+
+
+def write_abort(root: Path, *, sync_failed: bool = False) -> None:
+    """Note, on the disk, that the store is in use: the process number, until a clean stop.
+
+    `sync_failed` notes as well that the system may take for synced what is not. That note counts
+    only as long as the machine runs, so it need not reach the disk.
+    """
+    path = root / "abort"
+    text = f"{os.getpid()}\n{SYNC_FAILED}" if sync_failed else str(os.getpid())
+    with plain_errors(path, "write"):
+        fd = disk.current.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            disk.current.pwrite(fd, text.encode(), 0)
+        finally:
+            disk.current.close(fd)
+        if not sync_failed:
+            sync_folder(root)
+
+
+def sync_had_failed(root: Path) -> bool:
+    """Whether whoever had the store before noted that a sync failed."""
+    return SYNC_FAILED in _abort_text(root)
+
+
+def _holder(root: Path) -> str:
+    try:
+        return f"process {int(_abort_text(root).split()[0])}"
+    except (IndexError, ValueError):
+        return "another process"
+
+
+def _abort_text(root: Path) -> str:
+    try:
+        fd = disk.current.open(root / "abort", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return disk.current.pread(fd, ABORT_BYTES_MAX, 0).decode(errors="replace")
+    finally:
+        disk.current.close(fd)

@@ -1,0 +1,335 @@
+"""One file of a fixed size: with `json_file` and `checkpoint` the only door to the disk.
+
+A segment has its full length from the start, and bytes are written only where room on the disk was
+reserved before (`reserve`): on a full disk that is an error one can answer, while a write through a
+mapping without room kills the process. The mapping is dropped, never closed: readers may still hold
+views into it.
+"""
+
+import errno
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..base.errors import StoreError, plain_error, plain_errors
+from . import disk
+
+ZERO_CHUNK_BYTES = 1 << 20
+START_BYTES = 512
+HINT_BYTES = 128 << 10
+_ZEROS = bytes(ZERO_CHUNK_BYTES)
+
+
+class Segment:
+    """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to.
+
+    `open_fd` is its file number while it is open, else -1.
+    """
+
+    __slots__ = (
+        "_array",
+        "_kept",
+        "_map",
+        "_memory",
+        "base",
+        "open_fd",
+        "path",
+        "size",
+        "writable",
+    )
+
+    def __init__(self, path: Path, base: int, size: int, *, writable: bool) -> None:
+        """An existing file. `writable`: the mapping may be written through."""
+        self.path = path
+        self.base = base
+        self.size = size
+        self.writable = writable
+        self.open_fd = -1
+        self._kept = -1  # the open file between `retire` and `release`
+        self._map: mmap.mmap | None = None
+        self._memory: memoryview | None = None
+        self._array: npt.NDArray[np.uint8] | None = None
+
+    @classmethod
+    def create(cls, path: Path, base: int, size: int, *, reserve: int, writable: bool) -> "Segment":
+        """A new file of zeros with room for its first `reserve` bytes. DiskFull without a trace."""
+        segment = cls(path, base, size, writable=writable)
+        try:
+            fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as wrong:
+            raise plain_error(wrong, path, "make") from wrong
+        try:
+            try:
+                disk.current.truncate(fd, size)
+                if writable:
+                    _reserve_zeros(fd, 0, reserve)
+                elif reserve:
+                    disk.current.allocate(fd, 0, reserve)
+            finally:
+                disk.current.close(fd)
+        except OSError as wrong:
+            with suppress(OSError):
+                disk.current.unlink(path)
+            raise plain_error(wrong, path, f"reserve {reserve} bytes for") from wrong
+        return segment
+
+    @property
+    def end(self) -> int:
+        """The place behind the last byte."""
+        return self.base + self.size
+
+    @property
+    def fd(self) -> int:
+        """The open file number; kept until `release`."""
+        if self.open_fd < 0:
+            with plain_errors(self.path, "open"):
+                self.open_fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self.open_fd
+
+    @property
+    def view(self) -> mmap.mmap:
+        """The whole file, mapped."""
+        found = self._map
+        if found is None:
+            mode = os.O_RDWR if self.writable else os.O_RDONLY
+            with plain_errors(self.path, "open"):
+                fd = disk.current.open(self.path, mode | os.O_CLOEXEC)
+                try:
+                    found = disk.current.map(fd, self.size, writable=self.writable)
+                finally:
+                    disk.current.close(fd)
+            self._map = found
+        return found
+
+    @property
+    def memory(self) -> memoryview:
+        """The whole file as something to cut views from."""
+        found = self._memory
+        if found is None:
+            found = self._memory = memoryview(self.view)
+        return found
+
+    @property
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The whole file for compiled functions, to be read."""
+        found = self._array
+        if found is None:
+            found = self._array = np.frombuffer(self.view, np.uint8)
+            found.flags.writeable = False
+        return found
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._map is not None
+
+    def write(self, at: int, data: bytes | memoryview) -> None:
+        """Write all of `data` at byte `at` of the file. OSError as the system gives it."""
+        fd = self.fd
+        done = disk.current.pwrite(fd, data, at)
+        while done < len(data):
+            more = disk.current.pwrite(fd, memoryview(data)[done:], at + done)
+            if more == 0:
+                raise OSError(errno.EIO, "the system wrote nothing")
+            done += more
+
+    def reserve(self, at: int, size: int) -> None:
+        """Make sure that the disk has room for these bytes, which become zeros."""
+        with plain_errors(self.path, f"reserve {size} bytes for"):
+            fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                _reserve_zeros(fd, at, size)
+            finally:
+                disk.current.close(fd)
+
+    def will_need(self, at: int, size: int) -> None:
+        """Have the system find memory for these bytes, which takes it a while: for another thread.
+
+        It is only a hint, so a file that is gone, or an error, is nobody's business.
+        """
+        with suppress(OSError):
+            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # Systems take no more than so much at a time.
+                for start in range(at, at + size, HINT_BYTES):
+                    disk.current.will_need(fd, start, min(HINT_BYTES, at + size - start))
+            finally:
+                disk.current.close(fd)
+
+    @contextmanager
+    def reader(self) -> Iterator[Callable[[int, int], bytes]]:
+        """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
+        with plain_errors(self.path, "read"):
+            fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                yield lambda at, size: disk.current.pread(fd, size, at)
+            finally:
+                disk.current.close(fd)
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. OSError as the system gives it.
+
+        May run in another thread: a file that was deleted meanwhile is none of its business.
+        """
+        if self.open_fd >= 0:
+            disk.current.sync_data(self.open_fd)
+            return
+        try:
+            fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            disk.current.sync_data(fd)
+        finally:
+            disk.current.close(fd)
+
+    def zero(self, at: int) -> bool:
+        """Make every byte from `at` on a zero again; True when one was not.
+
+        Holes and blocks never written are passed over, so that a large empty file takes no time.
+        """
+        changed = False
+        was_open = self.open_fd >= 0
+        with plain_errors(self.path, "zero"):
+            try:
+                for place, chunk in data_of(self.fd, at, self.size):
+                    if chunk != _ZEROS[: len(chunk)]:
+                        self.write(place, _ZEROS[: len(chunk)])
+                        changed = True
+            finally:
+                if not was_open:
+                    self._close()
+        return changed
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the first bytes are zeros: nothing was ever written there."""
+        with self.reader() as read:
+            return not any(read(0, min(self.size, START_BYTES)))
+
+    def lengthen(self) -> None:
+        """Give a file that was cut off its size again, with zeros at the end."""
+        with plain_errors(self.path, "lengthen"):
+            disk.current.truncate(self.fd, self.size)
+        self._close()
+
+    def rewrite(self, end: int, at: int = 0) -> None:
+        """Write again what is there from byte `at` to `end`, so that the next sync writes it out.
+
+        After a sync that failed the system takes pages for clean that never reached the disk.
+        """
+        with plain_errors(self.path, "write"):
+            for place, chunk in data_of(self.fd, at, end):
+                self.write(place, chunk)
+
+    def forget(self) -> None:
+        """Give the memory of pages read so far back; they come again from the file when needed."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def release(self) -> None:
+        """Let go of mapping and file number; both come back when asked for."""
+        self._array = None
+        self._memory = None
+        self._map = None
+        self._close()
+        if self._kept >= 0:
+            disk.current.close(self._kept)
+            self._kept = -1
+
+    def delete(self) -> None:
+        """Remove the file. Views that readers still hold stay good."""
+        try:
+            disk.current.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        except OSError as wrong:
+            raise plain_error(wrong, self.path, "delete") from wrong
+        self.release()
+
+    def retire(self) -> "weakref.ref[mmap.mmap] | None":
+        """Take the file's name away at once, but keep the file itself open until `release`.
+
+        The system frees a file where the last hold on it goes, and for a large one that takes
+        long: so it is to be the `release`, in a thread, and not a reader that drops its view. The
+        answer is dead once no reader has a view any more; None when nobody had one. StoreError,
+        and then nothing has changed, when the name can't be taken away.
+        """
+        with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
+            if self._kept < 0:
+                self._kept = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            disk.current.unlink(self.path)
+        found = None if self._map is None else weakref.ref(self._map)
+        self._array = None
+        self._memory = None
+        self._map = None
+        return found
+
+    @property
+    def status(self) -> os.stat_result | None:
+        """What the system knows of the file: its last write, its room; None when it is gone."""
+        with plain_errors(self.path, "look at"):
+            try:
+                return disk.current.stat(self.path)
+            except FileNotFoundError:
+                return None
+
+    def _close(self) -> None:
+        if self.open_fd >= 0:
+            disk.current.close(self.open_fd)
+            self.open_fd = -1
+
+
+def _reserve_zeros(fd: int, at: int, size: int) -> None:
+    """Room for these bytes, and their pages in memory.
+
+    The first store through a mapping to a page that is not there takes ext4 milliseconds; to one
+    that a write has made it takes none.
+    """
+    if size:
+        disk.current.allocate(fd, at, size)
+    for start in range(at, at + size, ZERO_CHUNK_BYTES):
+        disk.current.pwrite(fd, _ZEROS[: min(ZERO_CHUNK_BYTES, at + size - start)], start)
+
+
+def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """What an open file has between two places and is no hole: place and bytes of each piece."""
+    for start, stop in disk.current.data(fd, at, end):
+        for place in range(start, stop, ZERO_CHUNK_BYTES):
+            yield place, disk.current.pread(fd, min(ZERO_CHUNK_BYTES, stop - place), place)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk knows the names in this folder. OSError as the system gives it.
+
+    One that is gone, or that we may not open, is none of our business.
+    """
+    try:
+        fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return
+    try:
+        disk.current.sync(fd)
+    finally:
+        disk.current.close(fd)
+
+
+def make_folder(path: Path, *, sync: bool = False) -> None:
+    """The folder and those above it. A file in the way is a StoreError.
+
+    With `sync` the disk then knows the names of those that are new.
+    """
+    if disk.current.exists(path) and not disk.current.is_folder(path):
+        raise StoreError(f"{path} is a file, a folder is needed there; move it away")
+    new = []
+    if sync:
+        new = [part for part in (path, *path.parents) if not disk.current.exists(part)]
+    with plain_errors(path, "make"):
+        disk.current.make_folders(path)
+        for part in new:
+            sync_folder(part.parent)

@@ -1,0 +1,1 @@
+"""The key index: hash tables from keys to log offsets."""

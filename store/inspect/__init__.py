@@ -1,0 +1,1 @@
+"""Offline tools: check, dump and rebuild."""

@@ -1,0 +1,1 @@
+"""Compiled code for the hot loops of the store (numba)."""

@@ -1,0 +1,299 @@
+"""The records of many plain messages at once, with their entries and keys: compiled.
+
+What `writing.put_all` does message by message, for messages of which `protocol/kernels/plain_sends.py` has
+seen that nothing about them is special.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.kernels.compiled import compiled, compiled_unchecked, wide
+from ...protocol.kernels.plain_reading import GROUPS_MAX, Bytes, Numbers, Table, copied
+from ...protocol.kernels.plain_sends import PlainSends
+from ...protocol.message.record import HEAD_BYTES
+from ..index.index import KeyBlock
+from ..queues.consume_queue import ENTRY_BYTES, ConsumeQueue
+
+CRC_STEP = 16  # bytes at a time, by as many tables
+SHARED_BYTES = 256 << 10  # of texts that records of one course have in common
+
+
+def _crc_tables() -> npt.NDArray[np.uint32]:
+    tables = np.zeros((CRC_STEP, 256), np.uint32)
+    for at in range(256):
+        value = at
+        for _ in range(8):
+            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+        tables[0, at] = value
+    for at in range(1, CRC_STEP):
+        tables[at] = tables[at - 1] >> 8 ^ tables[0, tables[at - 1] & 0xFF]
+    return tables
+
+
+CRC_TABLES = _crc_tables()
+BLANK = 32
+
+
+@compiled_unchecked
+def body_crc(data: Bytes, at: int, end: int) -> int:
+    """The crc32 of these bytes, as zlib's."""
+    if at < 0 or end > len(data):
+        raise IndexError("the crc is to be of bytes outside of the array")
+    crc = np.uint32(0xFFFFFFFF)
+    tables = CRC_TABLES
+    while end - at >= CRC_STEP:
+        low = crc ^ (
+            np.uint32(data[at])
+            | np.uint32(data[at + 1]) << np.uint32(8)
+            | np.uint32(data[at + 2]) << np.uint32(16)
+            | np.uint32(data[at + 3]) << np.uint32(24)
+        )
+        crc = (
+            tables[15, low & np.uint32(255)]
+            ^ tables[14, low >> np.uint32(8) & np.uint32(255)]
+            ^ tables[13, low >> np.uint32(16) & np.uint32(255)]
+            ^ tables[12, low >> np.uint32(24)]
+            ^ tables[11, data[at + 4]]
+            ^ tables[10, data[at + 5]]
+            ^ tables[9, data[at + 6]]
+            ^ tables[8, data[at + 7]]
+            ^ tables[7, data[at + 8]]
+            ^ tables[6, data[at + 9]]
+            ^ tables[5, data[at + 10]]
+            ^ tables[4, data[at + 11]]
+            ^ tables[3, data[at + 12]]
+            ^ tables[2, data[at + 13]]
+            ^ tables[1, data[at + 14]]
+            ^ tables[0, data[at + 15]]
+        )
+        at += CRC_STEP
+    while at < end:
+        crc = crc >> np.uint32(8) ^ tables[0, (crc ^ np.uint32(data[at])) & np.uint32(255)]
+        at += 1
+    return wide(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@compiled
+def put32(out: Bytes, at: int, value: int) -> None:
+    """Write a number of 32 bits, big-endian."""
+    out[at] = value >> 24 & 255
+    out[at + 1] = value >> 16 & 255
+    out[at + 2] = value >> 8 & 255
+    out[at + 3] = value & 255
+
+
+@compiled
+def put64(out: Bytes, at: int, value: int) -> None:
+    """Write a number of 64 bits, big-endian."""
+    put32(out, at, value >> 32)
+    put32(out, at + 4, value)
+
+
+@compiled
+def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
+    found = before
+    for place in range(at, end):
+        found = (found * 31 + wide(texts[place])) & 0xFFFFFFFF
+    if found >= wide(1) << 31:
+        found = (wide(1) << 32) - found
+        if found == wide(1) << 31:
+            return wide(0)
+    return found
+
+
+class Course(NamedTuple):
+    """Where a group of plain sends goes.
+
+    Behind their own properties come `more`. In the place of the tags stands when they are due, if
+    that is known now: `delay_ms` after they are stored, else -1.
+    """
+
+    queue: ConsumeQueue
+    more: bytes
+    delay_ms: int = -1
+
+
+@compiled
+def make_records(
+    data: Bytes,
+    texts: Bytes,
+    sends: Table,
+    count: int,
+    courses: Numbers,
+    queues: Numbers,
+    shared: Bytes,
+    hosts: Bytes,
+    store_host: Bytes,
+    base: int,
+    store_ms: int,
+    records: Bytes,
+    entries: Bytes,
+    hashes: Numbers,
+    places: Numbers,
+) -> tuple[int, int]:
+    """Make the records of these sends, the first of which begins at `base` of the log.
+
+    `hosts` has the 8 bytes of each piece's sender. `courses` has a row for each group: its row in
+    `queues`, where in `shared` its further properties begin and end, its delay. `queues` has: the
+    offset of the next entry, where that goes in `entries`, the magic of the records, where in
+    `shared` what stands for the topic begins and ends, and the hash of the topic with a "#", and
+    its id. How many bytes of records and how many keys there are.
+    """
+    to = keys = 0
+    for number in range(count):
+        send = sends[number]
+        course = send.group
+        queue = courses[course, 0]
+        more_at, more_end = courses[course, 1], courses[course, 2]
+        field_at, field_end = queues[queue, 3], queues[queue, 4]
+        body = send.body_end - send.body_at
+        text = send.text_end - send.text_at + more_end - more_at
+        size = HEAD_BYTES + body + field_end - field_at + 2 + text
+        offset = base + to
+        send.size, send.log_offset, send.queue_offset = size, offset, queues[queue, 0]
+        queues[queue, 0] += 1
+        put32(records, to, size)
+        put32(records, to + 4, queues[queue, 2])
+        put32(records, to + 8, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
+        put32(records, to + 12, queues[queue, 6])
+        put32(records, to + 16, send.flag)
+        put64(records, to + 20, send.queue_offset)
+        put64(records, to + 28, offset)
+        put32(records, to + 36, send.sys_flag)
+        put64(records, to + 40, send.born_ms)
+        copied(hosts, send.piece * 8, send.piece * 8 + 8, records, to + 48)
+        put64(records, to + 56, store_ms)
+        copied(store_host, 0, 8, records, to + 64)
+        put32(records, to + 72, send.times)
+        put64(records, to + 76, 0)
+        put32(records, to + 84, body)
+        to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES)
+        to = copied(shared, field_at, field_end, records, to)
+        records[to] = text >> 8
+        records[to + 1] = text & 255
+        to = copied(texts, send.text_at, send.text_end, records, to + 2)
+        to = copied(shared, more_at, more_end, records, to)
+
+        entry = queues[queue, 1]
+        queues[queue, 1] = entry + ENTRY_BYTES
+        delay_ms = courses[course, 3]
+        put64(entries, entry, offset)
+        put32(entries, entry + 8, size)
+        put64(entries, entry + 12, send.tags if delay_ms < 0 else store_ms + delay_ms)
+
+        before = queues[queue, 5]
+        if send.unique_end:
+            hashes[keys] = _key_hash(before, texts, send.unique_at, send.unique_end)
+            places[keys] = offset
+            keys += 1
+        if send.keys_end:
+            start = send.keys_at
+            for place in range(send.keys_at, send.keys_end + 1):
+                if place == send.keys_end or texts[place] == BLANK:
+                    if place > start:
+                        hashes[keys] = _key_hash(before, texts, start, place)
+                        places[keys] = offset
+                        keys += 1
+                    start = place + 1
+    return to, keys
+
+
+class PlainRecords:
+    """Makes the records of plain sends, in arrays that it keeps, with what it knows of courses."""
+
+    def __init__(self) -> None:
+        self._records = np.empty(0, np.uint8)
+        self._entries = np.empty(0, np.uint8)
+        self._hashes = np.empty(0, np.int64)
+        self._places = np.empty(0, np.int64)
+        self._courses = np.empty((GROUPS_MAX, 4), np.int64)
+        self._queues = np.empty((GROUPS_MAX, 7), np.int64)
+        self._shared = np.empty(SHARED_BYTES, np.uint8)
+        self._shared_end = 0
+        self._known: dict[int, Course] = {}  # by the number of a group
+        self._rows: dict[ConsumeQueue, int] = {}
+        self._forgot = 0
+
+    def make(
+        self,
+        plain: PlainSends,
+        courses: Sequence[Course],
+        counts: Mapping[ConsumeQueue, int],
+        hosts: bytes,
+        host: bytes,
+        base: int,
+        size: int,
+        store_ms: int,
+    ) -> tuple[bytes, bytes, KeyBlock]:
+        """The records, `size` bytes, the first of which begins at `base` of the log; the entries
+        of all queues, one queue behind the other; and the keys.
+
+        `courses` has one for each of the parts, `counts` says how many messages each queue gets.
+        `hosts` has the 8 bytes of each piece's sender, `host` are our own.
+        """
+        count = plain.count
+        if size > len(self._records):
+            self._records = np.empty(2 * size, np.uint8)
+        if count > len(self._entries) // ENTRY_BYTES:
+            self._entries = np.empty(2 * count * ENTRY_BYTES, np.uint8)
+        keys_max = count + len(plain.texts) // 2
+        if keys_max > len(self._hashes):
+            self._hashes = np.empty(keys_max, np.int64)
+            self._places = np.empty(keys_max, np.int64)
+        if (
+            plain.forgot != self._forgot
+            or len(self._rows) + len(counts) > GROUPS_MAX
+            or self._shared_end > SHARED_BYTES
+        ):
+            self._forget()
+            self._forgot = plain.forgot
+        known = self._known
+        for (number, *_), course in zip(plain.parts, courses, strict=True):
+            if known.get(number) is not course:
+                self._learn(number, course)
+        entries_at = 0
+        for queue, messages in counts.items():
+            row = self._queues[self._rows[queue]]
+            row[0], row[1] = queue.next, entries_at
+            entries_at += messages * ENTRY_BYTES
+        written, keys = make_records(
+            plain.data, plain.texts, plain.sends, count, self._courses, self._queues, self._shared,
+            np.frombuffer(hosts, np.uint8), np.frombuffer(host, np.uint8), base, store_ms,
+            self._records, self._entries, self._hashes, self._places,
+        )  # fmt: skip
+        assert written == size
+        return (
+            self._records[:size].tobytes(),
+            self._entries[: count * ENTRY_BYTES].tobytes(),
+            KeyBlock(self._hashes[:keys].copy(), self._places[:keys].copy(), base, store_ms, count),
+        )
+
+    def _learn(self, number: int, course: Course) -> None:
+        """What the group of this number goes by from now on."""
+        queue, more, delay_ms = course
+        row = self._rows.get(queue)
+        if row is None:
+            row = self._rows[queue] = len(self._rows)
+            places = self._share(queue.topic_field)
+            self._queues[row] = (
+                0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
+            )  # fmt: skip
+        self._courses[number] = (row, *self._share(more), delay_ms)
+        self._known[number] = course
+
+    def _share(self, text: bytes) -> tuple[int, int]:
+        """Put this text where the compiled code finds it: its start and end there."""
+        start, end = self._shared_end, self._shared_end + len(text)
+        if end > len(self._shared):
+            self._shared = np.concatenate((self._shared, np.empty(end, np.uint8)))
+        self._shared[start:end] = np.frombuffer(text, np.uint8)
+        self._shared_end = end
+        return start, end
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._rows.clear()
+        self._shared_end = 0

@@ -1,0 +1,1 @@
+"""The commit log: records, their keys and properties, the walk over them."""

@@ -1,0 +1,1 @@
+"""Consume queues, batch queues, and searches by time."""

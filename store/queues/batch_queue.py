@@ -1,0 +1,233 @@
+"""A batch consume queue: one entry for each record that holds an inner batch.
+
+RocketMQ keeps one instead of a consume queue for topics with the attribute queue.type=BatchCQ. 46
+bytes an entry; offsets count inner messages, so an entry covers `base` to `base + number` and is
+found by halving.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+
+from ..files.segment import Segment
+from ..files.segments import Segments
+
+UNIT = Struct(
+    ">"
+    "q"  # commit log offset
+    "i"  # size of the record in bytes
+    "q"  # tag hash
+    "q"  # store time, ms
+    "q"  # offset of the first inner message
+    "h"  # number of inner messages
+    "i"  # compacted offset, -1
+    "i"  # reserved, 0
+)
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 46
+UNIT_TYPE = np.dtype(
+    [
+        ("offset", ">i8"),
+        ("size", ">i4"),
+        ("tags", ">i8"),
+        ("time", ">i8"),
+        ("base", ">i8"),
+        ("number", ">i2"),
+        ("compacted", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+assert UNIT_TYPE.itemsize == UNIT_BYTES
+NOT_COMPACTED = -1
+
+
+class Unit(NamedTuple):
+    """One entry, of `number` messages from offset `base` on."""
+
+    log_offset: int
+    size: int
+    tags_code: int
+    store_ms: int
+    base: int
+    number: int
+
+
+class BatchQueue:
+    """One batch queue of a topic. `next` is the offset behind the last inner message."""
+
+    __slots__ = (
+        "_count",
+        "min_offset",
+        "new_files",
+        "next",
+        "queue_id",
+        "segments",
+        "synced",
+        "topic",
+    )
+    is_batch = True
+
+    def __init__(self, folder: Path, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.segments = Segments(
+            folder, file_bytes, "mapperFileSizeBatchConsumeQueue", writable=True
+        )
+        self.next = 0
+        self.min_offset = 0
+        self.synced = 0
+        self.new_files = False  # made since the folder was synced
+        self._count = 0  # units behind the start of the row of files, those deleted included
+
+    def load(self, *, is_clean: bool, sure: bool = False) -> None:
+        """Find the files and the last unit; `sure` as in `Segments.load`."""
+        self.segments.load(sure=sure)
+        count = self._first
+        while self._has_place(count) and _is_valid(self._unit(count)):
+            count += 1
+        self.cut(count)
+        self.synced = self.next if is_clean else 0
+        self.new_files = not is_clean and bool(self.segments.items)
+        self.min_offset = self._unit(self._first).base if count > self._first else 0
+
+    def append(
+        self, log_offset: int, size: int, tags_code: int, store_ms: int, base: int, number: int
+    ) -> None:
+        """Write the next unit. DiskFull when there is no room."""
+        place = self._count * UNIT_BYTES
+        if not self._has_place(self._count):
+            self.segments.add(place, reserve=self.segments.size)
+            self.new_files = True
+        segment = self.segments.last
+        UNIT.pack_into(
+            segment.view, place - segment.base,
+            log_offset, size, tags_code, store_ms, base, number, NOT_COMPACTED, 0,
+        )  # fmt: skip
+        if self._count == self._first:
+            self.min_offset = base
+        self._count += 1
+        self.next = base + number
+
+    def unsynced(self) -> list[Segment]:
+        """The files with units that may not be on the disk yet."""
+        return self.segments.items[-2:]
+
+    def cut(self, count: int) -> None:
+        """Drop the units from number `count` on."""
+        place = count * UNIT_BYTES
+        self.segments.cut(place)
+        items = self.segments.items
+        if items and place < items[-1].end:
+            items[-1].zero(place - items[-1].base)
+        self._count = count if items else 0
+        self.next = 0
+        if self._count > self._first:
+            last = self._unit(self._count - 1)
+            self.next = last.base + last.number
+
+    def cut_at_log(self, log_end: int) -> None:
+        """Drop the units of records that don't end before the log does."""
+        count = self._count
+        while count > self._first:
+            unit = self._unit(count - 1)
+            if unit.log_offset + unit.size <= log_end:
+                break
+            count -= 1
+        if count < self._count:
+            self.cut(count)
+
+    def correct_min(self, log_start: int) -> None:
+        """Move the least offset to the first unit whose record the log still has."""
+        for number in range(self._first, self._count):
+            unit = self._unit(number)
+            if unit.log_offset >= log_start:
+                self.min_offset = unit.base
+                return
+        self.min_offset = self.next
+
+    def first_file_before(self, log_start: int) -> Segment | None:
+        """The first file, if no record of its units is left in the log; never the last one."""
+        items = self.segments.items
+        if len(items) < 2:
+            return None
+        last = items[0].end // UNIT_BYTES - 1
+        return items[0] if self._unit(last).log_offset < log_start else None
+
+    @property
+    def can_spare_first_file(self) -> bool:
+        """Whether later files are on the disk: where they end, numbers go on after a power cut."""
+        return self.synced >= self.next
+
+    def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
+        """Up to `count` units from the one with message `offset` on, before `log_end`."""
+        low, high = self._first, self._count
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._unit(middle)
+            if unit.base + unit.number <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        found = []
+        for number in range(low, min(low + count, self._count)):
+            unit = self._unit(number)
+            if unit.log_offset + unit.size > log_end:
+                break
+            found.append(unit)
+        return found
+
+    def offset_at(self, moment_ms: int, upper: bool) -> int:
+        """The first message of the record stored at this moment, of the last such with `upper`.
+
+        As in RocketMQ the next later record where there is none, and the last one behind the end.
+        """
+        low, high = self._first, self._count
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._unit(middle).store_ms
+            if stored < moment_ms or (upper and stored == moment_ms):
+                low = middle + 1
+            else:
+                high = middle
+        if upper and low > self._first and self._unit(low - 1).store_ms == moment_ms:
+            low -= 1
+        return self._unit(min(low, self._count - 1)).base if self._count > self._first else 0
+
+    def readable_end(self, log_end: int) -> int:
+        """The offset behind the last message whose record lies before `log_end` in the log."""
+        for number in range(self._count - 1, self._first - 1, -1):
+            unit = self._unit(number)
+            if unit.log_offset + unit.size <= log_end:
+                return unit.base + unit.number
+        return self.min_offset
+
+    @property
+    def log_end(self) -> int:
+        """The place in the log behind the record of the last unit; 0 without units."""
+        if self._count == self._first:
+            return 0
+        last = self._unit(self._count - 1)
+        return last.log_offset + last.size
+
+    def release(self) -> None:
+        """Let go of the mappings; they come back when the queue is used again."""
+        self.segments.release()
+
+    @property
+    def _first(self) -> int:
+        return self.segments.start // UNIT_BYTES
+
+    def _has_place(self, number: int) -> bool:
+        return self.segments.find(number * UNIT_BYTES) is not None
+
+    def _unit(self, number: int) -> Unit:
+        place = number * UNIT_BYTES
+        segment = self.segments.find(place)
+        assert segment is not None
+        return Unit(*UNIT.unpack_from(segment.view, place - segment.base)[:6])
+
+
+def _is_valid(unit: Unit) -> bool:
+    return unit.log_offset >= 0 and unit.size > 0 and unit.base >= 0 and unit.number > 0

@@ -1,0 +1,388 @@
+"""A consume queue: entry i says where message i of one queue of a topic lies in the commit log.
+
+20 bytes an entry, entry i at byte 20·i of a row of files; so the number of an entry is the offset
+that consumers count in. Entries of a queue point ever further into the log. Behind the last one
+there are zeros. A queue that can't begin at 0 begins with fillers up to its first entry.
+
+Room on the disk is reserved in steps: a thousand topics with four queues would otherwise take 24 GB
+before their first message.
+"""
+
+import mmap
+from pathlib import Path
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.message.record import topic_field
+from ...protocol.message.tags import string_hash
+from ..files.segment import Segment
+from ..files.segments import Segments
+
+ENTRY = Struct(
+    ">"
+    "q"  # commit log offset
+    "i"  # size of the record in bytes
+    "q"  # tag hash; the time of delivery in SCHEDULE_TOPIC_XXXX
+)
+ENTRY_BYTES = ENTRY.size
+assert ENTRY_BYTES == 20
+ENTRY_TYPE = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+assert ENTRY_TYPE.itemsize == ENTRY_BYTES
+
+Entry = tuple[int, int, int]
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+FILLER: Entry = (0, 0x7FFFFFFF, 0)  # stands before the first entry of a queue not begun at 0
+RESERVE_BYTES = 16 << 10
+FILL_CHUNK = 100_000  # fillers written at once
+SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
+EXT_ADDRESS_MAX = -(1 << 31) - 1  # a tag hash up to here is an address in consumequeue_ext
+
+# What a record of this queue has besides body and properties: 88 bytes, topic, properties length.
+RECORD_FIXED_BYTES = 88 + 2
+
+RUN_MAX = 1_024  # entries handled at once as one struct
+_RUNS: dict[int, Struct] = {}
+
+
+def run_of(count: int) -> Struct:
+    """The layout of up to `RUN_MAX` entries in a row: three numbers each, flat."""
+    found = _RUNS.get(count)
+    if found is None:
+        found = _RUNS[count] = Struct(">" + "qiq" * count)
+    return found
+
+
+class ConsumeQueue:
+    """One queue of a topic. `next` is the offset of the entry to be written next.
+
+    `view`, `at`, `limit` (file, place and end of reserved room for that entry), `magic`,
+    `topic_field` and `fixed_bytes` (of this queue's records) are there for `MessageStore.put`.
+    """
+
+    __slots__ = (
+        "at",
+        "fixed_bytes",
+        "is_schedule",
+        "is_special",
+        "limit",
+        "magic",
+        "min_offset",
+        "new_files",
+        "next",
+        "opened",
+        "queue_id",
+        "segments",
+        "synced",
+        "topic",
+        "topic_field",
+        "topic_hash",
+        "view",
+    )
+    is_batch = False
+    view: mmap.mmap
+
+    def __init__(self, folder: Path, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.magic, self.topic_field = topic_field(topic)
+        self.topic_hash = string_hash(f"{topic}#") & 0xFFFFFFFF  # the index goes on from there
+        self.fixed_bytes = RECORD_FIXED_BYTES + len(self.topic_field)
+        self.segments = Segments(folder, file_bytes, "mappedFileSizeConsumeQueue", writable=True)
+        self.next = 0
+        self.opened = 0  # entries before this one were written by an earlier run
+        self.min_offset = 0
+        self.at = file_bytes
+        self.limit = 0
+        self.is_schedule = topic == SCHEDULE_TOPIC
+        self.is_special = False  # whether its records are not put together the short way
+        self.new_files = False  # made since the folder was synced
+        self.synced = 0  # entries before this one are on disk
+
+    # ---- writing
+
+    def append(self, log_offset: int, size: int, tags_code: int) -> int:
+        """Write the next entry and return its offset. DiskFull when there is no room."""
+        at = self.at
+        if at >= self.limit:
+            self.make_room()
+            at = self.at
+        ENTRY.pack_into(self.view, at, log_offset, size, tags_code)
+        self.at = at + ENTRY_BYTES
+        offset = self.next
+        self.next = offset + 1
+        return offset
+
+    def append_all(self, entries: npt.NDArray[np.void]) -> None:
+        """Write these as the next entries (`ENTRY_TYPE`). DiskFull when there is no room."""
+        done = 0
+        while done < len(entries):
+            if self.at >= self.limit:
+                self.make_room(len(entries) - done)
+            count = min((self.limit - self.at) // ENTRY_BYTES, len(entries) - done)
+            end = self.at + count * ENTRY_BYTES
+            self.view[self.at : end] = entries[done : done + count].tobytes()
+            self.at = end
+            self.next += count
+            done += count
+
+    def make_room(self, count: int = 1) -> None:
+        """Reserve room for the next entries, in another file where this one is full.
+
+        For `count` of them or as many as the file takes, and not less than a step.
+        """
+        segments = self.segments
+        size = segments.size
+        place = self.next * ENTRY_BYTES
+        wanted = max(RESERVE_BYTES, count * ENTRY_BYTES)
+        if not segments.items or place >= segments.last.end:
+            reserve = min(place % size + wanted, size)
+            segment = segments.add(place - place % size, reserve=reserve)
+            self.new_files = True
+            limit = reserve - reserve % ENTRY_BYTES
+        else:
+            segment = segments.last
+            step = place - segment.base
+            room = min(wanted, size - step)
+            segment.reserve(step, room)
+            # Pages written since the last step would stay in memory for as long as we run.
+            segment.forget()
+            limit = step + room - room % ENTRY_BYTES
+        self.view = segment.view  # may fail; nothing has changed until then
+        self.at = place - segment.base
+        self.limit = limit
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty queue begin at `offset`, because what came before is not in the log."""
+        assert self.next == 0
+        assert not self.segments.items
+        size = self.segments.size
+        place = offset * ENTRY_BYTES
+        start = place - place % size
+        self.next = start // ENTRY_BYTES
+        self.fill(offset)
+        self.min_offset = offset
+
+    def fill(self, offset: int) -> None:
+        """Write fillers until the next entry is the one at `offset`."""
+        filler = np.array([FILLER] * min(FILL_CHUNK, max(0, offset - self.next)), ENTRY_TYPE)
+        while self.next < offset:
+            self.append_all(filler[: offset - self.next])
+
+    def cut(self, offset: int) -> None:
+        """Drop the entries from `offset` on and leave zeros in their place."""
+        segments = self.segments
+        place = offset * ENTRY_BYTES
+        if place <= segments.start:
+            offset = 0
+        # The numbers first: they count even when the disk doesn't take the zeros.
+        self.next = offset
+        self.limit = 0
+        self.synced = min(self.synced, offset)
+        self.min_offset = min(self.min_offset, offset)
+        segments.cut(place)
+        if segments.items and place < segments.last.end:
+            segments.last.zero(place - segments.last.base)
+
+    def cut_at_log(self, log_end: int) -> None:
+        """Drop the entries of messages that don't end before the log does."""
+        offset = self.next
+        while offset > self.first_offset:
+            log_offset, size, _ = self.entry(offset - 1)
+            if log_offset + size <= log_end or (log_offset, size) == FILLER[:2]:
+                break
+            offset -= 1
+        if offset < self.next:
+            self.cut(offset)
+
+    def unsynced(self) -> list[Segment]:
+        """The files with entries that may not be on the disk yet."""
+        place = min(self.synced, self.next) * ENTRY_BYTES
+        return [segment for segment in self.segments.items if segment.end > place]
+
+    # ---- opening
+
+    def load(self, *, is_clean: bool, sure: bool = False) -> None:
+        """Find the files and the last entry; `sure` as in `Segments.load`.
+
+        After a clean stop all bytes before it are right, so it is found by halving; after a crash
+        every entry of the last three files is looked at, and what lies behind the first bad one is
+        dropped.
+        """
+        segments = self.segments
+        segments.load(sure=sure)
+        start = max(0, len(segments.items) - 3)
+        count = 0
+        for number in range(start, len(segments.items)):
+            segment = segments.items[number]
+            found = _count_by_halving(segment) if is_clean else _count_by_reading(segment)
+            count = segment.base // ENTRY_BYTES + found
+            if found < segment.size // ENTRY_BYTES:
+                break
+        self.next = count
+        self.min_offset = self.first_offset
+        self.synced = count if is_clean else 0
+        # Whoever was killed may not have synced the names.
+        self.new_files = not is_clean and bool(segments.items)
+        if segments.items:
+            if is_clean:
+                segments.cut(max(count * ENTRY_BYTES, segments.start + 1))
+            else:
+                self.cut(count)
+        self.limit = 0
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first entry that has a place in a file, be it a filler."""
+        return self.segments.start // ENTRY_BYTES
+
+    def correct_min(self, log_start: int) -> None:
+        """Move the least offset to the first entry whose message the log still has."""
+        low, high = max(self.min_offset, self.first_offset), self.next
+        if low < high and self.entry(low)[0] >= log_start > 0:
+            high = low  # nothing has gone since the last time
+        while low < high:
+            middle = (low + high) // 2
+            real = self._real(middle, self.next)
+            if real == self.next or self.entry(real)[0] < log_start:
+                low = min(real + 1, high)
+            else:
+                high = middle
+        self.min_offset = self._real(low, self.next)
+
+    def _real(self, offset: int, end: int) -> int:
+        """The offset of the first entry from `offset` on that is no filler; `end` without one.
+
+        Fillers stand at the beginning, and where messages were lost with a file of the log.
+        """
+        while offset < end and self.entry(offset)[:2] == FILLER[:2]:
+            segment, at, room = self.locate(offset)
+            entries = read_array(segment, at, min(room, end - offset))
+            others = np.flatnonzero((entries["size"] != FILLER[1]) | (entries["offset"] != 0))
+            offset += int(others[0]) if others.size else len(entries)
+        return offset
+
+    def first_file_before(self, log_start: int) -> Segment | None:
+        """The first file, if no message of its entries is left in the log; never the last one."""
+        items = self.segments.items
+        if len(items) < 2:
+            return None
+        last = items[0].end // ENTRY_BYTES - 1
+        return items[0] if self.entry(last)[0] < log_start else None
+
+    @property
+    def can_spare_first_file(self) -> bool:
+        """Whether a later file is on the disk: where it ends, numbers go on after a power cut."""
+        items = self.segments.items
+        return len(items) > 1 and self.synced * ENTRY_BYTES > items[1].base
+
+    # ---- reading
+
+    def entry(self, offset: int) -> Entry:
+        """The entry at this offset, which must be between `first_offset` and `next`."""
+        place = offset * ENTRY_BYTES
+        segment = self.segments.find(place)
+        assert segment is not None
+        if segment.is_mapped:
+            return ENTRY.unpack_from(segment.view, place - segment.base)
+        with segment.reader() as read:
+            return ENTRY.unpack(read(place - segment.base, ENTRY_BYTES))
+
+    def entries(self, offset: int, count: int, end: int) -> list[Entry]:
+        """Up to `count` entries from `offset` on, none at `end` or behind it."""
+        offset = max(offset, self.first_offset)
+        count = min(count, end - offset)
+        found: list[Entry] = []
+        while len(found) < count:
+            segment, at, room = self.locate(offset + len(found))
+            run = min(room, count - len(found))
+            found += ENTRY.iter_unpack(segment.view[at : at + run * ENTRY_BYTES])
+        return found
+
+    def count_equal(self, offset: int, entries: npt.NDArray[np.void]) -> int:
+        """How many of these are what is written from `offset` on, up to the first that is not.
+
+        An entry that leads into consumequeue_ext has no tag hash to compare.
+        """
+        segment, at, room = self.locate(offset)
+        count = min(room, len(entries), self.next - offset)
+        with segment.reader() as read:
+            found = np.frombuffer(read(at, count * ENTRY_BYTES), ENTRY_TYPE)
+        wanted = entries[:count]
+        same = (found["offset"] == wanted["offset"]) & (found["size"] == wanted["size"])
+        same &= (found["tags"] == wanted["tags"]) | (found["tags"] <= EXT_ADDRESS_MAX)
+        return count if same.all() else int(np.argmin(same))
+
+    def locate(self, offset: int) -> tuple[Segment, int, int]:
+        """Where an entry is: file, place in it, and how many entries the file has from there on."""
+        segments = self.segments
+        number, at = divmod(offset * ENTRY_BYTES - segments.items[0].base, segments.size)
+        assert number >= 0
+        return segments.items[number], at, (segments.size - at) // ENTRY_BYTES
+
+    def readable_end(self, log_end: int) -> int:
+        """The offset behind the last entry whose message lies before `log_end` in the log."""
+        low, high = self.min_offset, self.next
+        if high <= low:
+            return high
+        log_offset, size, _ = self.entry(high - 1)
+        if log_offset + size <= log_end:
+            return high
+        high -= 1
+        while low < high:
+            middle = (low + high) // 2
+            log_offset, size, _ = self.entry(middle)
+            if log_offset + size <= log_end or (log_offset, size) == FILLER[:2]:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    @property
+    def log_end(self) -> int:
+        """The place in the log behind the message of the last entry; 0 without entries."""
+        if self.next <= self.first_offset:
+            return 0
+        log_offset, size, _ = self.entry(self.next - 1)
+        return 0 if (log_offset, size) == FILLER[:2] else log_offset + size
+
+    def release(self) -> None:
+        """Let go of the mappings; they come back when the queue is used again."""
+        self.limit = 0
+        if hasattr(self, "view"):
+            del self.view
+        self.segments.release()
+
+
+def read_array(segment: Segment, at: int, count: int) -> npt.NDArray[np.void]:
+    """`count` entries from byte `at` of a file as an array over its mapping."""
+    return np.frombuffer(segment.view, ENTRY_TYPE, count, at)
+
+
+def _count_by_halving(segment: Segment) -> int:
+    """How many entries a file has, all of them before all zeros."""
+    low, high = 0, segment.size // ENTRY_BYTES
+    with segment.reader() as read:
+        while low < high:
+            middle = (low + high) // 2
+            log_offset, size, _ = ENTRY.unpack(read(middle * ENTRY_BYTES, ENTRY_BYTES))
+            if log_offset >= 0 and size > 0:
+                low = middle + 1
+            else:
+                high = middle
+    return low
+
+
+def _count_by_reading(segment: Segment) -> int:
+    """How many entries a file has before the first one that can't be one."""
+    done = 0
+    with segment.reader() as read:
+        for at in range(0, segment.size, SEARCH_CHUNK_BYTES):
+            data = read(at, min(SEARCH_CHUNK_BYTES, segment.size - at))
+            entries = np.frombuffer(data, ENTRY_TYPE)
+            bad = np.flatnonzero((entries["offset"] < 0) | (entries["size"] <= 0))
+            if bad.size:
+                return done + int(bad[0])
+            done += len(entries)
+    return done

@@ -1,0 +1,349 @@
+"""The timer log: one unit for each message in the timer wheel, in files of one size.
+
+A unit leads to its message in the commit log and to the unit before it in the same slot of the
+wheel, so that a slot needs to know its last unit only. Its position never changes. Units are staged
+and written together; behind the last one there are zeros. What the wheel says can be made again
+from here, and what is here from the queue of the wheel's topic.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.message.record import MAGIC_BLANK
+from ..base.errors import plain_errors
+from ..files.segment import Segment, sync_folder
+from ..files.segments import Segments, warn_of
+
+WHEEL_TOPIC = "rmq_sys_wheel_timer"  # has the messages that the units lead to
+QUEUE = 0  # of it, the only one
+UNIT = Struct(
+    ">"
+    "i"  # size of the unit
+    "q"  # position of the unit before it in the slot, or NO_UNIT
+    "i"  # magic: IS_TIMER, with IS_ROLLED and IS_RECALL
+    "q"  # when it came into the wheel, ms, a multiple of the precision
+    "i"  # the slot's time minus that, ms
+    "q"  # commit log offset of the message
+    "i"  # size of its record
+    "i"  # Java hash of its real topic
+    "q"  # reserved
+)
+UNIT_BYTES = UNIT.size
+assert UNIT_BYTES == 52
+UNIT_TYPE = np.dtype(
+    [
+        ("size", ">i4"),
+        ("previous", ">i8"),
+        ("magic", ">i4"),
+        ("written_ms", ">i8"),
+        ("delay_ms", ">i4"),
+        ("log_offset", ">i8"),
+        ("record_bytes", ">i4"),
+        ("topic_hash", ">i4"),
+        ("reserved", ">i8"),
+    ]
+)
+assert UNIT_TYPE.itemsize == UNIT_BYTES
+BLANK = Struct(
+    ">"
+    "i"  # bytes left in the file
+    "q"  # nothing
+    "I"  # magic
+)
+BLANK_BYTES = BLANK.size
+assert BLANK_BYTES == 16
+NO_UNIT = -1
+IS_TIMER = 1
+IS_ROLLED = 2  # goes around once more: its time is further away than the wheel reaches
+IS_RECALL = 4  # takes another message of its slot back
+MAGIC_MASK = 0xF
+SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
+UNITS_PER_LOOK = 1 << 16
+
+
+class Unit(NamedTuple):
+    """One unit. Times in ms."""
+
+    size: int
+    previous: int
+    magic: int
+    written_ms: int
+    delay_ms: int
+    log_offset: int
+    record_bytes: int
+    topic_hash: int
+    reserved: int
+
+    @property
+    def slot_ms(self) -> int:
+        """The time of the slot that it is in."""
+        return self.written_ms + self.delay_ms
+
+
+class Run(NamedTuple):
+    """Units of one slot that lie side by side, newest first. `previous` is of the oldest."""
+
+    previous: int
+    places: list[int]
+    lengths: list[int]
+    written_ms: list[int]
+    magics: list[int]
+
+
+RUN_FIELDS = ("log_offset", "record_bytes", "written_ms", "magic")
+
+
+class TimerLog:
+    """The files. `end` is where the next unit goes, staged ones counted."""
+
+    def __init__(self, folder: Path, file_bytes: int) -> None:
+        self.segments = Segments(folder, file_bytes, "mappedFileSizeTimerLog", writable=False)
+        self.end = 0
+        self._staged: list[bytes] = []
+        self._written = 0
+        self._synced = 0
+        self._new_files = False  # made since the folder was synced
+
+    def load(self) -> None:
+        """Find the files. DamagedStore when one can't be; the end is then to be set by `cut`."""
+        self.segments.load()
+        warn_of(self.segments.strays)
+        self.end = self._written = self.segments.start
+
+    def holds(self, end: int) -> bool:
+        """Whether the files reach to an end that was noted before."""
+        items = self.segments.items
+        return items[0].base <= end <= items[-1].end if items else end == 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unit fits into the file at hand."""
+        items = self.segments.items
+        return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
+
+    @property
+    def room(self) -> int:
+        """How many units fit into the file at hand."""
+        items = self.segments.items
+        return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
+
+    def append_all(
+        self,
+        written_ms: int,
+        slots_ms: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        record_bytes: npt.NDArray[np.int64],
+        topic_hashes: Sequence[int] | int,
+        lasts_of: Callable[[list[int]], list[int]],
+    ) -> list[tuple[int, int, int, int]]:
+        """Stage units of plain timer messages, one for each item; one hash may stand for all.
+
+        There must be room. `lasts_of` tells for slots, by their times in ms, the last unit of each
+        before these. The answer tells of each slot its time, the positions of the first and the
+        last of these units in it, and how many they are.
+        """
+        count = len(places)
+        units = np.zeros(count, UNIT_TYPE)
+        units["size"] = UNIT_BYTES
+        units["magic"] = IS_TIMER
+        units["written_ms"] = written_ms
+        units["delay_ms"] = slots_ms - written_ms
+        units["log_offset"] = places
+        units["record_bytes"] = record_bytes
+        units["topic_hash"] = topic_hashes
+        first, slot_ms = self.end, int(slots_ms[0])
+        self.end += count * UNIT_BYTES
+        if (slots_ms == slot_ms).all():
+            units["previous"] = np.arange(first - UNIT_BYTES, self.end - UNIT_BYTES, UNIT_BYTES)
+            units["previous"][0] = lasts_of([slot_ms])[0]
+            self._staged.append(units.tobytes())
+            return [(slot_ms, first, self.end - UNIT_BYTES, count)]
+        order = slots_ms.argsort(kind="stable")
+        ordered = slots_ms[order]
+        positions = order * UNIT_BYTES + first
+        is_first = np.empty(count, np.bool_)
+        is_first[0] = True
+        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+        starts = is_first.nonzero()[0]
+        ends = np.empty_like(starts)
+        ends[:-1], ends[-1] = starts[1:], count
+        slots = ordered[starts].tolist()
+        previous = np.empty(count, np.int64)
+        previous[1:] = positions[:-1]
+        previous[starts] = lasts_of(slots)
+        units["previous"][order] = previous
+        self._staged.append(units.tobytes())
+        lasts = positions[ends - 1].tolist()
+        firsts, counts = positions[starts].tolist(), (ends - starts).tolist()
+        return list(zip(slots, firsts, lasts, counts, strict=True))
+
+    def append(
+        self,
+        previous: int,
+        magic: int,
+        written_ms: int,
+        slot_ms: int,
+        log_offset: int,
+        record_bytes: int,
+        topic_hash: int,
+    ) -> int:
+        """Stage a unit and return its position. There must be room."""
+        assert self.has_room
+        position = self.end
+        self._staged.append(
+            UNIT.pack(
+                UNIT_BYTES, previous, magic, written_ms, slot_ms - written_ms, log_offset,
+                record_bytes, topic_hash, 0,
+            )
+        )  # fmt: skip
+        self.end = position + UNIT_BYTES
+        return position
+
+    def write(self) -> None:
+        """Write what is staged. StoreError when the disk fails: then all of it is dropped."""
+        staged = self._staged
+        if not staged:
+            return
+        segment = self.segments.last
+        try:
+            with plain_errors(segment.path, "write"):
+                segment.write(self._written - segment.base, b"".join(staged))
+        except BaseException:
+            self.drop_staged()
+            raise
+        staged.clear()
+        self._written = self.end
+
+    def drop_staged(self) -> None:
+        """Forget the units that are not written."""
+        self._staged.clear()
+        self.end = self._written
+
+    def roll(self) -> None:
+        """Go on in another file, with a blank unit at the end of this one.
+
+        Nothing may be staged. StoreError when there is no room for a file.
+        """
+        assert not self._staged
+        segments = self.segments
+        base = segments.last.end if segments.items else self.end
+        if base > self.end:
+            closed = segments.last
+            blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
+            with plain_errors(closed.path, "write"):
+                closed.write(self.end - closed.base, blank)
+        segments.add(base, reserve=segments.size)
+        self._new_files = True
+        self.end = self._written = base
+
+    def unit(self, position: int) -> Unit | None:
+        """The unit at this position, of those that are written; None when none is there."""
+        segment = self.segments.find(position)
+        if segment is None or position + UNIT_BYTES > min(self._written, segment.end):
+            return None
+        found = Unit(*UNIT.unpack_from(segment.view, position - segment.base))
+        return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
+
+    def run_to(self, position: int, most: int) -> Run | None:
+        """The units up to the one at this position that lie side by side and follow one another in
+        its slot: up to `most`; None where no unit is there."""
+        if self.unit(position) is None:
+            return None
+        segment = self.segments.find(position)
+        assert segment is not None
+        at = position - segment.base
+        count = min(most, at // UNIT_BYTES + 1)
+        at -= (count - 1) * UNIT_BYTES
+        units = np.frombuffer(segment.view, UNIT_TYPE, count, at)
+        before = segment.base + at + np.arange(count - 1) * UNIT_BYTES
+        others = np.flatnonzero(
+            (units["previous"][1:] != before)
+            | (units["size"][:-1] != UNIT_BYTES)
+            | (units["magic"][:-1] & ~MAGIC_MASK != 0)
+        )
+        if len(others):
+            units = units[int(others[-1]) + 1 :]
+        newest_first = units[::-1]
+        return Run(int(units["previous"][0]), *(newest_first[name].tolist() for name in RUN_FIELDS))
+
+    def walk(self, log_end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """All units as position of the first and array, in order, up to the first that can't be.
+
+        That is one without the size and magic of a unit, or whose message doesn't lie before
+        `log_end`, the end of the commit log.
+        """
+        for segment in self.segments.items:
+            count = segment.size // UNIT_BYTES
+            for start in range(0, count, UNITS_PER_LOOK):
+                size = min(UNITS_PER_LOOK, count - start)
+                units = np.frombuffer(segment.view, UNIT_TYPE, size, start * UNIT_BYTES)
+                good = _count_good(units, log_end)
+                if good:
+                    yield segment.base + start * UNIT_BYTES, units[:good]
+                if good < size:
+                    if units["magic"][good] != SIGNED_BLANK:
+                        return
+                    break
+            segment.forget()
+
+    def cut(self, end: int) -> None:
+        """Let the log end at `end`, with zeros behind it."""
+        segments = self.segments
+        segments.cut(max(end, segments.start + 1))
+        if segments.items and end < segments.last.end:
+            segments.last.zero(end - segments.last.base)
+        self._staged.clear()
+        self.end = self._written = end
+        self._synced = min(self._synced, end)
+
+    def drop_before(self, log_start: int) -> None:
+        """Delete the files whose messages are all before `log_start`, the last one excepted."""
+        items = self.segments.items
+        while len(items) > 1:
+            last = self.unit(_last_position(items[0]))
+            if last is None or last.log_offset >= log_start:
+                return
+            items.pop(0).delete()
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. OSError as the system gives it.
+
+        May run in another thread.
+        """
+        written, folder = self._written, self.segments.folder
+        if self._new_files:
+            self._new_files = False
+            sync_folder(folder)
+            sync_folder(folder.parent)
+        if written != self._synced:
+            for segment in list(self.segments.items):
+                if segment.end > self._synced:
+                    segment.sync()
+            self._synced = written
+
+    def forget(self) -> None:
+        """Give the memory of what was read back."""
+        for segment in self.segments.items:
+            segment.forget()
+
+    def release(self) -> None:
+        """Let go of all files."""
+        self.segments.release()
+
+
+def _last_position(segment: Segment) -> int:
+    """Where the last unit of a full file is: it leaves room for a blank."""
+    units = (segment.size - BLANK_BYTES) // UNIT_BYTES
+    return segment.base + (units - 1) * UNIT_BYTES
+
+
+def _count_good(units: npt.NDArray[np.void], log_end: int) -> int:
+    bad = (units["size"] != UNIT_BYTES) | (units["magic"] & ~MAGIC_MASK != 0)
+    bad |= units["log_offset"] + units["record_bytes"] > log_end
+    first = int(bad.argmax())
+    return first if bad[first] else len(units)

@@ -1,0 +1,28 @@
+"""Bloom filter bits against those that the Java classes gave."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker.filters.bloom import BloomFilter
+from aerobee.protocol.bodies.filters import BloomFilterData
+
+CASES = json.loads((Path(__file__).parent.parent / "golden" / "bloom.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{c['error_rate']}-{c['consumers']}-{c['text'][:20]}" for c in CASES]
+)
+def test_a_text_has_the_bits_that_java_gives_it(case: dict[str, Any]) -> None:
+    bloom = BloomFilter(case["error_rate"], case["consumers"])
+    found = bloom.generate(case["text"])
+    assert (found.bit_num, found.bit_pos) == (case["bits"], case["positions"])
+    assert bloom.is_valid(found)
+
+
+def test_bits_of_other_settings_are_not_valid() -> None:
+    bloom = BloomFilter(20, 32)
+    assert not bloom.is_valid(None)
+    assert not bloom.is_valid(BloomFilter(20, 64).generate("G#T"))
+    assert not bloom.is_valid(BloomFilterData(112, [1, 2]))

@@ -1,0 +1,275 @@
+"""Filters of groups: the file as Java writes it, versions, life and death, faulty expressions."""
+
+import json
+from pathlib import Path
+
+import pytest
+from aerobee.broker.filters import filters as filters_module
+from aerobee.broker.filters.filters import Filters
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.filters import ConsumerFilterData
+from aerobee.protocol.bodies.subscription import SubscriptionData, subscription
+from aerobee.protocol.errors import Refusal
+
+from ..conftest import Clock
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "consumerFilter.json"
+# The one that Java's ConsumerFilterManager has when it is made without a broker.
+JAVAS = {"expect_consumer_num_use_filter": 64, "max_error_rate_of_bloom_filter": 20}
+HOUR_MS = 3_600_000
+
+
+class Made:
+    """A table in a folder, made anew as often as a test likes."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.path = folder / "consumerFilter.json"
+        self.clock = clock
+
+    def __call__(self, **settings: object) -> Filters:
+        config = BrokerConfig(broker_name="b", **({"enable_property_filter": True} | settings))  # type: ignore[arg-type]
+        filters = Filters(self.path, config, self.clock)
+        filters.load()
+        return filters
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: Clock) -> Made:
+    return Made(tmp_path, clock)
+
+
+def sql(text: str, version: int = 1, topic: str = "T") -> SubscriptionData:
+    return subscription(topic, text, "SQL92", version)
+
+
+def found(filters: Filters, topic: str = "T", group: str = "g") -> ConsumerFilterData:
+    data = filters.find(topic, group)
+    assert data is not None
+    return data
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def test_a_file_of_java_is_read_and_written_the_same(make: Made) -> None:
+    make.path.write_bytes(GOLDEN.read_bytes())
+    filters = make(**JAVAS)
+    java = json.loads(GOLDEN.read_text())["filterDataByTopic"]
+    for data in java["T"]["groupFilterData"].values():
+        del data["dead"]  # Java works it out, and passes over it when it reads
+    # Who lived when the file was written is taken to have left since.
+    living = java["T"]["groupFilterData"]["G"]
+    assert living["deadTime"] == 0
+    living["deadTime"] = max(living["bornTime"], make.clock() - 30_000)
+    filters.changed = True
+    filters.save()
+    assert json.loads(make.path.read_text()) == {"filterDataByTopic": java}
+
+
+def test_a_filter_is_there_again_after_a_restart(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1", 5)])
+    filters.save()
+    make.clock.ms += HOUR_MS
+    filters = make()
+    assert found(filters).is_dead
+    assert found(filters).dead_time == make.clock() - 30_000
+    filters.register("g", [sql("a = 1", 5)])
+    assert not found(filters).is_dead
+    assert filters.registered(sql("a = 1", 5), "g", 5)({"a": "1"})  # type: ignore[operator,misc]
+
+
+def test_a_file_with_other_bits_is_passed_over_as_java_does(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1")])
+    filters.save()
+    assert make(max_error_rate_of_bloom_filter=5).find("T", "g") is None
+    assert make().find("T", "g") is not None
+
+
+def test_nothing_is_written_when_nothing_changed(make: Made) -> None:
+    filters = make()
+    filters.register("g", [subscription("T", "a || b")])
+    assert filters.unsaved() is None
+    filters.register("g", [sql("a = 1")])
+    assert filters.unsaved() is not None
+    filters.register("g", [sql("a = 1")])
+    assert filters.unsaved() is None
+
+
+def test_without_enable_property_filter_nothing_is_kept(make: Made) -> None:
+    filters = make(enable_property_filter=False)
+    filters.register("g", [sql("a = 1")])
+    assert filters.find("T", "g") is None
+
+
+# --- versions, life and death ---------------------------------------------------------------------
+
+
+def test_a_later_version_replaces_and_an_earlier_one_does_not(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1", 5)])
+    first_born = found(filters).born_time
+    make.clock.ms += 10
+    filters.register("g", [sql("a = 2", 4)])
+    filters.register("g", [sql("a = 2", 5)])
+    assert (found(filters).expression, found(filters).client_version) == ("a = 1", 5)
+    filters.register("g", [sql("a = 1", 6)])
+    assert (found(filters).born_time, found(filters).client_version) == (first_born, 6)
+    filters.register("g", [sql("a = 2", 7)])
+    assert (found(filters).expression, found(filters).born_time) == ("a = 2", first_born + 10)
+
+
+def test_what_a_heartbeat_does_not_name_dies_and_comes_back(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1"), sql("b = 1", topic="U")])
+    filters.register("other", [sql("a = 1")])
+    filters.register("g", [sql("b = 1", topic="U")])
+    assert found(filters).is_dead
+    assert not found(filters, "U").is_dead
+    assert not found(filters, group="other").is_dead
+    filters.register("g", [sql("a = 1"), sql("b = 1", topic="U")])
+    assert not found(filters).is_dead
+
+
+def test_a_dead_filter_is_forgotten_after_a_day(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1")])
+    filters.register("stays", [sql("a = 1")])
+    filters.unregister("g")
+    for passed_ms, there in ((24 * HOUR_MS - 1, True), (1, False)):
+        make.clock.ms += passed_ms
+        filters.clean(make.clock())
+        assert (filters.find("T", "g") is not None) is there
+    assert filters.find("T", "stays") is not None
+    filters.unregister("g")  # that it is gone disturbs nobody
+
+
+def test_one_filter_over_the_limit_is_not_taken(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters_module, "FILTERS_MAX", 1)
+    filters = make()
+    filters.register("g", [sql("a = 1")])
+    filters.register("h", [sql("a = 1")])
+    filters.register("g", [sql("a = 2", 2)])
+    assert filters.find("T", "h") is None
+    assert found(filters).expression == "a = 2"
+
+
+def test_all_expressions_together_have_a_length_and_the_dead_make_room(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters_module, "EXPRESSIONS_CHARS_MAX", 20)
+    filters = make()
+    filters.register("g", [sql("a = 1 OR b = 2")])  # 14 characters
+    filters.register("h", [sql("c = 3")])
+    filters.register("i", [sql("d = 4")])
+    assert filters.find("T", "i") is None
+    with refused(
+        codes.FILTER_DATA_NOT_EXIST, "2 filters with 19 characters are kept, one more of 5"
+    ):
+        filters.registered(sql("d = 4"), "i", 1)
+    filters.register("h", [sql("c = 33", 2)])  # what is there may change within the limit
+    assert found(filters, group="h").expression == "c = 33"
+    filters.register("h", [sql("c = 333333", 3)])
+    assert filters.find("T", "h") is None  # and is given up beyond it
+    filters.unregister("g")
+    filters.register("i", [sql("d = 4 OR e = 5", 2)])
+    assert found(filters, group="i").expression == "d = 4 OR e = 5"
+    assert filters.find("T", "g") is None
+
+
+# --- what a reader wants --------------------------------------------------------------------------
+
+
+def refused(code: int, says: str):  # type: ignore[no-untyped-def]
+    return pytest.raises(Refusal, match=says, check=lambda wrong: wrong.code == code)
+
+
+def test_an_expression_that_becomes_wrong_takes_the_one_before_away(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1", 1)])
+    filters.register("g", [sql("a = ", 2)])
+    assert filters.find("T", "g") is None
+    with refused(codes.FILTER_DATA_NOT_EXIST, "wrong at character 5"):
+        filters.registered(sql("a = ", 2), "g", 2)
+
+
+def test_a_filter_older_than_the_pull_is_refused(make: Made) -> None:
+    filters = make()
+    filters.register("g", [sql("a = 1", 5)])
+    assert callable(filters.registered(sql("a = 1", 5), "g", 4))
+    with refused(codes.FILTER_DATA_NOT_LATEST, "5 is known, 6 was named"):
+        filters.registered(sql("a = 1", 6), "g", 6)
+
+
+def test_a_filter_that_was_told_when_they_were_off_is_kept_once_it_is_asked_for(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters = make()
+    matches = filters.registered(sql("a = 1", 3), "g", 3)
+    assert callable(matches)
+    assert matches({"a": "1"})
+    assert (found(filters).client_version, found(filters).is_dead) == (3, False)
+    assert filters.unsaved() is not None
+    monkeypatch.setattr(filters_module, "FILTERS_MAX", 1)
+    with refused(codes.FILTER_DATA_NOT_EXIST, "one more of 5 would be over the limit"):
+        filters.registered(sql("a = 1"), "other", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code", "says"),
+    [
+        ("a = ", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "wrong at character 5"),
+        ("a = 1", "XPATH", codes.SUBSCRIPTION_PARSE_FAILED, "'XPATH' is not known"),
+        ("", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "is empty"),
+        (None, "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "is empty"),
+        (" || ", "TAG", codes.SUBSCRIPTION_PARSE_FAILED, "has no tag"),
+        ("a = '" + "x" * 33_000 + "'", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "limit is 32768"),
+        ("NOT " * 70 + "a = 1", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "deeper than 64"),
+    ],
+)
+def test_a_stated_expression_that_is_wrong_is_refused_with_the_reason(
+    make: Made, text: str | None, kind: str, code: int, says: str
+) -> None:
+    with refused(code, says):
+        make().stated("T", text, kind)
+
+
+def test_a_stated_expression_of_each_kind(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = make()
+    for _ in range(2):
+        assert filters.stated("T", "a || b", "TAG") == {97, 98}
+        assert filters.stated("T", "*", None) is None
+        assert filters.stated("T", None, "") is None
+        assert filters.stated("T", "a > 5", "SQL92")({"a": "6"})  # type: ignore[operator,misc]
+        monkeypatch.setattr(filters_module, "STATED_MAX", 1)  # the second time without a place
+
+
+def test_other_kinds_are_refused_where_they_are_switched_off(make: Made) -> None:
+    filters = make(enable_property_filter=False)
+    for ask in (
+        lambda: filters.stated("T", "a = 1", "SQL92"),
+        lambda: filters.registered(sql("a = 1"), "g", 0),
+        lambda: filters.check(sql("a = 1")),
+    ):
+        with refused(codes.SYSTEM_ERROR, "filter message by SQL92.*enablePropertyFilter=true"):
+            ask()
+    filters.check(subscription("T", "a"))
+
+
+def test_a_retry_is_filtered_by_its_first_topic_where_that_is_switched_on(make: Made) -> None:
+    retry = "%RETRY%g"
+    again = {"RETRY_TOPIC": "T", "a": "1"}
+    for on, by_first, by_own in ((True, True, False), (False, False, True)):
+        filters = make(filter_support_retry=on)
+        filters.register("g", [sql("a = 1")])
+        matches = filters.stated(retry, "b = 1", "SQL92")
+        assert callable(matches)
+        assert matches(again) is by_first
+        assert matches(again | {"a": "2"}) is False
+        assert matches({"b": "1", "RETRY_TOPIC": "T"}) is by_own
+        # A topic without an expression of the group wants all its retries.
+        assert matches({"RETRY_TOPIC": "U"}) is by_first

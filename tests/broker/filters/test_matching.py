@@ -1,0 +1,204 @@
+"""The look for messages that an expression is true of: what is kept, and where it goes on."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from aerobee.broker.filters import matching
+from aerobee.broker.filters.matching import RawProperties, look, tags_of
+from aerobee.broker.filters.sql92 import compiled
+from aerobee.protocol.bodies.subscription import subscription
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.record import Record, decode_record, encode_record
+from aerobee.store.base import status
+from aerobee.store.engine.store import Found
+
+CHUNK = 32
+
+
+def record(number: int, pairs: dict[str, str]) -> bytes:
+    body = b"%d" % number
+    raw = properties.encode(pairs)
+    return encode_record(
+        Record(0, 0, 0, 0, 0, number, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, body, "T", raw)
+    )
+
+
+@dataclass
+class Queue:
+    """Stands in for the store: one queue, where None is a message that is gone.
+
+    As in the store, a get gives at most CHUNK entries, one piece or several, and steps over what
+    is gone.
+    """
+
+    messages: list[bytes | None]
+    whole: bool = True  # records that lie side by side come in one piece
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, messages_max: int, bytes_max: int
+    ) -> Found:
+        self.asked.append((offset, messages_max))
+        end = len(self.messages)
+        if offset >= end:
+            return Found(status.OFFSET_OVERFLOW_ONE, offset, 0, end, [], 0, 0)
+        found = Found(status.FOUND, offset, 0, end, [], 0, 0)
+        for one in self.messages[offset : offset + max(1, min(messages_max, CHUNK))]:
+            if one is not None:
+                if found.records and found.size + len(one) > bytes_max:
+                    break
+                found.records.append(one)
+                found.size += len(one)
+                found.count += 1
+            found.next_offset += 1
+        if not found.records:
+            found.status = status.MESSAGE_WAS_REMOVING
+        elif self.whole:
+            found.records = [memoryview(b"".join(found.records))]
+        return found
+
+
+def looked(
+    queue: Queue,
+    offset: int = 0,
+    *,
+    wanted: str = "a = '1'",
+    messages_max: int = 32,
+    bytes_max: int = 1 << 20,
+    entries_max: int = 800,
+) -> tuple[Found, list[int]]:
+    found = look(
+        queue,  # type: ignore[arg-type]
+        "T", 0, offset, messages_max, bytes_max, compiled(wanted), entries_max,
+    )  # fmt: skip
+    assert found.count == len(found.records)
+    assert found.size == sum(map(len, found.records))
+    return found, [decode_record(one).queue_offset for one in found.records]
+
+
+def every(step: int, count: int) -> list[bytes | None]:
+    """Messages of which every so many-th matches."""
+    return [record(number, {"a": "1" if number % step == 0 else "2"}) for number in range(count)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_matches_is_kept_and_the_next_offset_is_behind_what_was_looked_at(whole: bool) -> None:
+    found, numbers = looked(Queue(every(10, 100), whole))
+    assert (found.status, numbers) == (status.FOUND, list(range(0, 100, 10)))
+    assert (found.next_offset, found.min_offset, found.max_offset) == (100, 0, 100)
+
+
+def test_a_full_answer_ends_before_the_next_message_that_matches() -> None:
+    found, numbers = looked(Queue(every(10, 400)), messages_max=5)
+    assert numbers == [0, 10, 20, 30, 40]
+    assert found.next_offset == 50
+
+
+def test_the_bytes_limit_ends_an_answer_and_the_first_message_always_fits() -> None:
+    size = len(record(10, {"a": "1"}))
+    found, numbers = looked(Queue(every(10, 100)), 10, bytes_max=2 * size)
+    assert (numbers, found.next_offset) == ([10, 20], 30)
+    found, numbers = looked(Queue(every(10, 100)), 10, bytes_max=1)
+    assert (numbers, found.next_offset) == ([10], 20)
+
+
+def test_one_look_takes_so_many_messages_and_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, numbers = looked(Queue(every(1_000, 999)), 1, entries_max=800)
+    assert (found.status, found.next_offset, numbers) == (status.NO_MATCHED_MESSAGE, 801, [])
+    monkeypatch.setattr(matching, "LOOK_BYTES_MAX", 1)
+    found, _ = looked(Queue(every(1_000, 999)), 1, entries_max=800)
+    assert found.next_offset == 1 + CHUNK
+
+
+@pytest.mark.parametrize("offset", [100, 120])
+def test_an_offset_without_a_message_is_told_as_the_store_tells_it(offset: int) -> None:
+    found, numbers = looked(Queue(every(1, 100)), offset)
+    assert (found.status, found.next_offset, numbers) == (status.OFFSET_OVERFLOW_ONE, offset, [])
+
+
+def test_messages_that_are_gone_are_stepped_over() -> None:
+    messages = every(1, 10)
+    messages[2] = messages[3] = None
+    found, numbers = looked(Queue(messages), messages_max=4)
+    assert (numbers, found.next_offset) == ([0, 1, 4, 5], 6)
+    found, numbers = looked(Queue([None] * 50))
+    assert (found.status, found.next_offset) == (status.NO_MATCHED_MESSAGE, 50)
+
+
+def test_reading_on_gives_every_match_once_whatever_the_limits() -> None:
+    draw = random.Random(7)
+    for _ in range(200):
+        messages: list[bytes | None] = [
+            None if draw.random() < 0.1 else record(number, {"a": draw.choice("12")})
+            for number in range(draw.randrange(150))
+        ]
+        gone = {number for number, one in enumerate(messages) if one is None}
+        right = [
+            number
+            for number, one in enumerate(messages)
+            if one is not None and decode_record(one).properties["a"] == "1"
+        ]
+        queue = Queue(messages, draw.random() < 0.5)
+        limits = {
+            "messages_max": draw.randrange(1, 40),
+            "bytes_max": draw.randrange(100, 3_000),
+            "entries_max": draw.randrange(1, 100),
+        }
+        numbers, offset = [], 0
+        while offset < len(messages):
+            found, some = looked(queue, offset, **limits)
+            assert found.next_offset > offset
+            assert all(offset <= number < found.next_offset for number in some)
+            numbers += some
+            offset = found.next_offset
+        assert numbers == right
+        assert not gone & set(numbers)
+
+
+def test_a_record_that_can_not_be_read_is_handed_out() -> None:
+    damaged = bytearray(record(1, {"a": "2"}))
+    damaged[84:88] = (1 << 31).to_bytes(4, "big")
+    _, numbers = looked(Queue([record(0, {"a": "2"})]))
+    assert numbers == []
+    found = look(
+        Queue([bytes(damaged)]),  # type: ignore[arg-type]
+        "T", 0, 0, 32, 1 << 20, compiled("a = '1'"), 800,
+    )  # fmt: skip
+    assert found.records == [bytes(damaged)]
+
+
+@pytest.mark.parametrize("size", [0, -1, 90, 95, 1 << 30])
+def test_a_record_with_a_wrong_length_neither_holds_the_look_up_nor_hides_others(size: int) -> None:
+    messages = every(1, 5)
+    broken = bytearray(record(2, {"a": "1"}))
+    broken[0:4] = size.to_bytes(4, "big", signed=True)
+    messages[2] = bytes(broken)
+    found = look(
+        Queue(messages),  # type: ignore[arg-type]
+        "T", 0, 0, 32, 1 << 20, compiled("a = '1'"), 800,
+    )  # fmt: skip
+    assert b"".join(found.records) == b"".join(one for one in messages if one is not None)
+    assert found.next_offset == 5
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"a\x011\x02b\x01two\x02",
+        b"a\x01old\x02a\x01new\x02",
+        b"a\x01\x02b\x01x",
+        b"",
+        b"b\x01\xff\xfe\x02",
+        "größe\x01fünf\x02a\x01ß\x02".encode(),
+    ],
+)
+def test_one_property_is_read_as_from_all_of_them(raw: bytes) -> None:
+    every_one = properties.decode(raw)
+    for name in ("a", "b", "größe", "none"):
+        assert RawProperties(raw).get(name) == every_one.get(name)
+
+
+def test_the_tags_of_a_subscription() -> None:
+    assert tags_of(subscription("T", "*")) is None
+    assert tags_of(subscription("T", "a || b")) == {97, 98}

@@ -1,0 +1,126 @@
+"""Queues that one consumer of a group holds alone."""
+
+import pytest
+from aerobee.broker.groups.queue_locks import LOCK_MS, QueueLocks
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+
+from ..conftest import Caller, records
+
+Q0, Q1 = ("T", "broker-a", 0), ("T", "broker-a", 1)
+
+
+def test_a_queue_is_held_by_one_client_of_a_group_and_by_each_group() -> None:
+    locks = QueueLocks()
+    assert locks.lock("g", "c1", [Q0], 0) == [Q0]
+    assert locks.lock("g", "c2", [Q0, Q1], 1) == [Q1]
+    assert locks.lock("h", "c2", [Q0], 1) == [Q0]
+
+
+def test_a_lock_that_is_renewed_lasts_and_one_that_is_not_expires() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "c1", [Q0], 0)
+    assert locks.lock("g", "c1", [Q0], 20_000) == [Q0]
+    assert locks.lock("g", "c2", [Q0], 20_000 + LOCK_MS) == []
+    assert locks.is_orderly("g", 20_000 + LOCK_MS)
+    assert not locks.is_orderly("g", 20_001 + LOCK_MS)
+    assert locks.lock("g", "c2", [Q0], 20_001 + LOCK_MS) == [Q0]
+
+
+def test_only_the_holder_gives_a_queue_back() -> None:
+    locks = QueueLocks()
+    locks.lock("g", "c1", [Q0], 0)
+    locks.unlock("g", "c2", [Q0])
+    assert locks.lock("g", "c2", [Q0], 1) == []
+    locks.unlock("g", "c1", [Q0])
+    assert not locks.is_orderly("g", 1)
+    assert locks.lock("g", "c2", [Q0], 1) == [Q0]
+
+
+def test_a_full_table_gives_no_new_locks_until_some_expire() -> None:
+    locks = QueueLocks(1)
+    assert locks.lock("g", "c1", [Q0, Q1], 0) == [Q0]
+    assert locks.lock("g", "c1", [Q0], 1) == [Q0]
+    assert locks.lock("h", "c2", [Q1], 2 + LOCK_MS) == [Q1]
+
+
+def test_a_full_table_is_not_looked_through_before_something_can_expire(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = []
+
+    class Groups(dict):  # type: ignore[type-arg]
+        def items(self):  # type: ignore[no-untyped-def]
+            looks.append(len(self))
+            return super().items()
+
+    locks = QueueLocks(2)
+    monkeypatch.setattr(locks, "_groups", Groups())
+    assert locks.lock("g", "c1", [Q0, Q1], 1_000) == [Q0, Q1]
+    for now_ms in range(2_000, 2_100):
+        assert locks.lock("h", "c2", [Q0, Q1], now_ms) == []
+    assert len(looks) == 1
+    assert "2 queues are locked, which is the limit" in caplog.text
+    locks.unlock("g", "c1", [Q0])
+    assert locks.lock("h", "c2", [Q0, Q1], 3_000) == [Q0]
+    assert locks.lock("h", "c2", [Q1], 1_001 + LOCK_MS) == [Q1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"group": "g" * 256}, "a name of 256 characters can't be locked"),
+        ({"topic": "t" * 300}, "a name of 300 characters can't be locked"),
+        ({"client": "c" * 513}, "the client's id has 513 characters, the limit is 512"),
+    ],
+)
+async def test_names_that_nobody_has_are_not_kept(
+    broker: Broker, caller: Caller, wanted: dict[str, str], reason: str
+) -> None:
+    names = {"group": "g", "client": "c", "topic": "T"} | wanted
+    queue = MessageQueue(names["topic"], "broker-a", 0)
+    body = LockBatchRequestBody(names["group"], names["client"], False, [queue]).encode()
+    answer = await caller.ask(codes.LOCK_BATCH_MQ, None, body)
+    assert (answer.code, answer.remark) != (codes.SUCCESS, None)
+    assert reason in (answer.remark or "")
+    assert not broker.locks.is_orderly(names["group"], broker.now_ms())
+
+
+async def test_clients_lock_and_unlock(caller: Caller) -> None:
+    queue = MessageQueue("T", "broker-a", 0)
+
+    async def lock(client: str) -> list[MessageQueue]:
+        body = LockBatchRequestBody("g", client, False, [queue, queue]).encode()  # one, a set's way
+        answer = await caller.ask(codes.LOCK_BATCH_MQ, None, body)
+        assert answer.code == codes.SUCCESS
+        return LockBatchResponseBody.decode(answer.body or b"").lock_ok_mq_set
+
+    assert await lock("c1") == [queue]
+    assert await lock("c2") == []
+    body = UnlockBatchRequestBody("g", "c1", False, [queue]).encode()
+    assert (await caller.ask(codes.UNLOCK_BATCH_MQ, None, body)).code == codes.SUCCESS
+    assert await lock("c2") == [queue]
+
+
+async def test_a_lock_without_a_client_is_refused(caller: Caller) -> None:
+    body = LockBatchRequestBody("g", "", False, []).encode()
+    answer = await caller.ask(codes.LOCK_BATCH_MQ, None, body)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "clientId is ''" in (answer.remark or "")
+
+
+async def test_an_orderly_groups_retry_is_a_dead_letter_at_once(
+    broker: Broker, caller: Caller
+) -> None:
+    broker.locks.lock("cg", "c1", [Q0], broker.now_ms())
+    sent = await caller.send("%RETRY%cg", b"enough", DELAY="3")
+    assert sent.code == codes.SUCCESS
+    (dead,) = records(await caller.pull("%DLQ%cg"))
+    assert dead.body == b"enough"
+    assert dead.properties["DELAY"] == "-1"

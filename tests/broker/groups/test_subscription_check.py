@@ -1,0 +1,162 @@
+"""Members that subscribe differently are found, named in the log and told on."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aerobee.broker.groups.subscription_check import Agreement
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.cluster import KVTable
+from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from aerobee.protocol.bodies.subscription import subscription
+
+from ..parts import Parts, Wire
+
+Says = dict[str, str]  # topic -> tag expression
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    parts = Parts(tmp_path)
+    yield parts
+    parts.store.close()
+
+
+def heard(
+    agreement: Agreement,
+    wire: Wire,
+    name: str,
+    says: Says,
+    *,
+    model: str = "CLUSTERING",
+    kind: str = "TAG",
+) -> None:
+    wanted = [subscription(topic, text, kind) for topic, text in says.items()]
+    consumer = ConsumerData("g", "CONSUME_PASSIVELY", model, None, wanted)
+    agreement.heard(wire, name, consumer)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def agreement() -> Agreement:
+    return Agreement("g")
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"T": "*"}, {"T": "*"}),
+        ({"T": "a || b"}, {"T": "b||a"}),
+        ({"T": "a", "U": "*"}, {"U": "", "T": "a"}),
+        ({"T": "a", "%RETRY%g": "*"}, {"T": "a"}),
+        ({}, {}),
+    ],
+)
+def test_who_says_the_same_in_other_words_agrees(
+    agreement: Agreement, one: Says, two: Says
+) -> None:
+    heard(agreement, Wire(), "c1", one)
+    heard(agreement, Wire(), "c2", two)
+    assert not agreement.differs
+    assert agreement.describe() == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "text"),
+    [
+        ({"T": "a"}, {"T": "b"}, "topic T: c1: tags a / c2: tags b"),
+        ({"T": "a"}, {"T": "*"}, "topic T: c2: all messages / c1: tags a"),
+        ({"T": "*"}, {"T": "*", "U": "*"}, "topic U: c2: all messages / c1: no subscription"),
+        (
+            {"T": "*"},
+            {"U": "*"},
+            "topic T: c1: all messages / c2: no subscription; "
+            "topic U: c2: all messages / c1: no subscription",
+        ),
+    ],
+)
+def test_who_says_something_else_is_named(
+    agreement: Agreement, one: Says, two: Says, text: str
+) -> None:
+    heard(agreement, Wire(), "c1", one)
+    heard(agreement, Wire(), "c2", two)
+    assert agreement.differs
+    assert agreement.describe() == text
+
+
+def test_expressions_and_message_models_count_as_well(agreement: Agreement) -> None:
+    heard(agreement, Wire(), "c1", {"T": "a > 1"}, kind="SQL92")
+    heard(agreement, Wire(), "c2", {"T": "a > 1"}, kind="SQL92", model="BROADCASTING")
+    assert agreement.describe() == "message model: c2: BROADCASTING / c1: CLUSTERING"
+    heard(agreement, Wire(), "c3", {"T": "a > 2"}, kind="SQL92")
+    assert agreement.describe().endswith("topic T: c1, c2: SQL92 a > 1 / c3: SQL92 a > 2")
+
+
+def test_two_members_under_one_client_id_are_told_apart(agreement: Agreement) -> None:
+    heard(agreement, Wire(), "same", {"T": "a"})
+    heard(agreement, Wire(), "same", {"T": "b"})
+    assert agreement.describe() == "topic T: same: tags a / same: tags b"
+
+
+def test_a_description_stays_short(agreement: Agreement) -> None:
+    heard(agreement, Wire(), "odd", {f"T{n}": "x" * 5_000 for n in range(8)})
+    for number in range(20):
+        heard(agreement, Wire(), f"c{number}", {f"T{n}": "*" for n in range(8)})
+    text = agreement.describe()
+    assert "c0, c1, c10 and 17 more: all messages / odd: tags xxx" in text
+    assert text.endswith("; and 3 more topics")
+    assert len(text) < 2_000
+
+
+def test_they_agree_again_when_one_changes_its_mind_or_leaves(agreement: Agreement) -> None:
+    one, two = Wire(), Wire()
+    heard(agreement, one, "c1", {"T": "a"})
+    heard(agreement, two, "c2", {"T": "b"})
+    heard(agreement, one, "c1", {"T": "b"})
+    assert not agreement.differs
+    heard(agreement, one, "c1", {"T": "a"})
+    assert agreement.differs
+    agreement.left(one)  # type: ignore[arg-type]
+    agreement.left(one)  # type: ignore[arg-type]
+    assert not agreement.differs
+
+
+def test_the_log_names_a_group_once_and_says_when_it_is_over(
+    agreement: Agreement, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    one, two = Wire(), Wire()
+    heard(agreement, one, "c1", {"T": "a"})
+    assert caplog.messages == []
+    for _ in range(3):
+        heard(agreement, two, "c2", {"T": "b"})
+    (line,) = caplog.messages
+    assert "members of group g subscribe differently" in line
+    assert "topic T: c1: tags a / c2: tags b; give all members the same" in line
+    agreement.left(two)  # type: ignore[arg-type]
+    assert caplog.messages[1:] == ["the members of group g subscribe alike again"]
+
+
+def test_the_broker_tells_it_to_whoever_asks(parts: Parts) -> None:
+    parts.join("g", {"T": "a"}, client_id="c1")
+    assert not any(name.startswith("subscriptionsDiffer") for name in runtime(parts))
+    wire = parts.join("g", {"T": "b"}, client_id="c2")
+    text = "topic T: c1: tags a / c2: tags b"
+    assert dict(filter(None, parts.clients.differing())) == {"g": text}
+    assert runtime(parts)["subscriptionsDiffer_g"] == text
+    parts.clients.lost(wire)  # type: ignore[arg-type]
+    assert dict(filter(None, parts.clients.differing())) == {}
+
+
+def test_a_heartbeat_without_subscriptions_changes_nothing(parts: Parts) -> None:
+    parts.join("g", {"T": "a"}, client_id="c1")
+    wire = parts.join("g", {"T": "b"}, client_id="c2")
+    bare = HeartbeatData("c2", [], [ConsumerData("g")], without_sub=True)
+    parts.clients.register(bare, wire, "JAVA", 479, 0, list)  # type: ignore[arg-type]
+    assert dict(filter(None, parts.clients.differing())) == {
+        "g": "topic T: c1: tags a / c2: tags b"
+    }
+
+
+def runtime(parts: Parts) -> dict[str, str]:
+    return KVTable.decode(parts.ask(codes.GET_BROKER_RUNTIME_INFO).body).table

@@ -1,0 +1,263 @@
+"""A broker's metrics: RocketMQ's names and labels, and the numbers behind them."""
+
+import asyncio
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from aerobee.broker.monitoring.metrics import families
+from aerobee.broker.server import Broker
+from aerobee.console.exposition import SAMPLES_PER_STEP, exposition
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.offsets import UpdateConsumerOffset
+
+from ..conftest import Caller, Clock, Config
+from ..popping import Popper, Run
+
+OWN_NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+NODE = {"otel_scope_name": "broker-meter", **OWN_NODE}
+Found = dict[tuple[str, ...], Any]
+
+
+def values(broker: Broker, name: str) -> Found:
+    """The values of one metric by the labels that follow those of the node."""
+    found = {}
+    for family in families(broker):
+        # Some are worked out while those before them are read.
+        rows = [row for row in family[4] if row is not None]
+        if family[0] != name:
+            continue
+        node = OWN_NODE if name.startswith("aerobee_") else NODE
+        labels = list(family[3])
+        assert labels[: len(node)] == list(node)
+        for label_values, value in rows:
+            assert dict(zip(node, label_values, strict=False)) == node
+            assert len(label_values) == len(labels)
+            found[tuple(label_values[len(node) :])] = value
+    return found
+
+
+def has(broker: Broker, name: str) -> bool:
+    """Whether there is such a metric."""
+    return any(family[0] == name for family in families(broker))
+
+
+async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: Caller) -> None:
+    for body in (b"1", b"22"):
+        await caller.send("T", body)
+    await caller.send("U")
+    assert values(broker, "rocketmq_messages_in_total") == {
+        ("T", "normal", "false"): 2,
+        ("U", "normal", "false"): 1,
+    }
+    throughput = values(broker, "rocketmq_throughput_in_total")
+    assert throughput["T", "normal", "false"] == broker.stats.puts("T").bytes > 180
+
+
+async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
+    for _ in range(3):
+        await caller.send("T")
+    await caller.pull("T")
+    await caller.pull("T", 2, group="CID_RMQ_SYS_x")
+    assert values(broker, "rocketmq_messages_out_total") == {
+        ("T", "cg", "false", ""): 3,
+        ("T", "CID_RMQ_SYS_x", "true", ""): 1,
+    }
+    assert values(broker, "rocketmq_throughput_out_total")["T", "cg", "false", ""] > 270
+
+
+async def test_the_version_of_the_program_is_a_label(broker: Broker) -> None:
+    assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
+
+
+async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:
+    for queue_id in (0, 0, 0, 1):
+        await caller.send("T", queue_id=queue_id)
+    broker.groups.find("cg")
+    for queue_id, offset in ((0, 1), (1, 1)):
+        header = UpdateConsumerOffset("cg", "T", queue_id, offset)
+        await caller.ask(codes.UPDATE_CONSUMER_OFFSET, header)
+    lag = values(broker, "rocketmq_consumer_lag_messages")
+    assert lag == {("T", "cg", "false", "false"): 2}
+
+
+async def test_the_lag_of_a_group_that_wants_some_tags_counts_only_those(
+    broker: Broker, caller: Caller
+) -> None:
+    for tag in ("a", "b", "b", "c", "b"):
+        await caller.send("T", TAGS=tag)
+    broker.groups.find("cg")
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "T", 0, 1))
+
+    def lag() -> float:
+        return values(broker, "rocketmq_consumer_lag_messages")["T", "cg", "false", "false"]
+
+    assert lag() == 4  # nobody is there to say what the group wants
+    await caller.heartbeat(topics={"T": "a || b"})
+    assert lag() == 3
+    await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"estimateAccumulation=false")
+    assert lag() == 4
+
+
+async def test_connections_are_counted_by_language_and_version(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.heartbeat(topics={"T": "*"}, producer="pg")
+    [(producer, producers)] = values(broker, "rocketmq_producer_connections").items()
+    [(consumer, consumers)] = values(broker, "rocketmq_consumer_connections").items()
+    assert (producers, consumers) == (1, 1)
+    assert producer[1] == consumer[2] == "v5_3_3"
+    assert producer[2:] == ("remoting",)
+    assert (consumer[0], *consumer[3:]) == ("cg", "push", "remoting", "false")
+
+
+async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config())
+    assert values(broker, "rocketmq_storage_size_bytes")["local", "disk"] > 0
+    assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1
+    broker.store._log.pause("disk", "the disk is full")
+    assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 0
+    broker.store._log.resume("disk")
+    assert not has(broker, "rocketmq_storage_message_reserve_time_milliseconds")
+    caller = Caller(broker)
+    await caller.send("T")
+    stored_ms = broker.store.store_ms_at("T", 0, 0)
+    broker.now_ms = lambda: stored_ms + 1234
+    assert values(broker, "rocketmq_storage_message_reserve_time_milliseconds") == {
+        ("local", "disk"): 1234
+    }
+    await caller.peers.close()
+
+
+async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.heartbeat("c1", topics={"T": "a"})
+    assert values(broker, "aerobee_group_subscriptions_differ") == {}
+    other = Caller(broker)
+    await other.heartbeat("c2", topics={"T": "b"})
+    assert values(broker, "aerobee_group_subscriptions_differ") == {("cg",): 1}
+    await other.peers.close()
+
+
+async def test_what_was_popped_and_is_not_acknowledged_is_counted(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = Popper(*await run(config(revive_queue_num=1)), clock)
+    await p.send(b"a", b"b")
+    await p.pop(max_messages=1)
+    await p.pop(max_messages=1, invisible_ms=1_000)
+    assert values(p.broker, "rocketmq_pop_checkpoint_buffer_size") == {(): 1}
+    assert values(p.broker, "rocketmq_pop_revive_lag_milliseconds") == {("0",): 1}
+    asked = asyncio.create_task(p.ask(poll_ms=1_000))
+    await p.waiting(1)
+    assert values(p.broker, "aerobee_parked_pops") == {(): 1}
+    await p.later(1_000)
+    await asked
+
+
+MANY = 300
+
+
+@pytest.fixture
+async def crowded(broker: Broker) -> Broker:
+    """A broker with many topics, and a group with offsets on each."""
+    broker.topics.put_all([TopicConfig(f"t{number}", 4, 4, 6) for number in range(MANY)])
+    broker.groups.put_all([SubscriptionGroupConfig(f"g{number}") for number in range(MANY)])
+    for number in range(MANY):
+        for queue_id in range(4):
+            broker.offsets.commit(f"t{number}", f"g{number}", queue_id, 0)
+    return broker
+
+
+async def test_the_metrics_of_many_topics_and_groups_are_made_in_small_steps(
+    crowded: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = most = steps = 0
+    max_offset = crowded.store.max_offset
+
+    def counting(topic: str, queue_id: int) -> int:
+        nonlocal looks
+        looks += 1
+        return max_offset(topic, queue_id)
+
+    monkeypatch.setattr(crowded.store, "max_offset", counting)
+    making = exposition(families(crowded))
+    while True:
+        before = looks
+        try:
+            next(making)
+        except StopIteration as done:
+            text = b"".join(done.value).decode()
+            break
+        most, steps = max(most, looks - before), steps + 1
+    assert text.count("rocketmq_consumer_lag_messages{") == MANY
+    assert looks >= 4 * MANY
+    assert most <= 4 * SAMPLES_PER_STEP  # the queues of so many topics
+    assert steps > 5 * MANY / SAMPLES_PER_STEP
+
+
+async def test_requests_are_served_while_metrics_are_made(crowded: Broker, caller: Caller) -> None:
+    await caller.send("T")  # makes the topic
+    making = asyncio.create_task(crowded.slices.run(exposition(families(crowded))))
+    assert (await caller.send("T")).code == codes.SUCCESS
+    assert not making.done()
+    assert len(await making) > 1
+
+
+async def test_long_polls_and_oneway_requests_are_told_apart(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await caller.send("T")
+    waiting = asyncio.create_task(caller.pull("T", 1, suspend_ms=2_000))
+    async with asyncio.timeout(30):
+        while not broker.holds.count:  # noqa: ASYNC110 - the broker has no event for it
+            await asyncio.sleep(0)
+    clock.ms += 2_500
+    await broker.catch_up()
+    assert (await waiting).code == codes.PULL_NOT_FOUND
+    await caller.peers.oneway(broker.address, codes.GET_BROKER_CONFIG)
+    await caller.ask(9_999)
+    found = values(broker, "rocketmq_rpc_latency_milliseconds")
+    assert ("remoting", "send_message_v2", "success", "false", "success") in found
+    bounds, counts, total = found["remoting", "pull_message", "pull_not_found", "true", "success"]
+    assert (counts[list(bounds).index(3_000)], total) == (1, 2_500)
+    assert ("remoting", "get_broker_config", "success", "false", "oneway") in found
+    assert ("remoting", "9999", "request_code_not_supported", "false", "success") in found
+
+
+async def test_an_offline_group_has_its_lag_and_a_system_group_has_none(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")
+    for group in ("cg", "CID_RMQ_SYS_x"):
+        broker.groups.find(group)
+        await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset(group, "T", 0, 0))
+    assert values(broker, "rocketmq_consumer_lag_messages") == {("T", "cg", "false", "false"): 1}
+    stored_ms = broker.store.store_ms_at("T", 0, 0)
+    broker.now_ms = lambda: stored_ms + 70
+    latency = values(broker, "rocketmq_consumer_lag_latency_milliseconds")
+    assert latency == {("T", "cg", "false", "false"): 70}
+
+
+async def test_what_is_with_a_consumer_is_in_flight_until_it_is_acknowledged(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = Popper(*await run(config()), clock)
+    await p.caller.heartbeat(topics={p.topic: "*"}, group=p.group, consume_type="CONSUME_POP")
+    await p.send(b"a", b"b", b"c")
+    handles = await p.pop(max_messages=2)
+
+    def numbers() -> list[float]:
+        names = ("lag_messages", "inflight_messages", "ready_messages")
+        labels = (p.topic, p.group, "false", "false")
+        return [values(p.broker, f"rocketmq_consumer_{name}")[labels] for name in names]
+
+    assert numbers() == [3, 2, 1]
+    await p.ack(handles[b"a"])
+    assert numbers() == [2, 1, 1]

@@ -1,0 +1,247 @@
+"""Reviving: from what a Java broker has written, in parts, and in trouble."""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker.pop.revive import LATE_ACK_MS
+from aerobee.broker.pop.revive_log import REVIVE_GROUP, revive_topic
+from aerobee.broker.server import Broker
+from aerobee.protocol.bodies.pop import AckMsg, PopCheckPoint
+from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.pop_handles import retry_topic
+from aerobee.protocol.message.record import Record, decode_record
+from aerobee.protocol.message.tags import tag_hash
+from aerobee.store.base.errors import DiskFull
+
+from ..conftest import Clock, Config
+from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
+
+JAVA_STORE = Path(__file__).parents[1] / "golden" / "stores" / "broker.tar.gz"
+JAVA_STOPPED_MS = 1_795_227_250_000  # when that broker was stopped, about
+QUEUES_OF_REVIVE = 8
+
+
+def messages(broker: Broker, topic: str, queue_id: int = 0) -> list[Record]:
+    store = broker.store
+    entries = store.entries(topic, queue_id, 0, 10_000)
+    return [decode_record(store.message_at(place) or b"") for place, _, _ in entries]
+
+
+def put_entry(broker: Broker, tag: str, body: bytes, due_ms: int, queue_id: int = 0) -> None:
+    """An entry of the revive topic, as the timer brings it there."""
+    raw = properties.encode({"TAGS": tag, "TIMER_DELIVER_MS": str(due_ms)})
+    store, topic = broker.store, revive_topic(broker.config.broker_cluster_name)
+    store.put(topic, queue_id, 0, 0, 0, store.host, body, raw, tag_hash(tag))
+
+
+def unpacked(folder: Path) -> Path:
+    """The store of a Java broker that was popped from."""
+    with tarfile.open(JAVA_STORE) as archive:
+        archive.extractall(folder, filter="data")
+    (found,) = (each for each in folder.iterdir() if each.is_dir())
+    return found
+
+
+@pytest.fixture
+async def p(run: Run, config: Config, clock: Clock) -> Popper:
+    return Popper(*await run(config()), clock)
+
+
+async def test_what_a_java_broker_left_invisible_comes_again_here(
+    run: Run, config: Config, clock: Clock, tmp_path: Path
+) -> None:
+    folder = unpacked(tmp_path)
+    clock.ms = JAVA_STOPPED_MS
+    broker, _ = await run(
+        config(
+            store_path_root_dir=str(folder),
+            broker_name="vecBroker",
+            broker_cluster_name="vecCluster",
+            revive_queue_num=1,
+            mapped_file_size_commit_log=256 << 10,
+            mapped_file_size_consume_queue=1_280,
+            mapped_file_size_timer_log=3_328,
+            max_hash_slot_num=64,
+            max_index_num=512,
+        )
+    )
+    retry = retry_topic("VecPop", "CG_pop")
+    # Java popped four messages, acknowledged one, and made one invisible for a minute more. The
+    # other two came again while it ran.
+    assert [record.body for record in messages(broker, retry)] == [b"pop2", b"pop3"]
+    await broker.catch_up()
+    assert len(messages(broker, retry)) == 2
+    clock.ms += 60_000
+    await broker.catch_up()
+    found = messages(broker, retry)
+    assert [record.body for record in found] == [b"pop2", b"pop3", b"pop1"]
+    java, ours = found[1], found[2]
+    assert ours.properties.keys() == java.properties.keys()
+    assert ours.properties["1ST_POP_TIME"] == "1795227222763"
+    assert (ours.reconsume_times, ours.flag, ours.sys_flag) == (1, java.flag, java.sys_flag)
+    assert ours.born_ms < java.born_ms
+
+
+async def test_a_check_point_of_another_form_is_understood(p: Popper) -> None:
+    await p.send(b"a", b"b", b"c")
+    old = PopCheckPoint(1, p.clock.ms, 5_000, 0, 2, 0, "T", "cg", 0, None, "broker-a")
+    put_entry(p.broker, "ck", old.encode(), p.clock.ms + 4_000)
+    ack = AckMsg(1, 1, "cg", "T", 0, p.clock.ms, "broker-a")
+    put_entry(p.broker, "ack", ack.encode(), p.clock.ms + 5_000)
+    p.broker.groups.find("cg")
+    await p.later(10_000)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"c"]
+
+
+async def test_a_check_point_that_came_twice_counts_once(p: Popper) -> None:
+    await p.send(b"a", b"b")
+    p.broker.groups.find("cg")
+    body = PopCheckPoint(0, p.clock.ms, 5_000, 0, 2, 0, "T", "cg", 0, [0, 1], "b").encode()
+    put_entry(p.broker, "ck", body, p.clock.ms + 4_000)
+    ack = AckMsg(1, 0, "cg", "T", 0, p.clock.ms, "b")
+    put_entry(p.broker, "ack", ack.encode(), p.clock.ms + 5_000)
+    put_entry(p.broker, "ck", body, p.clock.ms + 4_000)
+    await p.later(10_000)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "body"),
+    [
+        ("ck", b"{"),
+        ("ck", b"{}"),
+        ("ck", b'{"t":"T","c":"cg","n":33,"so":0,"pt":1,"it":1}'),
+        ("ack", b"[]"),
+        ("bAck", b'{"aol":["x"]}'),
+        ("ack", b'{"ao":7,"c":"cg","pt":1,"q":0,"so":0,"t":"T"}'),
+        ("odd", b"odd"),
+    ],
+)
+async def test_what_can_not_be_read_is_passed_over(p: Popper, tag: str, body: bytes) -> None:
+    await p.send(b"a")
+    await p.pop()
+    put_entry(p.broker, tag, body, p.clock.ms)
+    await p.later(BACK_AFTER_MS)
+    assert list(await p.pop()) == [b"a"]
+
+
+@pytest.mark.parametrize("gone", ["topic", "group", "message"])
+async def test_what_has_nowhere_to_go_is_dropped(p: Popper, gone: str) -> None:
+    await p.send(b"a")
+    await p.pop()
+    if gone == "topic":
+        p.broker.topics.delete("T")
+    elif gone == "group":
+        p.broker.groups.auto_create = False
+        p.broker.groups.delete("cg")
+    else:
+        p.broker.store.delete_topic("T")
+    await p.later(BACK_AFTER_MS)
+    await p.later(BACK_AFTER_MS)
+    assert messages(p.broker, "%RETRY%cg_T") == []
+    assert sum(p.broker.pop.revive.behind()) == 0
+
+
+async def test_many_messages_come_again_in_parts(p: Popper) -> None:
+    for _ in range(20):
+        await p.send(*[b"a"] * 32)
+        assert (await p.ask()).code == 0
+        p.clock.ms += 1
+    await p.later(BACK_AFTER_MS)
+    assert len(messages(p.broker, "%RETRY%cg_T")) == 640
+
+
+async def test_a_full_disk_only_delays_what_comes_again(
+    p: Popper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await p.send(b"a", b"b", b"c")
+    await p.pop()
+    store = p.broker.store
+    put, room = store.put, [1]
+
+    def narrow(topic: str, *rest: Any) -> tuple[int, int, int]:
+        if topic.startswith("%RETRY%"):
+            if not room:
+                raise DiskFull("no room")
+            room.pop()
+        return put(topic, *rest)
+
+    monkeypatch.setattr(store, "put", narrow)
+    await p.later(BACK_AFTER_MS)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a"]
+    room += [1] * 10
+    await p.later(1_000)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a", b"b", b"c"]
+
+
+async def test_the_offset_names_the_last_entry_that_is_done_and_on_disk(p: Popper) -> None:
+    topic = revive_topic("DefaultCluster")
+
+    def done() -> list[int]:
+        queues = range(QUEUES_OF_REVIVE)
+        return [p.broker.offsets.get(topic, REVIVE_GROUP, number) for number in queues]
+
+    await p.send(b"a", b"b")
+    await p.pop(max_messages=1)  # revive queue 0
+    (text,) = (await p.pop()).values()  # revive queue 1
+    await p.later(12_000)
+    await p.ack(text)
+    assert done() == [-1] * QUEUES_OF_REVIVE
+    p.clock.ms += BACK_AFTER_MS
+    await p.broker.catch_up()
+    assert sum(p.broker.pop.revive.behind()) == 3
+    await p.synced()
+    p.broker.pop.revive.advance()
+    assert done() == [0, 1, -1, -1, -1, -1, -1, -1]
+    assert sum(p.broker.pop.revive.behind()) == 0
+
+
+async def test_a_message_of_a_topic_that_is_popped_by_its_retry_name_stays_there(
+    p: Popper,
+) -> None:
+    p.broker.topics.put(TopicConfig("%RETRY%cg_T", 1, 1))
+    await p.send(b"a")
+    p.broker.groups.find("cg")
+    retry = Popper(p.broker, p.caller, p.clock, topic="%RETRY%cg_T")
+    store = p.broker.store
+    store.put("%RETRY%cg_T", 0, 0, 0, 0, store.host, b"again", b"", 0, 1)
+    await retry.ask()
+    await p.later(BACK_AFTER_MS)
+    found = messages(p.broker, "%RETRY%cg_T")
+    assert [(record.body, record.reconsume_times) for record in found] == [
+        (b"again", 1),
+        (b"again", 2),
+    ]
+
+
+async def test_the_next_round_is_at_the_time_of_the_first_check_point(p: Popper) -> None:
+    revive = p.broker.pop.revive
+    interval_ms = p.broker.config.revive_interval
+    assert revive.wait_ms() == interval_ms
+    await p.send(b"a")
+    await p.pop()
+    await p.later(INVISIBLE_MS)  # the check point is read a second before its time
+    assert revive.wait_ms() == interval_ms
+    await p.later(LATE_ACK_MS - 300)
+    assert revive.wait_ms() == 301
+    assert not messages(p.broker, "%RETRY%cg_T")
+    await p.later(301)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a"]
+    assert revive.wait_ms() == interval_ms
+
+
+async def test_a_queue_whose_round_failed_waits_for_the_interval(
+    p: Popper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(topic: str, *rest: Any) -> tuple[int, int, int]:
+        raise DiskFull("no room")
+
+    await p.send(b"a")
+    await p.pop()
+    await p.later(INVISIBLE_MS)
+    monkeypatch.setattr(p.broker.store, "put", full)
+    await p.later(LATE_ACK_MS + 500)
+    assert p.broker.pop.revive.wait_ms() == p.broker.config.revive_interval

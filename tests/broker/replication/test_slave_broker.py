@@ -1,0 +1,336 @@
+"""A master and its slave, both ours, behind a name server: what the slave has and refuses."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker import server
+from aerobee.broker.monitoring.overview import fault, not_ready, note, overview
+from aerobee.broker.naming import registration
+from aerobee.broker.replication import pull_handlers as slave_pull
+from aerobee.broker.replication import slave as ha_slave
+from aerobee.broker.replication.slave_requests import REFUSED
+from aerobee.broker.server import Broker
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.server import NameServer
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.cluster import ClusterInfo
+from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.topics import TopicName, UpdateTopic
+
+from ..conftest import Caller, Config, parked, records, result_of
+from ..monitoring.test_metrics import values
+
+SECONDS = 60  # a deadline, for a machine that has much else to do
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what one of two brokers is about to tell the other."""
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - they have no event for tests
+            await asyncio.sleep(0.005)
+
+
+class Pair:
+    """A name server, a master and a slave; `ask_master` and `ask_slave` speak to them."""
+
+    def __init__(self, config: Config, root: Path, **settings: Any) -> None:
+        self.config = config
+        self.root = root
+        self.settings = settings
+        self.ahead_ms = 0
+        self.running: list[Broker] = []
+        self.callers: list[Caller] = []
+
+    async def start(self) -> None:
+        self.namesrv = NameServer(NamesrvConfig(listen_port=0))
+        await self.namesrv.start()
+        self.master = await self.broker("master")
+        self.slave = await self.broker("slave", broker_role="SLAVE", broker_id=1)
+        self.ask_master, self.ask_slave = self.caller(self.master), self.caller(self.slave)
+        await until(lambda: self.slave.replica is not None and self.slave.replica.is_master_there())
+
+    async def broker(self, folder: str, **settings: Any) -> Broker:
+        config = self.config(
+            store_path_root_dir=str(self.root / folder),
+            namesrv_addr=self.namesrv.address,
+            **({"slave_read_enable": True} | self.settings | settings),
+        )
+        broker = Broker(config, now_ms=lambda: server.wall_clock_ms() + self.ahead_ms)
+        await broker.start()
+        self.running.append(broker)
+        return broker
+
+    def caller(self, broker: Broker) -> Caller:
+        self.callers.append(Caller(broker))
+        return self.callers[-1]
+
+    async def halt(self, broker: Broker) -> None:
+        self.running.remove(broker)
+        await broker.stop()
+
+    async def caught_up(self) -> None:
+        await until(lambda: self.slave.store.whole_end == self.master.store.log_end)
+
+    async def stop(self) -> None:
+        for caller in self.callers:
+            await caller.peers.close()
+        for broker in list(self.running):
+            await self.halt(broker)
+        await self.namesrv.stop()
+
+
+@pytest.fixture
+async def pair(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.05)
+    made = Pair(config, tmp_path)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) -> None:
+    answer = await pair.caller(pair.master).peers.request(
+        pair.namesrv.address, codes.GET_BROKER_CLUSTER_INFO
+    )
+    found = ClusterInfo.decode(answer.body or b"").broker_addr_table["broker-a"]
+    assert found.broker_addrs == {0: pair.master.address, 1: pair.slave.address}
+    assert pair.slave.replica is not None
+    assert pair.slave.replica.master() == pair.master.address
+    await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
+    assert pair.slave.topics.version == pair.master.topics.version
+
+
+async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
+    (fact,) = [text for name, text in result_of(overview(pair.slave))[1] if name == "Role"]
+    assert fact == f"SLAVE 1, follows 127.0.0.1:{pair.master.ha_port}"
+    assert values(pair.slave, "aerobee_follows") == {(): 1}
+    await pair.halt(pair.master)
+    await until(lambda: values(pair.slave, "aerobee_follows") == {(): 0})
+    assert "can't reach its master" in dict(result_of(overview(pair.slave))[1])["Role"]
+
+
+async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert note(pair.slave) is None
+    assert note(pair.master) is None
+    await pair.halt(pair.master)
+    slave = pair.slave.ha_slave
+    assert slave is not None
+    await until(lambda: not slave.connected)
+    later = pair.slave.alive_ms() + 90_000
+    monkeypatch.setattr(slave, "now_ms", lambda: later)
+    said = re.fullmatch(
+        r"reading only, the master of broker-a has been away for (\d+) s", note(pair.slave) or ""
+    )
+    assert said is not None
+    assert 85 <= int(said[1]) <= 90
+    assert (fault(pair.slave), not_ready(pair.slave)) == (None, None)
+
+
+async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
+    await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
+    await pair.ask_master.send("T", b"one")
+    await pair.caught_up()
+    # A topic that messages have come of isn't left to the next minute.
+    await pair.slave.replica.tick()  # type: ignore[union-attr]
+    answer = await pair.ask_slave.pull("T")
+    assert [one.body for one in records(answer)] == [b"one"]
+    assert answer.fields()["suggestWhichBrokerId"] == "0"
+
+
+async def has_topic(pair: Pair, name: str = "T") -> None:
+    """A topic that both have."""
+    await pair.ask_master.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic(name, 1, 1, 6))
+    replica = pair.slave.replica
+    assert replica is not None
+    await until(lambda: replica.sync.synced_ms > 0)
+    replica.sync._asked_ms = None
+    await replica.tick()
+    assert pair.slave.topics.get(name) is not None
+
+
+async def test_who_finds_nothing_on_the_slave_is_sent_to_the_master(pair: Pair) -> None:
+    await has_topic(pair)
+    for offset in (0, 7):  # nothing there yet; and what the slave may only not have yet
+        answer = await pair.ask_slave.pull("T", offset)
+        assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+        fields = answer.fields()
+        assert fields["suggestWhichBrokerId"] == "0"
+        assert fields["nextBeginOffset"] == str(offset)  # a slave corrects nobody
+
+
+async def test_who_can_wait_is_sent_to_the_master_after_a_moment(pair: Pair) -> None:
+    await has_topic(pair)
+    assert pair.slave.replica is not None
+    pair.slave.replica.sweep()  # that the master is there is no news any more
+    begun_ms = server.wall_clock_ms()
+    answer = await pair.ask_slave.pull("T", suspend_ms=60_000)
+    assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+    assert server.wall_clock_ms() - begun_ms >= slave_pull.MASTER_MS
+    waits = asyncio.create_task(pair.ask_slave.pull("T", suspend_ms=60_000))
+    await parked(pair.slave, 1)
+    await pair.ask_master.send("T", b"one")  # and this comes first
+    assert [one.body for one in records(await waits)] == [b"one"]
+
+
+async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pair: Pair) -> None:
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"one")
+    await pair.caught_up()
+    port = pair.master.port
+    await pair.halt(pair.master)
+    replica = pair.slave.replica
+    assert replica is not None
+    await until(lambda: not replica.is_master_there())
+    answer = await pair.ask_slave.pull("T")
+    assert [one.body for one in records(answer)] == [b"one"]
+    waits = asyncio.create_task(pair.ask_slave.pull("T", 1, suspend_ms=60_000))
+    beyond = asyncio.create_task(pair.ask_slave.pull("T", 5, suspend_ms=60_000))
+    await parked(pair.slave, 2)
+    pair.master = await pair.broker("master", listen_port=port, ha_listen_port=pair.master.ha_port)
+    for waiting in (waits, beyond):
+        assert (await waiting).code == codes.PULL_RETRY_IMMEDIATELY
+
+
+@pytest.mark.parametrize("code", sorted(REFUSED))
+async def test_a_refusal_says_why_and_where_the_master_is(pair: Pair, code: int) -> None:
+    answer = await pair.ask_slave.ask(code)
+    assert answer.code == REFUSED[code][0]
+    assert (answer.remark or "").startswith(REFUSED[code][1])
+    assert (answer.remark or "").endswith(f"its master is {pair.master.address}, take it there")
+
+
+async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> None:
+    await has_topic(pair)
+    where = ("cg", "T", 0)
+    await pair.ask_slave.heartbeat(topics={"T": "*"})
+    answer = await pair.ask_slave.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset(*where, 4))
+    assert answer.code == codes.SUCCESS
+    answer = await pair.ask_slave.ask(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset(*where))
+    assert answer.fields() == {"offset": "4"}
+
+
+async def test_a_slave_delivers_no_delayed_message_by_itself(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"late", DELAY="1")
+    await pair.caught_up()
+    end = pair.slave.store.log_end
+    await pair.halt(pair.master)
+    pair.ahead_ms = 60_000  # the level is a second
+    await pair.slave.catch_up()
+    assert pair.slave.store.log_end == end
+    assert "delay level" not in caplog.text  # nor was it tried, which the log here refuses
+
+
+async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one(
+    pair: Pair,
+) -> None:
+    await has_topic(pair)
+    soon = str(server.wall_clock_ms() + 1_000)
+    await pair.ask_master.send("T", b"by level", DELAY="1")
+    await pair.ask_master.send("T", b"by time", TIMER_DELIVER_MS=soon)
+    await pair.ask_master.send("T", b"much later", DELAY="18")
+    pair.ahead_ms = 10_000
+    await until(lambda: pair.master.store.max_offset("T", 0) == 2)
+    await pair.caught_up()
+    replica, slave = pair.slave.replica, pair.slave
+    assert replica is not None
+    assert slave.timers is not None
+    assert pair.master.timers is not None
+    state, other = slave.timers.state, pair.master.timers.state
+    await until(lambda: other.check.queue_offset == 1)
+    replica.sync._asked_ms = None
+    await replica.tick()
+    await until(lambda: state.queue_offset == 1 and state.read_ms >= other.check.read_ms)
+    assert slave.delays.offsets == {1: 1}
+    await pair.halt(pair.master)
+    await pair.halt(slave)
+    new = await pair.broker("slave")
+    await new.catch_up()
+    assert new.store.max_offset("T", 0) == 2
+    pair.ahead_ms = 3 * 3_600_000
+    await until(lambda: new.store.max_offset("T", 0) == 3)
+    found = records(await pair.caller(new).pull("T"))
+    assert sorted(one.body for one in found) == [b"by level", b"by time", b"much later"]
+
+
+async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) -> None:
+    await has_topic(pair)
+    for number in range(20):
+        await pair.ask_master.send("T", b"%d" % number)
+    await pair.ask_master.send("T", b"late", DELAY="1")
+    pair.master.offsets.commit("T", "cg", 0, 7)
+    await pair.caught_up()
+    replica = pair.slave.replica
+    assert replica is not None
+    replica.sync._asked_ms = None
+    await replica.tick()
+    await pair.halt(pair.master)
+    await pair.halt(pair.slave)
+    new = await pair.broker("slave")  # brokerRole=ASYNC_MASTER, and so brokerId=0
+    caller = pair.caller(new)
+    assert (await caller.send("T", b"20")).code == codes.SUCCESS
+    found = [one.body for one in records(await caller.pull("T"))]
+    assert found[:20] == [b"%d" % number for number in range(20)]
+    assert new.offsets.get("T", "cg", 0) == 7
+    await until(lambda: new.store.max_offset("T", 0) == 22)
+    assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
+
+
+async def test_a_topic_that_is_deleted_and_made_again_begins_anew_on_the_slave(
+    pair: Pair,
+) -> None:
+    await has_topic(pair)
+    for number in range(5):
+        await pair.ask_master.send("T", b"old %d" % number)
+    await pair.caught_up()
+    await pair.ask_master.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("T"))
+    await has_topic(pair)
+    await pair.ask_master.send("T", b"new")
+    await pair.caught_up()
+    found = [(one.queue_offset, one.body) for one in records(await pair.ask_slave.pull("T"))]
+    assert found == [(0, b"new")]
+
+
+async def test_reading_from_a_slave_must_be_allowed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Pair(config, tmp_path, slave_read_enable=False)
+    await made.start()
+    try:
+        answer = await made.ask_slave.pull("T")
+        assert answer.code == codes.SYSTEM_BUSY
+        assert "slaveReadEnable is false" in (answer.remark or "")
+    finally:
+        await made.stop()
+
+
+async def test_the_word_of_a_name_server_that_knows_the_master_counts() -> None:
+    told: list[registration.Master] = []
+    one = registration.Registration.__new__(registration.Registration)
+    one._servers = ["a:1", "b:1"]
+    one._masters, one._master = {}, registration.NO_MASTER
+    master = registration.Master("m:10911", "m:10912")
+
+    def says(server: str, found: registration.Master) -> None:
+        class Answer:
+            @staticmethod
+            def header(kind: Any) -> Any:
+                return kind(found.ha_address or None, found.address or None)
+
+        one._take_master(server, Answer(), told.append)  # type: ignore[arg-type]
+
+    says("b:1", master)
+    says("a:1", registration.NO_MASTER)  # it was restarted a moment ago
+    assert told == [master]
+    says("b:1", registration.NO_MASTER)
+    assert told == [master, registration.NO_MASTER]

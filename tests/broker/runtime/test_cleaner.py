@@ -1,0 +1,182 @@
+"""A broker that lets old files go and refuses messages while its disk is full."""
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.store.files import disk
+
+from ..conftest import Caller, Clock, records
+
+FILE_BYTES = 8192
+BODY = bytes(1_500)  # four messages a file of the log
+
+
+class Disk(disk.Disk):
+    """As full as a test says; and slow in freeing, when it says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.percent = 10
+        self.may_free = threading.Event()
+        self.may_free.set()
+
+    def room(self, path: Path) -> tuple[int, int]:
+        return self.percent << 20, (100 - self.percent) << 20
+
+    def sync(self, fd: int) -> None:  # type: ignore[override]
+        if threading.current_thread().name.startswith("aerobee-cleaner"):
+            assert self.may_free.wait(20)
+        os.fsync(fd)
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(disk, "current", made)
+    return made
+
+
+@pytest.fixture
+async def running(full: Disk, run: Any, config: Any) -> tuple[Broker, Caller]:
+    return await run(
+        config(
+            mapped_file_size_commit_log=FILE_BYTES,
+            mapped_file_size_consume_queue=80,
+            delete_commit_log_files_interval=0,
+            delete_consume_queue_files_interval=0,
+            delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
+        )
+    )
+
+
+async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old: int) -> None:
+    """So many messages in queue 0 of a topic; the first `old` files are of four days ago."""
+    for _ in range(count):
+        assert (await caller.send("T", BODY)).code == codes.SUCCESS
+    clock.ms += 1_000  # queues are synced every second only
+    await broker.syncer.sync()
+    for number, path in enumerate(sorted((broker.root / "commitlog").iterdir())):
+        when = clock.ms / 1000 - (4 * 86_400 if number < old else 0)
+        os.utime(path, (when, when))
+
+
+async def test_a_reader_whose_messages_are_gone_is_told_where_the_rest_begins(
+    running: tuple[Broker, Caller], clock: Clock
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 20, clock, old=2)
+    await broker.cleaner.run()
+    answer = await caller.pull("T", 3)
+    assert answer.code == codes.PULL_OFFSET_MOVED
+    fields = answer.fields()
+    assert (fields["nextBeginOffset"], fields["minOffset"], fields["maxOffset"]) == (
+        "8", "8", "20",
+    )  # fmt: skip
+    rest = await caller.pull("T", 8)
+    assert [record.queue_offset for record in records(rest)] == [8, 9, 10, 11]  # one queue file
+    assert (await caller.send("T", BODY)).fields()["queueOffset"] == "20"
+
+
+async def test_a_full_disk_refuses_sends_with_a_reason_and_takes_them_when_there_is_room(
+    running: tuple[Broker, Caller], clock: Clock, full: Disk
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 3, clock, old=0)
+    full.percent = 95
+    await broker.cleaner.run()
+    refused = await caller.send("T", BODY)
+    assert refused.code == codes.SERVICE_NOT_AVAILABLE
+    for text in ("disk is full", "95 %", "limit is 90 %", "diskSpaceWarningLevelRatio", "free"):
+        assert text in (refused.remark or "")
+    assert len(records(await caller.pull("T", 0, commit_offset=2))) == 3
+    full.percent = 80
+    await broker.cleaner.run()
+    assert (await caller.send("T", BODY)).fields()["queueOffset"] == "3"
+
+
+async def test_requests_are_served_while_the_disk_takes_its_time(
+    running: tuple[Broker, Caller], clock: Clock, full: Disk
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 20, clock, old=2)
+    full.may_free.clear()
+    cleaning = asyncio.create_task(broker.cleaner.run())
+    async with asyncio.timeout(60):
+        while broker.store.log_start == 0:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        assert len(records(await caller.pull("T", 12))) == 4
+        assert (await caller.send("T", BODY)).code == codes.SUCCESS
+        assert not cleaning.done()
+        full.may_free.set()
+        await cleaning
+    assert broker.store.log_start == 2 * FILE_BYTES
+
+
+async def test_mqadmin_lets_the_expired_files_go_at_any_hour(
+    full: Disk, run: Any, config: Any, clock: Clock
+) -> None:
+    other_hour = (time.localtime(clock.ms // 1_000).tm_hour + 12) % 24
+    broker, caller = await run(
+        config(
+            mapped_file_size_commit_log=FILE_BYTES,
+            delete_when=str(other_hour),
+            delete_commit_log_files_interval=0,
+        )
+    )
+    await fill(broker, caller, 20, clock, old=2)
+    await broker.cleaner.run()
+    assert broker.store.log_start == 0
+    assert (await caller.ask(codes.DELETE_EXPIRED_COMMITLOG)).code == codes.SUCCESS
+    await broker.cleaner.finished()
+    assert broker.store.log_start == 2 * FILE_BYTES
+
+
+async def test_mqadmin_lets_the_files_of_queues_go_that_lead_to_nothing(
+    running: tuple[Broker, Caller], clock: Clock
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 20, clock, old=2)
+    folder = broker.root / "consumequeue" / "T" / "0"
+    assert len(list(folder.iterdir())) == 5
+    steps = broker.store.clean()
+    while broker.store.log_start < 2 * FILE_BYTES:
+        next(steps)
+    assert (await caller.ask(codes.CLEAN_EXPIRED_CONSUMEQUEUE)).code == codes.SUCCESS
+    await broker.cleaner.finished()
+    assert sorted(path.name for path in folder.iterdir()) == [f"{n:020d}" for n in (160, 240, 320)]
+    assert broker.store.min_offset("T", 0) == 8
+
+
+async def test_the_timer_begins_rounds_that_end_with_the_broker(
+    full: Disk, run: Any, config: Any, clock: Clock
+) -> None:
+    broker, caller = await run(config(clean_resource_interval=10))
+    full.percent = 91
+    async with asyncio.timeout(60):
+        while broker.store.pause_reason is None:  # noqa: ASYNC110 - nor for this
+            await asyncio.sleep(0.001)
+    assert (await caller.send("T", BODY)).code == codes.SERVICE_NOT_AVAILABLE
+    await broker.stop()
+    threads = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in threads if name.startswith("aerobee-cleaner")]
+
+
+async def test_a_shorter_time_set_while_it_runs_holds_from_the_next_round_on(
+    running: tuple[Broker, Caller], clock: Clock
+) -> None:
+    broker, caller = running
+    await fill(broker, caller, 20, clock, old=0)
+    clock.ms += 2 * 3_600_000
+    await broker.cleaner.run()
+    assert broker.store.log_start == 0
+    answer = await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"fileReservedTime=1")
+    assert answer.code == codes.SUCCESS, answer.remark
+    await broker.cleaner.run()
+    assert broker.store.log_start == 4 * FILE_BYTES

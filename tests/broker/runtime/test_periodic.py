@@ -1,0 +1,90 @@
+"""Periodic tasks: a part of one of them in a turn of the loop; those that fail go on."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Iterator
+
+import pytest
+from aerobee.broker.runtime.periodic import Periodic
+from aerobee.protocol.aio.turn import Turn
+from aerobee.store.base.errors import DiskFull
+
+
+async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_it_works(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = asyncio.Event()
+    faults = [DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None]
+    faults += [RuntimeError("ours"), RuntimeError("ours")]
+
+    def work() -> None:
+        if not faults:
+            done.set()
+        elif (fault := faults.pop(0)) is not None:
+            raise fault
+
+    with caplog.at_level(logging.WARNING):
+        periodic = Periodic()
+        periodic.every(0.001, work)
+        async with asyncio.timeout(60):
+            await done.wait()
+        await periodic.stop()
+    told = [(one.getMessage(), one.exc_info is not None) for one in caplog.records]
+    end = "; it is tried every 0.001 s"
+    assert told == [
+        (f"a periodic task failed: no room{end}", False),
+        (f"a periodic task failed: [Errno 5] bad disk{end}", False),
+        ("a periodic task that failed works again", False),
+        (f"a periodic task failed: ours{end}", True),
+        ("a periodic task that failed works again", False),
+    ]
+
+
+async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    number = 0
+    parts: dict[str, list[int]] = {}  # the turn of each, by task
+    done = asyncio.Event()
+
+    def next_turn() -> None:  # the first of all that runs in each turn
+        nonlocal number
+        number += 1
+        if not done.is_set():
+            loop.call_soon(next_turn)
+
+    def work(name: str) -> Iterator[None]:
+        for _ in range(10):
+            parts.setdefault(name, []).append(number)
+            yield
+
+    def step(most: int) -> bool:
+        parts.setdefault("steps", []).append(number)
+        return len(parts["steps"]) < 10
+
+    periodic = Periodic()
+    loop.call_soon(next_turn)
+    periodic.in_steps(Turn(), step)
+    await asyncio.gather(
+        periodic.in_turns(work("one")), periodic.in_turns(work("other")), periodic.catch_up()
+    )
+    done.set()
+    await periodic.stop()
+    assert all(len(parts[name]) >= 10 for name in ("one", "other", "steps"))
+    turns = [turn for of_task in parts.values() for turn in of_task]
+    assert len(set(turns)) == len(turns)
+
+
+async def test_a_part_that_fails_lets_the_others_go_on() -> None:
+    periodic = Periodic()
+
+    def fails() -> Iterator[None]:
+        yield
+        raise DiskFull("no room")
+
+    with pytest.raises(DiskFull):
+        await periodic.in_turns(fails())
+    went: list[int] = []
+    async with asyncio.timeout(60):
+        await periodic.in_turns(map(went.append, range(3)))
+    assert went == [0, 1, 2]

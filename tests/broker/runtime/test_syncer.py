@@ -1,0 +1,195 @@
+"""SYNC_FLUSH: an answer means that the disk has the message, and a disk that fails is told."""
+
+import asyncio
+import threading
+
+import pytest
+from aerobee.broker.monitoring import overview
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.store.files import disk as disk_calls
+from aerobee.store.files.segment import Segment
+
+from ..conftest import Caller, Config, parked, records
+
+
+class Disk:
+    """Stands before every sync: holds it up, or lets it fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.is_broken = False
+        self.syncs = 0
+        real = Segment.sync
+
+        def sync(segment: Segment) -> None:
+            self.open.wait(20)
+            self.syncs += 1
+            if self.is_broken:
+                raise OSError(5, "Input/output error")
+            real(segment)
+
+        monkeypatch.setattr(Segment, "sync", sync)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+async def synced(start, config: Config, disk: Disk) -> Broker:  # type: ignore[no-untyped-def]
+    return await start(config(flush_disk_type="SYNC_FLUSH"))
+
+
+async def max_offset(caller: Caller) -> int:
+    answer = await caller.ask(codes.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    return int(answer.fields()["offset"])
+
+
+async def test_nothing_is_answered_or_readable_before_the_disk_has_it(
+    synced: Broker, disk: Disk
+) -> None:
+    caller = Caller(synced)
+    assert (await caller.send("T", b"first")).code == 0
+    disk.open.clear()
+    sends = [asyncio.ensure_future(caller.send("T", b"%d" % n)) for n in range(5)]
+    waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
+    await parked(synced, 1)
+    assert await max_offset(caller) == 1
+    assert len(records(await caller.pull("T", 0))) == 1
+    assert not any(send.done() for send in sends)
+    disk.open.set()
+    assert [answer.code for answer in await asyncio.gather(*sends)] == [0] * 5
+    assert len(records(await waiting)) == 5
+    assert await max_offset(caller) == 6
+    await caller.peers.close()
+
+
+async def test_one_sync_answers_all_that_came_before_it(synced: Broker, disk: Disk) -> None:
+    caller = Caller(synced)
+    await caller.send("T")
+    disk.open.clear()
+    before = disk.syncs
+    sends = [asyncio.ensure_future(caller.send("T")) for _ in range(200)]
+    await max_offset(caller)
+    disk.open.set()
+    assert {answer.code for answer in await asyncio.gather(*sends)} == {0}
+    assert disk.syncs - before < 20
+    await caller.peers.close()
+
+
+async def test_a_sender_who_does_not_want_to_wait_does_not(synced: Broker, disk: Disk) -> None:
+    caller = Caller(synced)
+    await caller.send("T")
+    disk.open.clear()
+    assert (await caller.send("T", WAIT="false")).code == 0
+    disk.open.set()
+    await caller.peers.close()
+
+
+async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-untyped-def]
+    start, config: Config, disk: Disk
+) -> None:
+    broker = await start(config(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1))
+    caller = Caller(broker)
+    disk.open.clear()
+    answer = await caller.send("T", b"slow")
+    assert answer.code == codes.FLUSH_DISK_TIMEOUT
+    disk.open.set()
+    assert answer.fields()["queueOffset"] == "0"
+    assert [record.body for record in records(await caller.pull("T", 0, suspend_ms=9_000))] == [
+        b"slow"
+    ]
+    await caller.peers.close()
+
+
+async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
+    synced: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.broker.runtime.syncer.WAITING_MAX", 3)
+    caller = Caller(synced)
+    await caller.send("T")
+    disk.open.clear()
+    sends = [asyncio.ensure_future(caller.send("T")) for _ in range(3)]
+    await max_offset(caller)
+    refused = await caller.send("T")
+    assert refused.code == codes.SYSTEM_BUSY
+    assert (refused.remark or "").startswith("[OVERLOAD]")
+    assert refused.fields()["MSG_REGION"] == "DefaultRegion"
+    disk.open.set()
+    assert [answer.code for answer in await asyncio.gather(*sends)] == [0] * 3
+    assert (await caller.send("T")).code == 0
+    await caller.peers.close()
+
+
+async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Disk) -> None:
+    caller = Caller(synced)
+    assert (await caller.send("T", b"good")).code == 0
+    disk.is_broken = True
+    failed = await caller.send("T", b"lost")
+    assert failed.code == codes.SERVICE_NOT_AVAILABLE
+    assert "did not take a sync" in (failed.remark or "")
+    disk.is_broken = False
+    before = disk.syncs
+    refused = await caller.send("T", b"later")
+    assert refused.code == codes.SERVICE_NOT_AVAILABLE
+    assert "did not take a sync" in (refused.remark or "")
+    assert [record.body for record in records(await caller.pull("T", 0))] == [b"good"]
+    assert await max_offset(caller) == 1
+    assert disk.syncs == before
+    fault = overview.fault(synced)
+    assert fault is not None
+    assert "did not take a sync" in fault
+    await caller.peers.close()
+
+
+async def test_a_message_dropped_before_the_end_of_its_turn_is_not_acknowledged(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller(broker)
+    assert (await caller.send("T", b"good")).code == 0
+    # The next one does not fit the file, so what is staged is written before it, and that fails.
+    broker.store._log.room_end = broker.store.log_end + 300
+
+    def broken(fd: int, data: bytes, at: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk_calls.current, "pwrite", broken)
+        answers = await asyncio.gather(
+            caller.send("T", b"dropped"), caller.send("T", bytes(1_000)), return_exceptions=True
+        )
+    assert [getattr(answer, "code", None) for answer in answers].count(0) == 0
+    await caller.peers.close()
+    caller = Caller(broker)
+    assert [record.body for record in records(await caller.pull("T", 0))] == [b"good"]
+    assert await max_offset(caller) == 1
+    assert (await caller.send("T", b"later")).code == codes.SERVICE_NOT_AVAILABLE
+    await caller.peers.close()
+
+
+async def test_messages_and_offsets_are_there_after_a_restart(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+    broker = await start(config())
+    caller = Caller(broker)
+    for number in range(20):
+        await caller.send("T", b"%d" % number, queue_id=number % 4)
+    fields = {"topic": "T", "consumerGroup": "cg", "queueId": "1", "commitOffset": "3"}
+    await caller.pull("T", queue_id=1)
+    assert (await caller.ask(codes.UPDATE_CONSUMER_OFFSET, fields)).code == 0
+    await caller.peers.close()
+    await broker.stop()
+    broker = await start(config(auto_create_topic_enable=False))
+    caller = Caller(broker)
+    found = [
+        record.body
+        for queue in range(4)
+        for record in records(await caller.pull("T", queue_id=queue))
+    ]
+    assert sorted(found) == sorted(b"%d" % number for number in range(20))
+    fields = {"topic": "T", "consumerGroup": "cg", "queueId": "1"}
+    answer = await caller.ask(codes.QUERY_CONSUMER_OFFSET, fields)
+    assert answer.fields()["offset"] == "3"
+    assert (await caller.send("T", queue_id=1)).fields()["queueOffset"] == "5"
+    await caller.peers.close()

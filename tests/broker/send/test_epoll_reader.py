@@ -1,0 +1,170 @@
+"""Connections that are read together are served as others are, and leave when something is up."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import READ_BYTES, Connection, host_text
+from aerobee.protocol.aio.epoll_reader import Crowd
+from aerobee.protocol.aio.turn import CROWD_MIN
+from aerobee.protocol.codec.frame import encode_request
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.protocol.message.batch import Entry, encode_batch
+
+from ..conftest import BORN_MS, Config
+from .test_fast_path import Client, send, stored, with_lane
+
+pytestmark = pytest.mark.skipif(not Crowd.can_be, reason="there is no epoll on this system")
+
+ON_BOTH_LOOPS = True
+CLIENTS = 3 * CROWD_MIN
+NO_HOST = bytes(8)
+
+
+@pytest.fixture
+async def broker(config: Config) -> AsyncIterator[Broker]:
+    async with with_lane(config) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def clients(broker: Broker) -> AsyncIterator[list[Client]]:
+    """Clients that are read together, after three rounds of sends."""
+    clients = [await Client.connect(broker, NO_HOST) for _ in range(CLIENTS)]
+    for _ in range(3):
+        await all_send(clients)
+    assert joined(broker) == CLIENTS
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def joined(broker: Broker) -> int:
+    lane = broker.server.turn.lane
+    assert lane is not None
+    assert lane.crowd is not None
+    return len(lane.crowd)
+
+
+def connection_of(broker: Broker, client: Client) -> Connection:
+    """The broker's end of it."""
+    name = host_text(client.writer.get_extra_info("sockname"))
+    (found,) = [each for each in broker.server.connections if each.address == name]
+    return found
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+
+
+async def all_send(clients: list[Client]) -> None:
+    for number, client in enumerate(clients):
+        client.writer.write(send(number))
+    for number, client in enumerate(clients):
+        (answer,) = await client.answers(1)
+        assert (answer.code, answer.opaque) == (codes.SUCCESS, number)
+
+
+async def test_each_gets_its_own_answers(broker: Broker, clients: list[Client]) -> None:
+    for _ in range(5):
+        await all_send(clients)
+    assert joined(broker) == CLIENTS
+    assert stored(broker) == 1 + 8 * CLIENTS
+
+
+async def test_other_requests_are_answered_and_who_asks_leaves(
+    broker: Broker, clients: list[Client]
+) -> None:
+    one = clients[7]
+    one.writer.write(send(1) + encode_request(codes.GET_BROKER_CONFIG, 2) + send(3))
+    found = await one.answers(3)
+    assert [answer.code for answer in found] == [codes.SUCCESS] * 3
+    assert b"brokerName" in (found[1].body or b"")
+    assert joined(broker) == CLIENTS - 1
+    for _ in range(10):  # in one of these it is one of many again
+        await all_send(clients)
+    assert joined(broker) == CLIENTS
+
+
+async def test_a_request_in_pieces_is_put_together(broker: Broker, clients: list[Client]) -> None:
+    frames = [send(number) for number in range(CLIENTS)]
+    before = stored(broker)
+    for start in range(0, len(frames[0]), 40):
+        for client, frame in zip(clients, frames, strict=True):
+            client.writer.write(frame[start : start + 40])
+        await asyncio.sleep(0)
+    for client, frame in zip(clients, frames, strict=True):
+        client.writer.write(frame[len(frames[0]) // 40 * 40 + 40 :])
+    for number, client in enumerate(clients):
+        (answer,) = await client.answers(1)
+        assert (answer.code, answer.opaque) == (codes.SUCCESS, number)
+    assert stored(broker) == before + CLIENTS
+
+
+async def test_large_messages_and_batches(broker: Broker, clients: list[Client]) -> None:
+    before = stored(broker)
+    entries = [Entry(0, b"%d" % number, b"") for number in range(500)]
+    header = SendMessage(
+        "pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 0, "UNIQ_KEY\x01AC1100\x02", 0, batch=True
+    )
+    batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header.to_fields(), encode_batch(entries))
+    assert len(batch) > READ_BYTES
+    for client in clients:
+        client.writer.write(send(0) + batch + send(2))
+    for client in clients:
+        assert [answer.code for answer in await client.answers(3)] == [codes.SUCCESS] * 3
+    assert stored(broker) == before + 502 * CLIENTS
+
+
+async def test_who_ends_fails_or_is_closed_is_forgotten(
+    broker: Broker, clients: list[Client]
+) -> None:
+    ended, failed, closed, aborted = clients[:4]
+    ended.close()
+    # It resets the connection.
+    failed.writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
+    failed.close()
+    connection_of(broker, closed).close()
+    connection_of(broker, aborted).abort()
+    await until(lambda: len(broker.server.connections) == CLIENTS - 4)
+    assert joined(broker) == CLIENTS - 4
+    assert await closed.reader.read() == b""
+    await all_send(clients[4:])
+    fresh = [await Client.connect(broker, NO_HOST) for _ in range(4)]  # they get the same numbers
+    await all_send(fresh + clients[4:])
+    assert joined(broker) == CLIENTS
+    for client in fresh:
+        client.close()
+
+
+async def test_who_does_not_read_is_not_read_from(broker: Broker, clients: list[Client]) -> None:
+    one = clients[0]
+    ours = connection_of(broker, one)
+    ours.pause_writing()  # as the transport says when the peer doesn't read
+    before = stored(broker)
+    one.writer.write(send(0))
+    await all_send(clients[1:])
+    assert stored(broker) == before + CLIENTS - 1
+    ours.resume_writing()
+    assert [answer.code for answer in await one.answers(1)] == [codes.SUCCESS]
+    assert stored(broker) == before + CLIENTS
+
+
+async def test_a_stop_lets_everybody_go(broker: Broker, clients: list[Client]) -> None:
+    await broker.stop()
+    for client in clients:
+        async with asyncio.timeout(60):
+            assert await client.reader.read() == b""
+    assert broker.server.turn.lane is not None
+    assert broker.server.turn.lane.crowd is None

@@ -1,0 +1,542 @@
+"""Sends that go in the lane become what they would on the common way, byte for byte."""
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.broker.monitoring.metrics import families
+from aerobee.broker.server import Broker
+from aerobee.protocol import codes
+from aerobee.protocol.aio import turn
+from aerobee.protocol.aio.connection import READ_BYTES
+from aerobee.protocol.codec import header_json
+from aerobee.protocol.codec.frame import FrameDecoder, encode_request
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.send import SendMessage
+from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.scripts.compiled_sends import CompiledSends
+from aerobee.scripts.harness.java_side import free_broker_port
+from aerobee.store.base.errors import StoreError
+from aerobee.store.inspect.check import check
+from aerobee.store.queues.consume_queue import ENTRY_BYTES, RESERVE_BYTES
+
+from ..conftest import BORN_MS, Caller, Config, records
+
+ON_BOTH_LOOPS = True  # they read sockets in another order
+NOW_MS = BORN_MS + 60_000
+TOPICS = ("orders", "bills", "made-by-a-send")
+ROUNDS = 150
+LAST = 1 << 20  # the opaque of a request behind all sends
+WAITS = (
+    *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
+    *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
+    *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02"),
+)
+INNER = (
+    b"",
+    b"TAGS\x01a\x02",
+    b"TAGS\x01b\x02KEYS\x01x y\x02",
+    b"UNIQ_KEY\x01u1\x02k\x01v",
+    b"x\x01\n",
+)
+REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
+
+
+def unique(number: int) -> str:
+    return f"UNIQ_KEY\x01AC11000100002A9F{number:08X}\x02"
+
+
+def send(number: int, chance: random.Random | None = None, **changes: object) -> bytes:
+    """One request; what is left to `chance` is mostly plain."""
+    text = unique(number)
+    topic, flag, code, queue_id = "orders", 0, codes.SEND_MESSAGE_V2, number % 4
+    body = b"body %d" % number
+    if chance is not None:
+        topic = chance.choice(TOPICS)
+        is_odd = chance.random() < 0.02
+        queue_id = chance.randrange(12 if is_odd else 4)
+        text += chance.choice(("", "", "TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k1 k2\x02", "x\x01y"))
+        if chance.random() < 0.2 and text.endswith("\x02"):
+            text += "__SHARDINGKEY\x01one\x02"
+        if chance.random() < 0.3:
+            if not text.endswith("\x02"):
+                text += "\x02"
+            text += chance.choice(REFUSED if is_odd else WAITS)
+        flag = 2 if chance.random() < 0.05 else 0
+        body = chance.randbytes(chance.choice((1, 8, 20, 300, 5_000)))
+        if is_odd:
+            text += "city\x01K\u00f6ln\x02"
+        if chance.random() < 0.2:
+            code = codes.SEND_BATCH_MESSAGE
+            body = encode_batch(
+                [
+                    Entry(each, chance.randbytes(chance.randrange(1, 90)), chance.choice(INNER))
+                    for each in range(chance.randrange(1, 20))
+                ]
+            )
+            text = unique(number)
+    header = SendMessage(
+        "pg",
+        topic,
+        "TBW102",
+        4,
+        queue_id,
+        0,
+        BORN_MS,
+        7,
+        text,
+        0,
+        False,
+        max_reconsume_times=16,
+        batch=code == codes.SEND_BATCH_MESSAGE,
+    )
+    fields = header.to_fields() | {name: str(value) for name, value in changes.items()}
+    return encode_request(code, number, fields, body, oneway=flag == 2)
+
+
+class Client:
+    """A raw connection; the broker takes it for one that comes from `host`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.decoder = FrameDecoder(header_json.NOTHING_EXPECTED)
+
+    @classmethod
+    async def connect(cls, broker: Broker, host: bytes) -> "Client":
+        before = set(broker.server.connections)
+        client = cls(*await asyncio.open_connection("127.0.0.1", broker.port))
+        async with asyncio.timeout(60):
+            while not (new := set(broker.server.connections) - before):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        new.pop().host = host
+        return client
+
+    async def answers(self, count: int) -> list[Command]:
+        """So many answers, in the order of what they answer."""
+        found: list[Command] = []
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                found += self.decoder.feed(await self.reader.read(1 << 16))
+        assert len(found) == count
+        return sorted(found, key=lambda answer: answer.opaque)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def rounds(seed: int) -> Iterator[tuple[int, list[bytes], int]]:
+    """Which client sends what, and how many answers it gets."""
+    chance = random.Random(seed)
+    number = 0
+    for _ in range(ROUNDS):
+        count = chance.choice((1, 2, 5, 8, 12))
+        frames = [send(number + step, chance) for step in range(count)]
+        number += count
+        yield chance.randrange(3), frames, sum(b'"flag":0' in frame for frame in frames)
+
+
+async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object]]:
+    """Everything of `rounds`, one after the other; what was answered."""
+    clients = [
+        await Client.connect(broker, bytes((10, 0, 0, number, 0, 0, 8, number)))
+        for number in range(3)
+    ]
+    told: list[tuple[int, object, object]] = []
+    for number, frames, wanted in rounds(seed):
+        clients[number].writer.write(b"".join(frames))
+        for answer in await clients[number].answers(wanted):
+            told.append((answer.code, bytes(answer.ext), answer.remark))
+        if wanted < len(frames):  # those that get no answer are stored before the next round
+            clients[number].writer.write(encode_request(codes.GET_MIN_OFFSET, LAST))
+            await clients[number].answers(1)
+    for client in clients:
+        client.close()
+    return told
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a store has of messages."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for part in ("commitlog", "consumequeue", "index", "timerlog")
+        for path in sorted((folder / part).rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(params=[turn.CROWD_MIN, 0])
+async def laned(
+    config: Config, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Broker]:
+    """A broker whose lane takes everything that it can take, also with everybody in its crowd."""
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", request.param)
+    async with with_lane(config) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def with_lane(config: Config) -> AsyncIterator[Broker]:
+    """A broker that has a lane, and the topic."""
+    broker = Broker(config())
+    await broker.start()
+    await broker.open_lane()
+    caller = Caller(broker)
+    await caller.send("orders")  # makes the topic
+    await caller.peers.close()
+    yield broker
+    await broker.stop()
+
+
+def stored(broker: Broker) -> int:
+    """How many messages the topic has."""
+    return sum(broker.store.max_offset("orders", queue_id) for queue_id in range(4))
+
+
+async def test_many_clients_at_once_and_frames_in_pieces(laned: Broker) -> None:
+    chance = random.Random(7)
+
+    async def work(number: int) -> None:
+        client = Client(*await asyncio.open_connection("127.0.0.1", laned.port))
+        frames = b"".join(send(number * 1_000 + step) for step in range(100))
+        at = 0
+        while at < len(frames):
+            size = chance.choice((1, 7, 19, 400, 3_000))
+            client.writer.write(frames[at : at + size])
+            at += size
+            await asyncio.sleep(0)
+        answers = await client.answers(100)
+        assert {answer.code for answer in answers} == {codes.SUCCESS}
+        assert [answer.opaque for answer in answers] == list(
+            range(number * 1_000, number * 1_000 + 100)
+        )
+        client.close()
+
+    await asyncio.gather(*map(work, range(20)))
+    assert stored(laned) == 1 + 2_000
+
+
+async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
+    client = await Client.connect(laned, bytes(8))
+    count = 30_000  # their answers are more than the sockets between the two take
+    client.writer.write(b"".join(map(send, range(count))))
+    async with asyncio.timeout(60):
+        while stored(laned) < 10_000:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+    answers = await client.answers(count)
+    assert [answer.opaque for answer in answers] == list(range(count))
+    assert stored(laned) == 1 + count
+    client.close()
+
+
+async def known(broker: Broker) -> Client:
+    """A client that has sent something, so that the queues are there from now on."""
+    client = await Client.connect(broker, bytes(8))
+    client.writer.write(b"".join(map(send, range(4))))
+    await client.answers(4)
+    return client
+
+
+@pytest.fixture
+def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """As if somebody sent little all the time; messages and bytes of each turn's lane."""
+    loop_turn = laned.server.turn
+    monkeypatch.setattr(loop_turn, "share", turn.COMMANDS_SHARED)
+    monkeypatch.setattr(loop_turn, "_shared_until", float("inf"))
+    found: list[tuple[int, int]] = []
+    put_plain = laned.store.put_plain
+
+    def counting(plain: PlainSends, *rest: Any) -> bool:
+        found.append((plain.count, len(plain.data)))
+        return put_plain(plain, *rest)
+
+    monkeypatch.setattr(laned.store, "put_plain", counting)
+    return found
+
+
+async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
+    clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
+    much = 3 * turn.LANE_SHARE // len(send(0))
+    frames = b"".join(map(send, range(much)))
+    little = await known(laned)
+    shared.clear()
+    for client in clients:
+        client.writer.write(frames)
+    little.writer.write(send(1))
+    for client in clients:
+        assert [answer.opaque for answer in await client.answers(much)] == list(range(much))
+    assert len(await little.answers(1)) == 1
+    assert sum(count for count, _ in shared) == 8 * much + 1
+    assert max(size for _, size in shared) < 2 * turn.LANE_SHARE + len(send(1))
+    for client in (*clients, little):
+        client.close()
+
+
+async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_messages(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
+    client = await known(laned)
+    shared.clear()
+    many = 200
+    client.writer.write(b"".join(map(send, range(many))))
+    assert [answer.opaque for answer in await client.answers(many)] == list(range(many))
+    assert sum(count for count, _ in shared) == many
+    client.close()
+
+
+async def test_who_asks_for_little_is_answered_before_the_others_messages_are_stored(
+    laned: Broker, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_turn = laned.server.turn
+    much = await known(laned)
+    (of_much,) = laned.server.connections
+    little = await Client.connect(laned, bytes(8))
+    (of_little,) = set(laned.server.connections) - {of_much}
+    written: list[int] = []
+    put_plain = laned.store.put_plain
+
+    def noting(*asked: Any) -> bool:
+        written.append(loop_turn.served)
+        return put_plain(*asked)
+
+    monkeypatch.setattr(laned.store, "put_plain", noting)
+    for _ in range(2):
+        written.clear()
+        before = loop_turn.served
+        of_much.data_received(send(1))
+        of_little.data_received(encode_request(codes.GET_BROKER_CONFIG, 2, {}))
+        assert len(await much.answers(1)) == len(await little.answers(1)) == 1
+        assert written == [before + 1]
+    for client in (much, little):
+        client.close()
+
+
+async def test_a_large_batch_is_a_share_by_itself(
+    laned: Broker, shared: list[tuple[int, int]]
+) -> None:
+    client = await known(laned)
+    shared.clear()
+    entries = [Entry(0, bytes(20), b"") for _ in range(80)]
+    plain = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
+    header = SendMessage(*plain, max_reconsume_times=16, batch=True).to_fields()
+    batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header, encode_batch(entries))
+    assert turn.LANE_SHARE < len(batch) < READ_BYTES / 2
+    client.writer.write(batch * 10)
+    assert len(await client.answers(10)) == 10
+    assert [count for count, _ in shared] == [80] * 10
+    client.close()
+
+
+async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put: list[bool] = []
+    put_plain = laned.store.put_plain
+
+    def watched(*asked: Any) -> bool:
+        put.append(put_plain(*asked))
+        return put[-1]
+
+    monkeypatch.setattr(laned.store, "put_plain", watched)
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(40))))  # the queues are there from now on
+    await client.answers(40)
+    put.clear()
+    per_turn = 4 * 30
+    for _ in range(4 * RESERVE_BYTES // ENTRY_BYTES // per_turn + 2):
+        client.writer.write(b"".join(map(send, range(per_turn))))
+        assert {answer.code for answer in await client.answers(per_turn)} == {codes.SUCCESS}
+    assert put
+    assert all(put)
+    client.close()
+
+
+async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> None:
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(50))))
+    await client.writer.drain()
+    client.writer.close()
+    async with asyncio.timeout(60):
+        while laned.server.connections:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+    assert stored(laned) == 1 + 50
+
+
+async def test_nobody_is_answered_when_the_log_does_not_take_it(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await Client.connect(laned, bytes(8))
+
+    def fail() -> None:
+        raise StoreError("no room")
+
+    monkeypatch.setattr(laned.store, "write_staged", fail)
+    client.writer.write(b"".join(map(send, range(10))))
+    async with asyncio.timeout(60):
+        with suppress(ConnectionError):
+            assert await client.reader.read() == b""
+    client.close()
+    monkeypatch.undo()
+
+
+async def test_what_the_reader_fails_at_goes_the_common_way(
+    laned: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("outside of the array")
+
+    monkeypatch.setattr(PlainSends, "read", fail)
+    client = await Client.connect(laned, bytes(8))
+    client.writer.write(b"".join(map(send, range(10))))
+    assert {answer.code for answer in await client.answers(10)} == {codes.SUCCESS}
+    assert stored(laned) == 1 + 10
+    assert "outside of the array" in caplog.text
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"compiled_sends": False},
+        {"flush_disk_type": "SYNC_FLUSH"},
+        {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2},
+        {"authentication_enabled": True},
+        {"broker_role": "SLAVE", "broker_id": 1},
+    ],
+)
+async def test_there_is_no_lane_where_more_is_to_happen(
+    config: Config, settings: dict[str, object]
+) -> None:
+    broker = Broker(config(**settings))
+    await broker.start()
+    assert not broker.may_have_lane
+    await broker.stop()
+
+
+async def test_the_daemon_opens_the_lane_by_itself(config: Config) -> None:
+    broker = Broker(config())
+    await broker.start()
+    part = CompiledSends(broker)
+    await part.start()
+    async with asyncio.timeout(120):
+        while broker.server.turn.lane is None:  # noqa: ASYNC110 - the part has no event
+            await asyncio.sleep(0.01)
+    await part.stop()
+    await broker.stop()
+
+
+async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    broker = Broker(config())
+    await broker.start()
+    part = CompiledSends(broker)
+    await part.start()
+    async with asyncio.timeout(60):
+        while "in plain Python" not in caplog.text:  # noqa: ASYNC110 - the part has no event
+            await asyncio.sleep(0)
+    await part.stop()
+    caller = Caller(broker)
+    assert (await caller.send("orders")).code == codes.SUCCESS
+    await caller.peers.close()
+    await broker.stop()
+
+
+def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
+    """What the metrics say of what came in; of histograms the numbers of values in the buckets."""
+    names = (
+        "rocketmq_messages_in_total",
+        "rocketmq_throughput_in_total",
+        "rocketmq_message_size",
+        "rocketmq_timer_enqueue_total",
+        "rocketmq_delay_message_latency_seconds",
+    )
+    found: dict[tuple[str, Sequence[str]], Any] = {}
+    for name, _, _, _, values in families(broker):
+        for labels, value in filter(None, values):
+            if name in names:
+                found[name, labels] = value[1] if isinstance(value, tuple) else value
+            elif name == "rocketmq_rpc_latency_milliseconds" and "get_min_offset" not in labels:
+                assert isinstance(value, tuple)
+                found[name, labels] = sum(value[1])
+    return found
+
+
+@pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, turn.CROWD_MIN), (2, 0)])
+async def test_what_goes_in_the_lane_becomes_the_same(
+    config: Config, tmp_path: Path, seed: int, crowd_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", crowd_min)
+    found = []
+    port = free_broker_port()  # it is in the messages
+    for with_lane in (False, True):
+        folder = tmp_path / f"store-{with_lane}"
+        settings = config(
+            store_path_root_dir=str(folder),
+            listen_port=port,
+            mapped_file_size_commit_log=1 << 20,
+            timer_wheel_enable=True,
+        )
+        broker = Broker(settings, now_ms=lambda: NOW_MS)
+        await broker.start()
+        lane_messages = 0
+        if with_lane:
+            await broker.open_lane()
+            put_plain = broker.store.put_plain
+
+            def counting(plain, *rest, put_plain=put_plain):  # type: ignore[no-untyped-def]
+                nonlocal lane_messages
+                is_put = put_plain(plain, *rest)
+                lane_messages += plain.count if is_put else 0
+                return is_put
+
+            broker.store.put_plain = counting  # type: ignore[method-assign]
+        told = await store_all(broker, seed)
+        counts = {
+            name: (target.puts.messages, target.puts.bytes)
+            for name, target in broker.topics.targets.items()
+        }
+        await broker.catch_up()
+        metrics = counted(broker)
+        await broker.stop()
+        assert with_lane is (lane_messages > 0)
+        if with_lane:
+            assert lane_messages > len(told) / 2, "nearly nothing went in the lane"
+        assert not check(folder).findings
+        found.append((told, counts, files(folder), metrics))
+    common, laned = found
+    assert laned[0] == common[0]
+    assert laned[1] == common[1]
+    assert laned[3] == common[3]
+    types = {labels[-2] for name, labels in common[3] if name == "rocketmq_message_size"}
+    assert types == {"normal", "fifo", "delay"}
+    assert laned[2].keys() == common[2].keys()
+    assert [name for name in common[2] if common[2][name] != laned[2][name]] == []
+
+
+async def test_traces_are_switched_off_in_the_lane_at_once(laned: Broker) -> None:
+    client = await known(laned)
+    caller = Caller(laned)
+    for is_on in ("false", "true"):
+        await caller.ask(codes.UPDATE_BROKER_CONFIG, None, f"traceOn={is_on}".encode())
+        client.writer.write(b"".join(map(send, range(8))))
+        for answer in await client.answers(8):
+            assert answer.fields()["TRACE_ON"] == is_on
+        last = laned.store.max_offset("orders", 0) - 1
+        [record] = records(await caller.pull("orders", last))
+        assert record.properties["TRACE_ON"] == is_on
+    client.close()
+    await caller.peers.close()

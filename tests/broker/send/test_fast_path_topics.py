@@ -1,0 +1,192 @@
+"""What compiled sends must notice: a topic that changed, readers that wait, timers."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.broker.server import Broker
+from aerobee.broker.topics.topics import MULTI_TAG
+from aerobee.protocol import codes
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.topics import TopicName, UpdateTopic
+from aerobee.protocol.message.record import MULTI_TAGS
+from aerobee.store.files import disk
+
+from ..conftest import Caller, parked, records
+from .test_fast_path import Client, known, laned, send, stored, unique
+
+__all__ = ["laned"]  # a fixture
+
+COUNT = 8
+
+
+class Compiled:
+    """A client that has sent to each queue of "orders", so that compiled code knows all of them."""
+
+    def __init__(self, broker: Broker, client: Client, taken: list[int]) -> None:
+        self.broker = broker
+        self._client = client
+        self.taken = taken  # how many messages compiled code stored, call by call
+
+    async def send(self, **changes: object) -> list[Command]:
+        """The answers to some sends that come at once, two to each queue."""
+        frames = [send(number, **changes) for number in range(COUNT)]
+        self._client.writer.write(b"".join(frames))
+        return await self._client.answers(COUNT)
+
+
+@pytest.fixture
+async def compiled(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
+    taken: list[int] = []
+    put_plain = laned.store.put_plain
+
+    def counting(plain: Any, *rest: Any) -> bool:
+        is_put = put_plain(plain, *rest)
+        taken.append(plain.count if is_put else 0)
+        return is_put
+
+    monkeypatch.setattr(laned.store, "put_plain", counting)
+    client = await known(laned)
+    found = Compiled(laned, client, taken)
+    assert {answer.code for answer in await found.send()} == {codes.SUCCESS}
+    assert sum(taken[-COUNT:]) >= COUNT, "these sends did not take the compiled way"
+    taken.clear()
+    yield found
+    client.close()
+
+
+@pytest.fixture
+async def caller(laned: Broker) -> Any:
+    caller = Caller(laned)
+    yield caller
+    await caller.peers.close()
+
+
+async def test_a_queue_that_the_topic_has_lost_takes_no_more(
+    compiled: Compiled, caller: Caller
+) -> None:
+    before = [compiled.broker.store.max_offset("orders", queue_id) for queue_id in range(4)]
+    update = UpdateTopic("orders", 2, 2, 6)
+    assert (await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, update)).code == codes.SUCCESS
+    answers = await compiled.send()
+    lost = [answer.code for answer in answers if answer.opaque % 4 >= 2]
+    kept = [answer.code for answer in answers if answer.opaque % 4 < 2]
+    assert codes.SUCCESS not in lost
+    assert set(kept) == {codes.SUCCESS}
+    after = [compiled.broker.store.max_offset("orders", queue_id) for queue_id in range(4)]
+    assert after == [before[0] + 2, before[1] + 2, before[2], before[3]]
+
+
+async def test_a_topic_that_was_deleted_takes_no_more(compiled: Compiled, caller: Caller) -> None:
+    deleted = await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
+    assert deleted.code == codes.SUCCESS
+    answers = await compiled.send(c="no-such-topic")  # of which it would be made again
+    assert {answer.code for answer in answers} == {codes.TOPIC_NOT_EXIST}
+    assert sum(compiled.taken) == 0
+    assert stored(compiled.broker) == 0
+
+
+async def test_after_a_deletion_that_failed_half_way_what_is_acknowledged_can_be_read(
+    compiled: Compiled, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[Path] = []
+
+    def fail_once(path: Path) -> None:
+        if failed:
+            os.unlink(path)
+        else:
+            failed.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(disk.current, "unlink", fail_once)
+    deleted = await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
+    assert deleted.code == codes.SYSTEM_ERROR
+    assert len(failed) == 1
+    acknowledged = [one for one in await compiled.send() if one.code == codes.SUCCESS]
+    assert acknowledged
+    for answer in acknowledged:
+        offset = int(answer.fields()["queueOffset"])
+        found = records(await caller.pull("orders", offset, queue_id=answer.opaque % 4))
+        assert found[0].body == b"body %d" % answer.opaque
+
+
+async def test_a_topic_that_was_deleted_and_made_again_begins_at_its_first_offset(
+    compiled: Compiled, caller: Caller
+) -> None:
+    await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
+    await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("orders", 4, 4, 6))
+    answers = await compiled.send()
+    assert [answer.code for answer in answers] == [codes.SUCCESS] * COUNT
+    assert [answer.fields()["queueOffset"] for answer in answers] == ["0"] * 4 + ["1"] * 4
+
+
+async def test_a_topic_that_has_become_one_of_several_tags_marks_its_messages(
+    compiled: Compiled, caller: Caller
+) -> None:
+    end = compiled.broker.store.max_offset("orders", 1)
+    update = UpdateTopic("orders", 4, 4, 6, filter_type=MULTI_TAG)
+    assert (await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, update)).code == codes.SUCCESS
+    assert {answer.code for answer in await compiled.send()} == {codes.SUCCESS}
+    found = records(await caller.pull("orders", end, queue_id=1))
+    assert [record.sys_flag & MULTI_TAGS for record in found] == [MULTI_TAGS] * 2
+
+
+async def test_a_topic_in_order_takes_no_more_once_the_broker_is_read_only(
+    compiled: Compiled, caller: Caller
+) -> None:
+    update = UpdateTopic("orders", 4, 4, 6, order=True)
+    assert (await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, update)).code == codes.SUCCESS
+    assert {answer.code for answer in await compiled.send()} == {codes.SUCCESS}
+    assert sum(compiled.taken) == COUNT
+    before = stored(compiled.broker)
+    answer = await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4\n")
+    assert answer.code == codes.SUCCESS
+    assert {answer.code for answer in await compiled.send()} == {codes.NO_PERMISSION}
+    assert stored(compiled.broker) == before
+
+
+async def test_a_pull_that_waits_is_answered_with_what_compiled_code_stored(
+    compiled: Compiled, caller: Caller
+) -> None:
+    end = compiled.broker.store.max_offset("orders", 1)
+    waiting = asyncio.create_task(
+        caller.pull("orders", end, queue_id=1, suspend_ms=600_000, group="waits")
+    )
+    await parked(compiled.broker, 1)
+    await compiled.send()
+    assert sum(compiled.taken) == COUNT
+    async with asyncio.timeout(20):
+        answer = await waiting
+    assert answer.code == codes.SUCCESS
+    assert [record.body for record in records(answer)] == [b"body 1", b"body 5"]
+
+
+async def test_timers_go_from_compiled_code_to_the_wheel_and_are_not_read_from_the_log(
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers = compiled.broker.timers
+    assert timers is not None
+    read: list[int] = []
+    look = timers._look
+
+    def counting(place: int, length: int) -> Any:
+        read.append(place)
+        return look(place, length)
+
+    monkeypatch.setattr(timers, "_look", counting)
+    # The first ones show how much room their slot has, by the way of each message for itself.
+    for _ in range(2):
+        compiled.taken.clear()
+        read.clear()
+        answers = await compiled.send(i=f"{unique(1)}TIMER_DELAY_SEC\x013600\x02")
+        assert {answer.code for answer in answers} == {codes.SUCCESS}
+        await compiled.broker.catch_up()
+    assert sum(compiled.taken) == COUNT
+    assert timers.state.waiting == 2 * COUNT
+    assert read == []

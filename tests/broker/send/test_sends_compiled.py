@@ -1,0 +1,40 @@
+"""The tests of sends once more, with all plain ones in the lane, also where one comes alone."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.protocol.aio import turn
+
+from ..pull.test_query_handlers import *  # noqa: F403
+from ..scheduled.test_delays_and_retries import *  # noqa: F403
+from ..scheduled.test_timers import *  # noqa: F403
+from ..test_overload import *  # noqa: F403
+from .test_handlers import *  # noqa: F403
+
+
+@pytest.fixture
+async def start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[BrokerConfig], Awaitable[Broker]]]:
+    """As the fixture of this name in `conftest.py`, with a lane."""
+    monkeypatch.setattr(turn, "LANE_FEW", 0)
+    monkeypatch.setattr(turn, "CROWD_MIN", 0)
+    running: list[Broker] = []
+
+    async def make(config: BrokerConfig) -> Broker:
+        broker = Broker(config)
+        await broker.start()
+        running.append(broker)
+        if broker.may_have_lane:
+            await broker.open_lane()
+        return broker
+
+    yield make
+    for broker in running:
+        await broker.stop()

@@ -1,0 +1,89 @@
+"""Sends to static topics: by logical queue, to the physical one behind it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aerobee.protocol import codes
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.send import SendMessageAnswer
+from aerobee.protocol.message.batch import Entry, encode_batch
+
+from ..conftest import records
+from ..static_cluster import BLOCK, StaticCluster, static_cluster
+
+T = "Static"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
+    async with static_cluster(tmp_path, "a", "b") as running:
+        yield running
+
+
+def place(answer: Command) -> tuple[int, int]:
+    """The queue and the offset that a send was told."""
+    assert answer.code == codes.SUCCESS, answer.remark
+    found = answer.header(SendMessageAnswer)
+    return found.queue_id, found.queue_offset
+
+
+async def test_a_send_is_told_the_logical_queue_and_offset(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["a", "b", "a"])
+    assert place(await cluster.callers["a"].send(T, queue_id=2)) == (2, 0)
+    await cluster.move(T, 2, "b")
+    for offset in (BLOCK, BLOCK + 1):
+        assert place(await cluster.callers["b"].send(T, queue_id=2)) == (2, offset)
+    assert cluster.brokers["a"].store.max_offset(T, 1) == 1
+    assert cluster.brokers["b"].store.max_offset(T, 1) == 2
+
+
+async def test_only_the_leader_takes_messages_for_a_logical_queue(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["a", "b"])
+    for queue_id in (1, 7):
+        refused = await cluster.callers["a"].send(T, queue_id=queue_id)
+        assert refused.code == codes.NOT_LEADER_FOR_QUEUE
+        assert refused.remark == (
+            f"{T}-{queue_id} does not exit in request process of current broker a"
+        )
+    await cluster.move(T, 0, "b")
+    assert (await cluster.callers["a"].send(T)).code == codes.NOT_LEADER_FOR_QUEUE
+
+
+async def test_a_send_without_a_queue_goes_to_one_that_is_led_here(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["b", "a"])
+    assert place(await cluster.callers["a"].send(T, queue_id=-1)) == (1, 0)
+
+
+async def test_a_batch_lies_in_the_queue_behind_the_logical_one(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["b", "a", "a"])
+    await cluster.move(T, 0, "a")
+    batch = encode_batch([Entry(0, b"%d" % number, b"") for number in range(3)])
+    for start in (BLOCK, BLOCK + 3):
+        sent = await cluster.callers["a"].send(T, batch, code=codes.SEND_BATCH_MESSAGE, batch=True)
+        assert place(sent) == (0, start)
+    assert len(records(await cluster.callers["a"].pull(T, BLOCK))) == 6
+
+
+async def test_a_delayed_message_comes_into_the_logical_queue(cluster: StaticCluster) -> None:
+    await cluster.create(T, ["b", "a"])
+    now_ms = cluster.brokers["a"].now_ms()
+    sent = await cluster.callers["a"].send(T, queue_id=1, TIMER_DELIVER_MS=str(now_ms + 1_500))
+    assert place(sent)[0] == 1
+    answer = await cluster.callers["a"].pull(T, queue_id=1, suspend_ms=15_000)
+    assert [each.body for each in records(answer)] == [b"body"]
+
+
+async def test_the_lane_leaves_static_topics_to_the_common_way(cluster: StaticCluster) -> None:
+    pytest.importorskip("numba")
+    await cluster.create(T, ["a", "b"])
+    broker, caller = cluster.brokers["a"], cluster.callers["a"]
+    await broker.open_lane()
+    assert place(await caller.send(T)) == (0, 0)
+    assert (await caller.send(T, queue_id=1)).code == codes.NOT_LEADER_FOR_QUEUE
+    # One that was ordinary, and is in the lane, becomes static.
+    for offset in (0, 1):
+        assert place(await caller.send("Later", queue_id=0)) == (0, offset)
+    await cluster.create("Later", ["b", "a"])
+    assert (await caller.send("Later", queue_id=0)).code == codes.NOT_LEADER_FOR_QUEUE
+    assert place(await caller.send("Later", queue_id=1)) == (1, 2)

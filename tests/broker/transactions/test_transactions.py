@@ -1,0 +1,398 @@
+"""Transactions: half messages, how they end, and checks of those that don't."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from aerobee.broker.monitoring.metrics import families
+from aerobee.broker.server import Broker
+from aerobee.broker.transactions.transactions import GIVEN_UP_TOPIC, GROUP, HALF_TOPIC, OP_TOPIC
+from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection, Row
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from aerobee.protocol.command import Command
+from aerobee.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from aerobee.protocol.message.message_id import offset_message_id
+from aerobee.protocol.message.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK,
+    Record,
+    decode_record,
+)
+
+from ..conftest import Caller, Clock, Config, records
+
+
+async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:
+    """Send a half message; returns its record."""
+    given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"} | pairs
+    sent = await caller.send("T", body, queue_id=2, **given)
+    assert sent.code == codes.SUCCESS, sent.remark
+    assert sent.fields()["queueId"] == "2"
+    return (await stored(caller, HALF_TOPIC))[int(sent.fields()["queueOffset"])]
+
+
+async def stored(caller: Caller, topic: str, queue_id: int = 0) -> list[Record]:
+    return records(await caller.pull(topic, queue_id=queue_id))
+
+
+async def end(
+    caller: Caller, half: Record, outcome: int = TRANSACTION_COMMIT, **wanted: object
+) -> Command:
+    values = {
+        "group": "pg",
+        "queue_offset": half.queue_offset,
+        "log_offset": half.log_offset,
+        "outcome": outcome,
+        "msg_id": "U1",
+    }
+    header = EndTransaction(**(values | wanted))  # type: ignore[arg-type]
+    return await caller.ask(codes.END_TRANSACTION, header)
+
+
+def check(broker: Broker) -> None:
+    start_ms = broker.now_ms()
+    while broker.transactions.check(start_ms):
+        pass
+
+
+async def test_a_half_message_is_seen_only_once_it_is_committed(
+    run: Callable, config: Config
+) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller, TAGS="A")
+    assert waiting.sys_flag == 0
+    assert waiting.properties["REAL_TOPIC"] == "T"
+    assert waiting.properties["REAL_QID"] == "2"
+    assert waiting.properties["__transactionId__"] == "U1"
+    assert await stored(caller, "T", 2) == []
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    (seen,) = records(await caller.pull("T", queue_id=2, expression="A"))
+    assert seen.body == b"half"
+    assert seen.sys_flag == TRANSACTION_COMMIT
+    assert seen.prepared_offset == waiting.log_offset
+    assert seen.raw_properties == waiting.raw_properties
+
+
+@pytest.mark.parametrize("outcome", [-1, 4, 99_999_999])
+async def test_an_outcome_that_is_none_is_refused_with_those_there_are(
+    run: Callable, config: Config, outcome: int
+) -> None:
+    _, caller = await run(config())
+    answer = await end(caller, await half(caller), outcome)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert f"it is {outcome}, and can be 8 to commit, 12 to roll back" in str(answer.remark)
+    assert len(await stored(caller, HALF_TOPIC)) == 1
+
+
+async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config) -> None:
+    broker, caller = await run(config())
+    waiting = await half(caller)
+    pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
+    async with asyncio.timeout(60):
+        while broker.holds.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
+            await asyncio.sleep(0)
+        await end(caller, waiting)
+        assert [record.body for record in records(await pull)] == [b"half"]
+
+
+async def test_what_ended_is_noted_together_and_not_asked_about(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    await end(caller, await half(caller))
+    await end(caller, await half(caller), TRANSACTION_ROLLBACK)
+    assert await stored(caller, OP_TOPIC) == []
+    clock.ms += 60_000
+    check(broker)
+    (op,) = await stored(caller, OP_TOPIC)
+    assert op.body == b"0,1,"
+    assert op.properties == {"TAGS": "d"}
+    assert len(await stored(caller, HALF_TOPIC)) == 2
+    assert len(await stored(caller, "T", 2)) == 1
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 2
+    assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+async def test_enough_that_ended_is_noted_at_once(run: Callable, config: Config) -> None:
+    _, caller = await run(config(transaction_op_msg_max_size=4))
+    await end(caller, await half(caller))
+    await end(caller, await half(caller))
+    assert [op.body for op in await stored(caller, OP_TOPIC)] == [b"0,1,"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"group": "other"}, "The producer group wrong"),
+        ({"queue_offset": 5}, "The transaction state table offset wrong"),
+        ({"log_offset": 3}, "Find prepared transaction message failed"),
+        ({"log_offset": -1}, "Find prepared transaction message failed"),
+        ({"log_offset": 1 << 40}, "Find prepared transaction message failed"),
+    ],
+)
+async def test_an_end_that_does_not_fit_the_half_message_is_refused(
+    run: Callable, config: Config, wanted: dict[str, object], why: str
+) -> None:
+    _, caller = await run(config())
+    answer = await end(caller, await half(caller), **wanted)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert (answer.remark or "").startswith(why)
+    assert await stored(caller, "T", 2) == []
+
+
+async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    await caller.send("T", PGROUP="pg")
+    (plain,) = await stored(caller, "T")
+    answer = await end(caller, plain)
+    assert "Find prepared transaction message failed" in (answer.remark or "")
+
+
+async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller)
+    assert (await end(caller, waiting, msg_id=None)).code == codes.SUCCESS
+    assert len(await stored(caller, "T", 2)) == 1
+
+
+async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    clock.ms += 10_001
+    assert (await end(caller, waiting)).code == codes.ILLEGAL_OPERATION
+    assert (await end(caller, waiting, from_check=True)).code == codes.SUCCESS
+
+
+@pytest.mark.parametrize("seconds", ["soon", "-1"])
+async def test_an_own_time_that_is_none_is_the_common_one(
+    run: Callable, config: Config, clock: Clock, seconds: str
+) -> None:
+    broker, caller = await run(config(transaction_time_out=6_000))
+    waiting = await half(caller, b"odd", CHECK_IMMUNITY_TIME_IN_SECONDS=seconds)
+    other = await half(caller, b"common")
+    clock.ms += 5_999
+    check(broker)
+    # It is put behind the others, and those too young end the round.
+    assert [one.body for one in await stored(caller, HALF_TOPIC)] == [b"odd", b"common", b"odd"]
+    clock.ms += 1
+    assert (await end(caller, other)).code == codes.SUCCESS
+    clock.ms += 1
+    assert (await end(caller, waiting)).code == codes.ILLEGAL_OPERATION
+    assert (await end(caller, other)).code == codes.SUCCESS
+
+
+async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -> None:
+    _, caller = await run(config(reject_transaction_message=True))
+    answer = await caller.send("T", TRAN_MSG="true", PGROUP="pg")
+    assert answer.code == codes.NO_PERMISSION
+    assert (await caller.send("T", TRAN_MSG="false")).code == codes.SUCCESS
+
+
+async def test_a_producer_is_asked_about_what_has_not_ended(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    asked: asyncio.Queue[tuple[CheckTransactionState, bytes]] = asyncio.Queue()
+
+    def on_check(header: CheckTransactionState, command: Command, _: Connection) -> None:
+        asked.put_nowait((header, command.body or b""))
+
+    row = Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, on_check, "ANY")
+    producer = Peers(rows={row.code: row}, upgrade=False)
+    beat = HeartbeatData("p1", [ProducerData("pg")], []).encode()
+    await producer.request(caller.address, codes.HEART_BEAT, None, beat, 20)
+    await half(caller)
+    clock.ms += 5_999
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 1  # too young to ask
+    clock.ms += 1
+    check(broker)
+    async with asyncio.timeout(60):
+        header, body = await asked.get()
+    _, copy = await stored(caller, HALF_TOPIC)
+    assert copy.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert (header.queue_offset, header.log_offset) == (1, copy.log_offset)
+    assert (header.topic, header.msg_id, header.broker_name) == ("T", "U1", "broker-a")
+    shown = decode_record(body)
+    assert (shown.topic, shown.queue_id, shown.body) == ("T", 2, b"half")
+    await end(caller, copy, from_check=True)
+    clock.ms += 60_000
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 2
+    assert len(await stored(caller, "T", 2)) == 1
+    await producer.close()
+
+
+async def test_what_never_ends_is_given_up_after_so_many_checks(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=2))
+    await half(caller)
+    for _ in range(4):
+        clock.ms += 30_000
+        check(broker)
+    times = [r.properties.get("TRANSACTION_CHECK_TIMES") for r in await stored(caller, HALF_TOPIC)]
+    assert times == [None, "1", "2"]
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert lost.body == b"half"
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 3
+
+
+async def test_a_message_with_its_own_time_does_not_hold_up_others(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config())
+    slow = await half(caller, b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+    await half(caller, b"quick")
+    clock.ms += 10_000
+    check(broker)
+    _, _, moved, asked = await stored(caller, HALF_TOPIC)
+    assert moved.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+    assert asked.body == b"quick"
+    await end(caller, slow)
+    await end(caller, asked)
+    clock.ms += 200_000
+    check(broker)
+    assert len(await stored(caller, HALF_TOPIC)) == 4
+    assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+async def test_what_is_older_than_messages_are_kept_is_given_up(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(file_reserved_time=2, transaction_check_max=1_000))
+    await half(caller)
+    # Born times are the client's: the broker's test clock stands at the same time.
+    clock.ms += 2 * 3_600_000
+    check(broker)
+    assert await stored(caller, GIVEN_UP_TOPIC) == []
+    clock.ms += 1
+    check(broker)
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert lost.body == b"half"
+    assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 2
+
+
+async def resume(caller: Caller, record: Record) -> Command:
+    msg_id = offset_message_id(record.store_host, record.log_offset)
+    return await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": msg_id})
+
+
+async def test_what_was_given_up_can_be_asked_about_again(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=1))
+    await half(caller)
+    for _ in range(3):
+        clock.ms += 30_000
+        check(broker)
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert (await resume(caller, lost)).code == codes.SUCCESS
+    waiting = (await stored(caller, HALF_TOPIC))[-1]
+    assert (waiting.body, waiting.properties["TRANSACTION_CHECK_TIMES"]) == (b"half", "0")
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    assert [record.body for record in await stored(caller, "T", 2)] == [b"half"]
+
+
+async def test_only_what_was_given_up_can_be_resumed(run: Callable, config: Config) -> None:
+    _, caller = await run(config())
+    waiting = await half(caller)
+    answer = await resume(caller, waiting)
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "no message of TRANS_CHECK_MAX_TIME_TOPIC begins at" in (answer.remark or "")
+    answer = await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"msgId": "no id"})
+    assert answer.code == codes.SYSTEM_ERROR
+    assert len(await stored(caller, HALF_TOPIC)) == 1
+
+
+def metrics(broker: Broker) -> dict[str, float]:
+    """The values of the families about transactions, by name and, where they have one, topic."""
+    found = {}
+    for name, _, _, labels, values in families(broker):
+        if "transaction" in name or name.endswith(
+            ("half_messages", "_commit_messages_total", "rollback_messages_total")
+        ):
+            for label_values, value in filter(None, values):
+                topic = dict(zip(labels, label_values, strict=True)).get("topic")
+                key = name.removesuffix("_total") + (f" {topic}" if topic else "")
+                found[key.replace("rocketmq_", "").replace("aerobee_", "")] = value
+    return found
+
+
+async def test_half_messages_and_how_they_ended_are_counted(
+    run: Callable, config: Config, clock: Clock
+) -> None:
+    broker, caller = await run(config(transaction_check_max=1))
+    await end(caller, await half(caller))
+    await end(caller, await half(caller), TRANSACTION_ROLLBACK)
+    await half(caller)
+    await half(caller)
+    assert metrics(broker) == {
+        "half_messages T": 2,
+        "commit_messages T": 1,
+        "rollback_messages T": 1,
+        "transaction_checks": 0,
+        "transactions_given_up": 0,
+    }
+    for _ in range(3):
+        clock.ms += 30_000
+        check(broker)
+    assert metrics(broker)["half_messages T"] == 0
+    assert metrics(broker)["transactions_given_up"] == 2
+    # Into the half topic four came in, into the topic itself the one that was committed.
+    assert broker.stats.puts(HALF_TOPIC).messages == 4
+    assert broker.stats.puts("T").messages == 1
+
+
+async def test_the_count_of_half_messages_outlives_a_restart(run: Callable, config: Config) -> None:
+    broker, caller = await run(config())
+    await half(caller)
+    await caller.peers.close()
+    await broker.stop()
+    saved = json.loads((broker.root / "config" / "transactionMetrics.json").read_text())
+    assert saved["transactionCount"]["T"]["count"] == 1
+    broker, caller = await run(config())
+    assert metrics(broker)["half_messages T"] == 1
+    await end(caller, (await stored(caller, HALF_TOPIC))[0])
+    assert metrics(broker)["half_messages T"] == 0
+
+
+async def test_a_half_message_that_is_too_long_is_not_counted(
+    run: Callable, config: Config
+) -> None:
+    broker, caller = await run(config(max_message_size=10))
+    sent = await caller.send("T", b"x" * 11, TRAN_MSG="true", PGROUP="pg")
+    assert sent.code == codes.MESSAGE_ILLEGAL
+    assert metrics(broker).get("half_messages T", 0) == 0
+
+
+async def test_with_sync_flush_a_commit_is_answered_once_it_is_on_the_disk(
+    start: Callable, config: Config
+) -> None:
+    broker = await start(config(flush_disk_type="SYNC_FLUSH"))
+    caller = Caller(broker)
+    given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"}
+    await caller.send("T", b"half", queue_id=2, **given)
+    (waiting,) = await stored(caller, HALF_TOPIC)
+    assert (await end(caller, waiting)).code == codes.SUCCESS
+    assert broker.store.durable_end == broker.store.log_end
+    await caller.peers.close()
+
+
+async def test_a_restart_goes_on_where_it_was(run: Callable, config: Config, clock: Clock) -> None:
+    broker, caller = await run(config())
+    await half(caller, b"open")
+    await end(caller, await half(caller, b"ended"))
+    await caller.peers.close()
+    await broker.stop()
+    clock.ms += 60_000
+    broker, caller = await run(config())
+    check(broker)
+    first, second, asked = await stored(caller, HALF_TOPIC)
+    assert (first.body, second.body, asked.body) == (b"open", b"ended", b"open")
+    assert asked.properties["TRANSACTION_CHECK_TIMES"] == "1"

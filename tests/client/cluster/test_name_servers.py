@@ -1,0 +1,103 @@
+"""Name servers: how they are written down, and that the next one is asked when one is gone."""
+
+from collections.abc import Iterator
+
+import pytest
+from aerobee.client import Admin, Message, Producer
+from aerobee.client.cluster.name_servers import ADDRESSES_MAX, NameServers, read_addresses
+from aerobee.client.errors import BrokerError, ClientError, UnreachableError
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.command import OK
+from aerobee.testing.cluster import LocalCluster
+
+from ..fakes import FakeServer
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a:1;b:2", ("a:1", "b:2")),
+        ("a:1,b:2", ("a:1", "b:2")),
+        (["a:1", "b:2;c"], ("a:1", "b:2", "c:9876")),
+        (" a:1 ;; a:1", ("a:1",)),
+        ("[::1]:1;[::1]", ("[::1]:1", "[::1]:9876")),
+    ],
+)
+def test_addresses_are_read_from_a_text_or_a_list(
+    given: str | list[str], expected: tuple[str, ...]
+) -> None:
+    assert read_addresses(given) == expected
+
+
+def test_none_means_the_environment_and_then_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
+    assert read_addresses(None) == ("a:1", "b:2")
+    monkeypatch.delenv("NAMESRV_ADDR")
+    assert read_addresses(None) == ("127.0.0.1:9876",)
+
+
+@pytest.mark.parametrize("given", ["", ";", "a:b", "a:0", "a:70000", ":1", []])
+def test_what_is_no_address_is_refused_with_the_form_to_give(given: str | list[str]) -> None:
+    with pytest.raises(ClientError, match="host:port"):
+        read_addresses(given)
+
+
+def test_too_many_addresses_are_refused_with_the_limit() -> None:
+    with pytest.raises(ClientError, match=f"the limit is {ADDRESSES_MAX}"):
+        read_addresses([f"host{at}:1" for at in range(ADDRESSES_MAX + 1)])
+
+
+async def test_the_next_one_is_asked_when_one_is_gone_and_it_is_kept() -> None:
+    server, peers = FakeServer(), Peers()
+    await server.start()
+    server.answers[codes.GET_BROKER_CLUSTER_INFO] = lambda *_: OK
+    servers = NameServers((NOBODY, server.address), peers)
+    for _ in range(2):
+        assert (await servers.ask(codes.GET_BROKER_CLUSTER_INFO)).code == codes.SUCCESS
+        assert servers.current == server.address
+    await peers.close()
+    await server.stop()
+
+
+async def test_a_broker_that_is_taken_for_a_name_server_is_told(cluster: LocalCluster) -> None:
+    address = cluster.brokers[0].address
+    with pytest.raises(ClientError) as raised:
+        async with Producer(address) as producer:
+            await producer.send(Message("orders", b"x"))
+    said = f"{address} is a broker; give the address of the name server, which is usually on port"
+    assert str(raised.value) == f"{said} 9876"
+    for ask in (Admin.topics, Admin.cluster_info):
+        with pytest.raises(ClientError, match="is a broker; give the address of the name server"):
+            async with Admin(address) as admin:
+                await ask(admin)
+
+
+async def test_when_none_answers_each_one_and_what_to_check_is_named() -> None:
+    peers = Peers()
+    servers = NameServers((NOBODY, "127.0.0.1:2"), peers)
+    with pytest.raises(UnreachableError, match="2 tried") as raised:
+        await servers.ask(codes.GET_BROKER_CLUSTER_INFO)
+    for part in (NOBODY, "127.0.0.1:2", "check that it runs"):
+        assert part in str(raised.value)
+    await peers.close()
+
+
+async def test_a_refusal_is_an_answer_and_not_a_reason_to_ask_the_next() -> None:
+    server, peers = FakeServer(), Peers()
+    await server.start()
+    servers = NameServers((server.address,), peers)
+    with pytest.raises(BrokerError, match="not in this test") as raised:
+        await servers.ask(codes.GET_NAMESRV_CONFIG)
+    assert raised.value.code == codes.REQUEST_CODE_NOT_SUPPORTED
+    assert server.address in str(raised.value)
+    await peers.close()
+    await server.stop()

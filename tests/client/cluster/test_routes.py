@@ -1,0 +1,66 @@
+"""Routes: asked for once, kept, borrowed for topics that don't exist yet, and not without end."""
+
+import asyncio
+
+import pytest
+from aerobee.client.cluster import routes as module
+from aerobee.client.cluster.cluster import Cluster
+from aerobee.client.errors import ClientError, NoRouteError
+from aerobee.protocol import codes
+
+from ..fakes import FakeCluster
+
+
+async def test_a_route_is_asked_once_by_many_and_kept(fake: FakeCluster) -> None:
+    cluster = Cluster(fake.address)
+    routes = await asyncio.gather(*(cluster.route("orders") for _ in range(20)))
+    assert len(set(map(id, routes))) == 1
+    await cluster.route("orders")
+    assert len(fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]) == 1
+    await cluster.close()
+
+
+async def test_a_refresh_learns_new_queues_and_keeps_a_route_that_is_gone(
+    fake: FakeCluster,
+) -> None:
+    cluster = Cluster(fake.address)
+    assert len((await cluster.route("orders")).subscribe) == 4
+    fake.topics["orders"] = 6
+    await cluster.refresh()
+    assert len((await cluster.route("orders")).subscribe) == 6
+    del fake.topics["orders"]
+    await cluster.refresh()
+    assert len((await cluster.route("orders")).subscribe) == 6
+    await fake.stop()
+    await cluster.refresh()
+    assert len((await cluster.route("orders")).subscribe) == 6
+    await cluster.close()
+
+
+async def test_a_borrowed_route_gives_way_once_the_topic_is_there(fake: FakeCluster) -> None:
+    fake.topics["TBW102"] = 8
+    cluster = Cluster(fake.address)
+    assert len((await cluster.publish_route("new")).publish) == 4
+    with pytest.raises(NoRouteError):
+        await cluster.route("new")  # nothing to be read there yet
+    fake.topics["new"] = 2
+    await cluster.refresh()
+    assert len((await cluster.publish_route("new")).publish) == 2
+    await cluster.close()
+
+
+async def test_the_topics_of_a_client_are_limited_also_those_that_do_not_exist_yet(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOPICS_MAX", 2)
+    fake.topics |= {"TBW102": 8, "more": 1}
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    await cluster.publish_route("new")
+    for ask, topic in ((cluster.route, "more"), (cluster.publish_route, "newer")):
+        with pytest.raises(ClientError, match=f"topic {topic}.*uses 2 topics, the limit is 2"):
+            await ask(topic)
+    fake.topics["new"] = 1
+    await cluster.refresh()
+    assert len((await cluster.route("new")).publish) == 1
+    await cluster.close()

@@ -1,0 +1,286 @@
+"""Sends the quick way: what does not succeed at once goes on, nothing is lost, it stays quick."""
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+import aerobee.client
+import pytest
+from aerobee.client import Admin, Message, Producer
+from aerobee.client.base.receipts import SendReceipt, SendStatus
+from aerobee.client.errors import (
+    AerobeeError,
+    BrokerError,
+    ClientError,
+    ClosedError,
+    IllegalMessageError,
+    NoAnswerError,
+)
+from aerobee.client.producer import producer as producing
+from aerobee.client.producer import quick_send
+from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection
+from aerobee.protocol.command import Command, Reply
+from aerobee.testing import LocalCluster
+
+from ..fakes import FakeCluster, until
+
+# Calls of the client's own functions for a send, that of Message among them. Each costs some 0.1 us
+# of the 11 that a send may take.
+CALLS_MAX = 20
+CLIENT = str(Path(aerobee.client.__file__).parent)
+
+
+class Quick(Producer):
+    """Knows how many of its sends began the quick way."""
+
+    begun = 0
+
+    def _begin(self, message: Message, timeout: float) -> asyncio.Future[SendReceipt] | None:
+        found = super()._begin(message, timeout)
+        self.begun += found is not None
+        return found
+
+
+async def ready(producer: Producer) -> None:
+    """From now on it has a route and a connection."""
+    await producer.send(Message("orders", b"first"))
+
+
+async def test_what_the_broker_refuses_goes_on_to_another_broker(two: FakeCluster) -> None:
+    async with Quick(two.address) as producer:
+        for _ in range(8):  # to each broker
+            await producer.send(Message("orders", b"x"))
+        begun, refused = producer.begun, two.brokers[0]
+        assert begun
+        refused.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY, remark="no")
+        receipts = [await producer.send(Message("orders", b"x")) for _ in range(8)]
+        assert producer.begun == begun + 8
+    assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}
+
+
+async def test_what_no_broker_takes_is_an_error_that_says_how_often_it_was_tried(
+    fake: FakeCluster,
+) -> None:
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        sent = len(fake.broker.sent)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(
+            codes.SYSTEM_BUSY, remark="no"
+        )
+        with pytest.raises(BrokerError, match="no") as caught:
+            await producer.send(Message("orders", b"x"))
+        assert producer.begun == 1
+    assert len(fake.broker.sent) - sent == 3
+    assert "3 tries within 3 s" in caught.value.__notes__[0]
+
+
+async def test_an_answer_that_says_no_for_good_is_not_tried_again(fake: FakeCluster) -> None:
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        sent = len(fake.broker.sent)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.MESSAGE_ILLEGAL)
+        with pytest.raises(BrokerError):
+            await producer.send(Message("orders", b"x"))
+    assert len(fake.broker.sent) - sent == 1
+
+
+async def test_a_connection_that_is_lost_meanwhile_costs_a_try_and_not_the_message(
+    fake: FakeCluster,
+) -> None:
+    take = fake.broker.answers[codes.SEND_MESSAGE_V2]
+    left = 1
+
+    def cut(command: Command, connection: Connection) -> Reply | None:
+        nonlocal left
+        if left:
+            left = 0
+            connection.abort()
+            return None
+        return take(command, connection)
+
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = cut
+        receipt = await producer.send(Message("orders", b"x"))
+        assert producer.begun == 1
+        again = await producer.send(Message("orders", b"y"))
+        assert producer.begun == 2  # by the new connection
+    assert receipt.status is again.status is SendStatus.OK
+    ids = [header.properties for header in fake.broker.sent if receipt.msg_id in header.properties]
+    assert len(ids) == 2
+
+
+async def test_no_answer_is_said_with_the_time_that_was_given(fake: FakeCluster) -> None:
+    async with Quick(fake.address, tries=1) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
+        with pytest.raises(NoAnswerError, match=r"within 0\.05 s"):
+            await producer.send(Message("orders", b"x"), timeout=0.05)
+        assert producer.begun == 1
+
+
+async def test_a_cancelled_send_has_its_place_in_the_window_until_it_is_answered(
+    fake: FakeCluster,
+) -> None:
+    held: list[tuple[Command, Connection]] = []
+    take = fake.broker.answers[codes.SEND_MESSAGE_V2]
+
+    def hold(command: Command, connection: Connection) -> None:
+        held.append((command, connection))
+
+    async with Quick(fake.address, under_way_max=1) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = hold
+        first = asyncio.create_task(producer.send(Message("orders", b"x")))
+        await until(lambda: len(held) == 1)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.create_task(producer.send(Message("orders", b"y")))
+        await asyncio.sleep(0)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = take
+        command, connection = held[0]
+        reply = take(command, connection)
+        assert reply is not None
+        connection.answer(command, reply)
+        assert (await second).status is SendStatus.OK
+    assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2]] == [
+        b"first", b"x", b"y",
+    ]  # fmt: skip
+
+
+async def test_closing_the_producer_fails_what_is_under_way(fake: FakeCluster) -> None:
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
+        sending = producer.send_soon(Message("orders", b"x"))
+        await until(lambda: len(fake.broker.sent) == 2)
+    with pytest.raises(ClosedError):
+        await sending
+
+
+async def test_an_answer_that_cannot_be_read_is_an_error_and_the_connection_goes_on(
+    fake: FakeCluster,
+) -> None:
+    take = fake.broker.answers[codes.SEND_MESSAGE_V2]
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(fields={"queueId": "many"})
+        with pytest.raises(ClientError, match=r"SEND_MESSAGE_V2 \(310\) can't be read"):
+            await producer.send(Message("orders", b"x"))
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = take
+        await producer.send(Message("orders", b"y"))
+        assert producer.begun == 2
+    assert len(fake.broker.connections) == 1
+
+
+async def test_the_queue_that_the_broker_names_is_the_one_of_the_receipt(fake: FakeCluster) -> None:
+    fields = {"msgId": "ID", "queueId": "77", "queueOffset": "5", "recallHandle": "h"}
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(fields=fields)
+        receipt = await producer.send(Message("orders", b"x"))
+    assert (receipt.queue.queue_id, receipt.queue_offset, receipt.recall_handle) == (77, 5, "h")
+
+
+async def test_messages_that_are_begun_soon_arrive_in_their_order_and_need_no_task(
+    fake: FakeCluster,
+) -> None:
+    fake.topics["orders"] = 1
+    bodies = [b"%d" % number for number in range(1, 50)]
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        tasks = len(asyncio.all_tasks())
+        sending = [producer.send_soon(Message("orders", body)) for body in bodies]
+        assert len(asyncio.all_tasks()) == tasks
+        receipts = await asyncio.gather(*sending)
+    assert [each.queue_offset for each in receipts] == list(range(1, 50))
+    assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2][1:]] == bodies
+
+
+async def test_messages_begun_soon_are_also_sent_without_a_connection_and_beyond_the_window(
+    fake: FakeCluster,
+) -> None:
+    async with Quick(fake.address, under_way_max=2) as producer:
+        work = (producer.send_soon(Message("orders", b"%d" % number)) for number in range(9))
+        receipts = await asyncio.gather(*work)
+    assert len({each.msg_id for each in receipts}) == 9
+    assert len(fake.broker.sent) == 9
+
+
+async def test_more_than_the_limit_are_not_begun_soon(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producing, "BEGUN_MAX", 3)
+    async with Quick(fake.address) as producer:
+        work = [producer.send_soon(Message("orders", b"x")) for _ in range(5)]
+        found = await asyncio.gather(*work, return_exceptions=True)
+        assert [isinstance(each, SendReceipt) for each in found] == [True] * 3 + [False] * 2
+        assert isinstance(found[4], ClientError)
+        assert "3 sends wait for those under way, the limit is 3" in str(found[4])
+        await producer.send_soon(Message("orders", b"x"))
+
+
+async def test_what_is_wrong_with_a_message_begun_soon_is_in_its_future(fake: FakeCluster) -> None:
+    async with Quick(fake.address) as producer:
+        for _ in range(2):  # the first time by the long way
+            good, bad = Message("orders", b"x"), Message("orders", b"")
+            found = await asyncio.gather(
+                *map(producer.send_soon, (good, bad)), return_exceptions=True
+            )
+            assert isinstance(found[0], SendReceipt)
+            assert isinstance(found[1], IllegalMessageError)
+
+
+async def test_a_send_takes_few_calls(fake: FakeCluster) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(CLIENT):
+            counts[frame.f_code.co_qualname] += 1
+
+    async with Producer(fake.address) as producer:
+        await ready(producer)
+        sys.setprofile(count)
+        try:
+            await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(100)))
+        finally:
+            sys.setprofile(None)
+    assert counts[quick_send.QuickSends.begin.__qualname__] == 100
+    assert counts.total() <= CALLS_MAX * 100, counts.most_common(30)
+
+
+async def test_every_message_has_an_outcome_while_the_broker_stops_and_starts(
+    fake: FakeCluster,
+) -> None:
+    async with Quick(fake.address) as producer:
+        await ready(producer)
+        outcomes: list[SendReceipt | AerobeeError] = []
+
+        async def work(number: int) -> None:
+            for step in range(20):
+                if number == 0 and step in (5, 10):
+                    for connection in fake.broker.connections:
+                        connection.abort()
+                try:
+                    outcomes.append(await producer.send(Message("orders", b"%d" % number)))
+                except AerobeeError as wrong:
+                    outcomes.append(wrong)
+
+        await asyncio.gather(*(work(number) for number in range(10)))
+        assert len(outcomes) == 200
+    acknowledged = {each.msg_id for each in outcomes if isinstance(each, SendReceipt)}
+    arrived = " ".join(header.properties or "" for header in fake.broker.sent)
+    assert all(msg_id in arrived for msg_id in acknowledged)
+
+
+async def test_each_of_two_brokers_with_one_queue_gets_half_of_the_sends() -> None:
+    with LocalCluster(brokers=2) as cluster:
+        async with Admin(cluster.name_server) as admin:
+            await admin.create_topic("orders", 1)
+        async with Producer(cluster.name_server) as producer:
+            receipts = [await producer.send(Message("orders", b"x")) for _ in range(10)]
+    assert Counter(each.queue.broker_name for each in receipts) == {"broker-a": 5, "broker-b": 5}

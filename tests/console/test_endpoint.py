@@ -1,0 +1,237 @@
+"""The HTTP door, asked over a socket, with a daemon made of four functions behind it."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Generator
+from importlib.metadata import version
+from typing import Any
+
+import aiohttp
+import pytest
+from aerobee.console.endpoint import OFF, PORT_DISTANCE, Answers, Door, Family
+from aerobee.console.exposition import SAMPLES_PER_STEP
+from aerobee.console.page import Status
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Daemon:
+    """What the door asks; a test changes it."""
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self.not_ready: str | None = None
+        self.families: list[Family] = []
+        self.note: str | None = None
+        self.topic = "orders"
+        self.written = 0  # times that metrics were
+        self.steps = 0  # of that
+        self.has_begun = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+
+    def answers(self) -> Answers:
+        return Answers(
+            fault=lambda: self.fault,
+            not_ready=lambda: self.not_ready,
+            metrics=lambda: self.families,
+            in_slices=self.in_slices,
+            status=self.status,
+            note=lambda: self.note,
+        )
+
+    def status(self, with_system: bool) -> Generator[None, None, Status]:
+        yield
+        topics = [[self.topic], ["SYSTEM"]] if with_system else [[self.topic]]
+        return "a daemon", [("Port", 7)], [("Topics", ["Topic"], topics)]
+
+    async def in_slices(self, steps: Generator[object, None, Any]) -> Any:
+        self.written += 1
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value
+            self.steps += 1
+            self.has_begun.set()
+            await self.may_go_on.wait()
+
+
+Get = Callable[[str], "aiohttp.client._RequestContextManager"]
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+async def get(daemon: Daemon) -> AsyncIterator[Get]:
+    """Asks a running door for a path."""
+    door = Door("127.0.0.1", 0, daemon.answers())
+    await door.start()
+    assert door.url is not None
+    async with aiohttp.ClientSession(door.url) as session:
+        yield session.get
+    await door.stop()
+
+
+async def test_a_daemon_that_is_well_answers_ok(get: Get) -> None:
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_a_daemon_that_is_not_ready_is_healthy_all_the_same(get: Get, daemon: Daemon) -> None:
+    daemon.not_ready = "no name server has taken the registration"
+    async with get("/healthz") as answer:
+        assert answer.status == 200
+    async with get("/readyz") as answer:
+        assert answer.status == 503
+        assert daemon.not_ready in await answer.text()
+
+
+async def test_a_fault_is_named_everywhere(get: Get, daemon: Daemon) -> None:
+    daemon.fault = "the disk has failed"
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
+    async with get("/") as answer:
+        assert "the disk has failed" in await answer.text()
+
+
+async def test_what_is_worth_knowing_of_a_daemon_that_is_well_leaves_it_well(
+    get: Get, daemon: Daemon
+) -> None:
+    daemon.note = "reading only"
+    for path in ("/healthz", "/readyz"):
+        async with get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok; reading only\n")
+    async with get("/") as answer:
+        assert '<span class="state note">reading only</span>' in await answer.text()
+    daemon.fault = "the disk has failed"
+    async with get("/healthz") as answer:
+        assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
+
+
+async def test_the_page_shows_the_version_of_aerobee(get: Get) -> None:
+    async with get("/") as answer:
+        assert f'<span class="version">aerobee {version("aerobee")}</span>' in await answer.text()
+
+
+async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> None:
+    async with get("/") as answer:
+        text = await answer.text()
+    assert "SYSTEM" not in text
+    assert '<a href="/?system=1">show system topics</a>' in text
+    async with get("/?system=1") as answer:
+        text = await answer.text()
+    assert "SYSTEM" in text
+    assert '<a href="/">hide system topics</a>' in text
+
+
+async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
+    daemon.families = [
+        ("rocketmq_messages_in", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
+        ("rocketmq_topic_number", "gauge", "Topics", (), [((), 2)]),
+    ]
+    async with get("/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = await answer.text()
+    found = [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    assert found == [
+        ("rocketmq_messages_in_total", {"topic": "a"}, 3.0),
+        ("rocketmq_messages_in_total", {"topic": "b"}, 4.0),
+        ("rocketmq_topic_number", {}, 2.0),
+    ]
+
+
+async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_ones_are_new(
+    get: Get, daemon: Daemon
+) -> None:
+    async def asked() -> str:
+        async with get("/metrics") as answer:
+            return await answer.text()
+
+    values = [((str(number),), number) for number in range(100)]
+    daemon.families = [("rocketmq_topic_number", "gauge", "Topics", ("a",), values)]
+    daemon.may_go_on.clear()
+    first, second = asyncio.create_task(asked()), asyncio.create_task(asked())
+    await daemon.has_begun.wait()
+    first.cancel()  # it does not take the other's answer along
+    third = asyncio.create_task(asked())
+    daemon.families = []
+    daemon.may_go_on.set()
+    assert await second == await third
+    assert "rocketmq_topic_number" in await second
+    assert daemon.steps > 100 // SAMPLES_PER_STEP  # it was not written at once
+    async with asyncio.timeout(10):
+        while await asked():  # kept for a moment
+            pass
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(get: Get) -> None:
+    async with get("/") as answer:
+        assert answer.content_type == "text/html"
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        text = await answer.text()
+    assert "orders" in text
+    assert "<script" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+async def test_a_name_can_not_smuggle_markup_into_the_page(get: Get, daemon: Daemon) -> None:
+    daemon.topic = "<img src=x onerror=alert(1)>"
+    async with get("/") as answer:
+        text = await answer.text()
+    assert "<img" not in text
+    assert "&lt;img src=x" in text
+
+
+async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        door = Door("127.0.0.1", port, daemon.answers())
+        with pytest.raises(OSError, match=f"can't serve HTTP on 127.0.0.1:{port}: .*httpPort"):
+            await door.start()
+
+
+async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        door = Door("127.0.0.1", None, daemon.answers(), listen_port=port - PORT_DISTANCE)
+        await door.start()
+        assert door.port > port
+        assert door.url == f"http://127.0.0.1:{door.port}/"
+        async with aiohttp.ClientSession() as session, session.get(f"{door.url}healthz") as answer:
+            assert answer.status == 200
+        assert f"port {port} is taken, so the status page is on port {door.port}" in caplog.text
+        await door.stop()
+
+
+async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
+    daemon: Daemon,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for listen_port in (port - PORT_DISTANCE, 0, 65_530):
+        door = Door("127.0.0.1", None, daemon.answers(), listen_port=listen_port)
+        await door.start()
+        assert door.port > 0
+        if listen_port == port - PORT_DISTANCE:
+            assert door.port == port
+        await door.stop()
+
+
+async def test_a_door_that_is_off_has_no_address(daemon: Daemon) -> None:
+    door = Door("127.0.0.1", OFF, daemon.answers())
+    await door.start()
+    assert door.url is None
+    await door.stop()

@@ -1,0 +1,378 @@
+"""The compiled reader of plain sends: what it takes, it reads as the common way does."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+
+from aerobee.protocol import codes
+from aerobee.protocol.aio.turn import block_of
+from aerobee.protocol.codec import header_json
+from aerobee.protocol.codec.frame import FrameDecoder, encode_request, frame
+from aerobee.protocol.headers.send import SendMessage, answer_parts, answer_template
+from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
+from aerobee.protocol.message.tags import tag_hash
+
+BODY_BYTES_MAX = 2_000
+EXPECTED = {codes.SEND_MESSAGE_V2: SendMessage, codes.SEND_BATCH_MESSAGE: SendMessage}
+TEXT_BYTES_MAX = 32_700
+WAITS = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+TEXT = "UNIQ_KEY\x01AC11000100002A9F0001\x02WAIT\x01true\x02TAGS\x01paid\x02"
+HEADER = SendMessage("pg", "orders", "TBW102", 4, 3, 0, 1_700_000_000_123, 7, TEXT, 0, False)
+
+
+def send(body: bytes = b"body", opaque: int = 5, **changes: object) -> bytes:
+    fields = HEADER.to_fields()
+    for name, value in changes.items():
+        fields[name] = str(value)
+        if value is None:
+            del fields[name]
+    return encode_request(codes.SEND_MESSAGE_V2, opaque, fields, body)
+
+
+def raw(header: str, body: bytes = b"body") -> bytes:
+    return frame(header.encode(), 0, body)
+
+
+@pytest.fixture(scope="module")
+def plain() -> PlainSends:
+    return PlainSends(answer_parts(b"7F00000100002A9F", b"r"))
+
+
+def batch(entries: list[Entry], opaque: int = 5, *, code: int = 320, **changes: object) -> bytes:
+    fields = HEADER.to_fields() | {"m": "true"}
+    fields |= {name: str(value) for name, value in changes.items()}
+    return encode_request(code, opaque, fields, encode_batch(entries))
+
+
+def entry(number: int, text: str = "") -> Entry:
+    """One of a batch."""
+    return Entry(number, b"body %d" % number, f"TAGS\x01t{number}\x02{text}".encode())
+
+
+def read(plain: PlainSends, pieces: list[bytes]) -> None:
+    block = block_of([], pieces)
+    plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+
+
+def parts(plain: PlainSends) -> list[tuple[str, int, str, int, int]]:
+    """What the sends of this turn have in common, with their number and bytes."""
+    return [(*plain.groups[number][:3], *sizes[:2]) for number, *sizes in plain.parts]
+
+
+def is_taken(plain: PlainSends, data: bytes) -> bool:
+    read(plain, [data])
+    return plain.taken is None and plain.count > 0
+
+
+def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
+    """That what `plain` has just read of these frames is what the common way reads, of those that
+    it has `kept`."""
+    decoder = FrameDecoder(header_json.expected(EXPECTED))
+    commands = decoder.feed(data if kept is None else kept)
+    assert decoder.fault is None
+    texts = plain.texts.tobytes()
+    rows = list(plain.sends[: plain.count])
+    for command in commands:
+        header = command.header(SendMessage)
+        is_batch = bool(header.batch)
+        assert command.code == (codes.SEND_BATCH_MESSAGE if is_batch else codes.SEND_MESSAGE_V2)
+        outer = properties.decode(header.properties or "")
+        entries = [Entry(header.flag, command.body or b"", (header.properties or "").encode())]
+        if is_batch:
+            assert not outer.keys() & set(WAITS)
+            entries = split_batch(command.body or b"")
+        for number, each in enumerate(entries, 1):
+            row = rows.pop(0)
+            assert row["answered"] == (len(entries) if number == len(entries) else 0)
+            assert texts[row["name_at"] : row["name_end"]].decode() == outer["UNIQ_KEY"]
+            topic, queue_id, waits, *_ = plain.groups[row["group"]]
+            assert (topic, queue_id) == (header.topic, header.queue_id)
+            assert (row["opaque"], row["oneway"]) == (command.opaque, command.flag)
+            assert (row["born_ms"], row["flag"]) == (header.born_ms, each.flag)
+            assert (row["sys_flag"], row["times"]) == (header.sys_flag, header.reconsume_times or 0)
+            assert data[row["body_at"] : row["body_end"]] == each.body
+            ended = each.raw_properties.removesuffix(b"\x02")
+            text = texts[row["text_at"] : row["text_end"]]
+            assert text == (ended + b"\x02" if ended else b"")
+            pairs = properties.decode(text)
+            assert texts[row["unique_at"] : row["unique_end"]].decode() == pairs.get("UNIQ_KEY", "")
+            assert texts[row["keys_at"] : row["keys_end"]].decode() == pairs.get("KEYS", "")
+            assert row["tags"] == tag_hash(pairs.get("TAGS"))
+            assert not pairs.keys() & {"TRAN_MSG", "POP_CK", "INNER_NUM", "TIMER_DEL_UNIQKEY"}
+            wanted = [f"{name}\x01{value}" for name, value in pairs.items() if name in WAITS]
+            assert ([waits] if waits else []) == wanted
+    assert not rows
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        send(),
+        send(body=b"x" * BODY_BYTES_MAX),
+        send(opaque=0),
+        send(e=0, f=1, h=-5, j=16),
+        send(a=None, c=None, d=None, j=None, k=None),
+        send(k="true", l=7, n="broker-a"),
+        send(
+            i='UNIQ_KEY\x01A1\x02KEYS\x01one two\x02quoted\x01"a\\b/\t\n\r\x02TAGS\x01' + "t" * 300
+        ),
+        send(i="WAIT\x01false\x02UNIQ_KEY\x010\x02"),
+        send().replace(b'"flag":0', b'"flag":2'),
+        *(send(i=TEXT + f"{name}\x01123\x02") for name in WAITS),
+        batch([entry(1)]),
+        batch([entry(-1), entry(2, "KEYS\x01a b\x02UNIQ_KEY\x01u-1\x02"), Entry(3, b"x", b"")]),
+        batch([Entry(0, b"x" * 300, b"a\x01b\nc"), entry(7)]),
+        raw(
+            '{"extFields":{"b":"t","e":"1","f":"0","g":"5","h":"0","i":"UNIQ_KEY\\u0001Z\\u0041"},'
+            '"flag":0,"opaque":9,"code":310}'
+        ),
+        raw(
+            '{"code":310,"language":"GO","version":317,"opaque":9,"flag":0,"extFields":{"h":"0",'
+            '"g":"5","f":"0","e":"1","b":"t","i":"UNIQ_KEY\\u0001Z9\\u0002"}}'
+        ),
+    ],
+)
+def test_plain_ones_are_taken_and_read_as_the_common_way_does(
+    plain: PlainSends, data: bytes
+) -> None:
+    assert is_taken(plain, data)
+    assert_read_alike(plain, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        send(body=b""),
+        send(body=b"x" * (BODY_BYTES_MAX + 1)),
+        send(m="true"),
+        send(e="03"),
+        send(e="-0"),
+        send(e="4000000000"),
+        send(g="1e3"),
+        send(f=4),
+        send(f=16),
+        send(b="t\u00f6pic"),
+        send(b='to"pic'),
+        send(zz="1"),
+        send(b=None),
+        send(e=None),
+        send(g=None),
+        send(k="maybe"),
+        send(i=None),
+        send(i=""),
+        send(i="TAGS\x01t\x02"),
+        send(i="UNIQ_KEY\x01\x02"),
+        send(i="UNIQ_KEY\x01a-b\x02"),
+        send(i="UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02"),
+        send(i=TEXT + "TAGS\x01other\x02"),
+        send(i=TEXT + "KEYS\x01a\x02KEYS\x01b\x02"),
+        send(i=TEXT + "\x02"),
+        send(i=TEXT + "no value\x02"),
+        send(i=TEXT + "a\x01b\x01c\x02"),
+        send(i=TEXT + "\x01v\x02"),
+        send(i=TEXT + "city\x01K\u00f6ln\x02"),
+        send(i=TEXT + "x\x01" + "y" * 32_704 + "\x02"),
+        *(
+            send(i=TEXT + f"{name}\x011\x02")
+            for name in (
+                *("TRAN_MSG", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "POP_CK", "INNER_NUM"),
+                *("DELAY\x011\x02TIMER_DELAY_MS", "DELAY\x011\x02DELAY"),
+            )
+        ),
+        send().replace(b'"code":310', b'"code":311'),
+        send().replace(b'"flag":0', b'"flag":1'),
+        raw('{"code":310,"extFields":{"b":"t","e":"1","f":"0","g":"5","h":"0","i":"x"},"flag":0}'),
+        send(i=TEXT + "x"),
+        raw('{"code":310,"extFields":{"b":"t"},"opaque":1}'),
+        raw("{}"),
+        raw("{"),
+        raw('{"code":310'),
+        raw('{"code":310,"flag":0,"opaque":1}'),
+        batch([entry(1)], m="false"),
+        batch([entry(1)], code=310),
+        batch([entry(1)], i=TEXT + "DELAY\x011\x02"),
+        batch([]),
+        batch([Entry(0, b"", b"a\x01b\x02")]),
+        batch([entry(1), entry(2, "DELAY\x011\x02")]),
+        batch([entry(1), entry(2, "a\x01\x02")]),
+        batch([entry(1), entry(2, "city\x01K\u00f6ln\x02")]),
+        batch([entry(1), entry(2, "TAGS\x01t\x02")]),
+        batch([entry(1), Entry(0, b"x" * 1_900, b"")]),
+        encode_request(320, 1, HEADER.to_fields() | {"m": "true"}, encode_batch([entry(1)]) + b"x"),
+        encode_request(320, 1, HEADER.to_fields() | {"m": "true"}, encode_batch([entry(1)])[:-1]),
+        frame(b'{"code":310}', 1, b"body"),
+        b"\0\0\0\4\0\0\0\0",
+        b"\0\0\0\4\0\xff\xff\xff" + bytes(50),
+    ],
+)
+def test_all_else_is_left_to_the_common_way(plain: PlainSends, data: bytes) -> None:
+    assert not is_taken(plain, data)
+    assert plain.count == 0
+
+
+def test_an_unfinished_frame_is_left_over(plain: PlainSends) -> None:
+    one, two = send(opaque=1), send(opaque=2)
+    for size in range(len(one), len(one) + len(two)):
+        read(plain, [(one + two)[:size], one])
+        assert plain.taken == ([len(one), len(one)] if size > len(one) else None)
+        assert plain.count == 2
+
+
+def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainSends) -> None:
+    pieces = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
+    read(plain, pieces)
+    assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
+    assert plain.sends["opaque"][:2].tolist() == [1, 3]
+    assert parts(plain) == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
+
+
+def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
+    pieces = [send(e=number) for number in range(2_000)]
+    read(plain, pieces)
+    assert plain.taken is not None
+    assert 0 < plain.count < len(pieces)
+    assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.parts)
+
+
+def test_groups_are_kept_and_forgotten_when_they_are_too_many(plain: PlainSends) -> None:
+    for start in range(0, 3_000, 300):
+        wanted = [(f"topic-{start + number}", 3, "", 1, 4 + len(TEXT)) for number in range(300)]
+        for _ in range(2):
+            read(plain, [send(b=f"topic-{start + number}") for number in range(300)])
+            assert plain.taken is None
+            assert sorted(parts(plain)) == sorted(wanted)
+    assert plain.forgot > 3
+
+
+def test_what_is_to_wait_for_something_else_is_another_group(plain: PlainSends) -> None:
+    for waits in ("", "DELAY\x013", "DELAY\x014", "", "DELAY\x013"):
+        read(plain, [send(i=TEXT + waits)])
+        assert [group[:3] for group in parts(plain)] == [("orders", 3, waits)]
+
+
+def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
+    pieces = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
+    read(plain, pieces)
+    plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
+    plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
+    ends = plain.write_answers({}).tolist()
+    template = answer_template(b"7F00000100002A9F", b"r")
+    unique = b"AC11000100002A9F0001"
+    wanted = [
+        frame(template % (3, unique, 0, 0, 1)),
+        frame(template % (3, unique, 1 << 40, 1_234_567_890_123, 3))
+        + frame(template % (3, unique, 0xABCDEF, 9, 3)),
+    ]
+    assert plain.answers[: ends[-1]].tobytes() == b"".join(wanted)
+    assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
+
+
+def test_answers_say_whether_to_trace() -> None:
+    plain = PlainSends(answer_parts(b"7F00000100002A9F", b"r", trace_on=False))
+    read(plain, [send(opaque=1)])
+    plain.sends["log_offset"][0] = 5
+    plain.sends["queue_offset"][0] = 7
+    (end,) = plain.write_answers({}).tolist()
+    template = answer_template(b"7F00000100002A9F", b"r", trace_on=False)
+    wanted = frame(template % (3, b"AC11000100002A9F0001", 5, 7, 1))
+    assert plain.answers[:end].tobytes() == wanted
+
+
+def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
+    read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
+    plain.sends["log_offset"][:3] = [1, 2, 0xABC]
+    plain.sends["queue_offset"][:3] = [70, 71, 72]
+    (end,) = plain.write_answers({}).tolist()
+    host = b"7F00000100002A9F"
+    template = answer_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
+    wanted = frame(template % (3, b"AC11000100002A9F0001", 0xABC, 70, 8))
+    assert plain.answers[:end].tobytes() == wanted
+
+
+def changed(data: bytes, chance: random.Random) -> bytes:
+    """The frame with a byte or two of its header changed, left out or put in; lengths fit."""
+    size = int.from_bytes(data[4:8], "big")
+    header, body = bytearray(data[8 : 8 + size]), data[8 + size :]
+    if b'"m":"true"' in header and chance.random() < 0.5:
+        broken = bytearray(body)
+        broken[chance.randrange(len(broken))] = chance.choice((0, 1, 2, 9, 0x80, 0xFF))
+        return frame(bytes(header), 0, bytes(broken))
+    for _ in range(chance.randrange(1, 3)):
+        at = chance.randrange(len(header))
+        new = chance.choice(b'"\\{}:,[]0123456789-+.eE abimnuxKTDU\x01\x02\x1f\x7f\xc3\xb6')
+        kind = chance.randrange(4)
+        if kind == 0:
+            header[at] = new
+        elif kind == 1:
+            header.insert(at, new)
+        elif kind == 2:
+            del header[at : at + chance.choice((1, 1, 4, 12))]
+        else:
+            other = chance.randrange(len(header))
+            header[at:at] = header[other : other + chance.randrange(30)]
+    return frame(bytes(header), 0, body)
+
+
+def odd(chance: random.Random) -> bytes:
+    """A send with some unusual values."""
+    make: list[Callable[[], dict[str, object]]] = [
+        lambda: {"e": chance.choice((0, 1, -1, 65_536, "+1", "1.0", " 1"))},
+        lambda: {"h": chance.choice((0, -1, (1 << 31) - 1, -(1 << 31)))},
+        lambda: {"f": chance.choice((0, 1, 2, 0x103, 8, 4, 12))},
+        lambda: {
+            "i": TEXT + chance.choice(("KEYS\x01a b\x02", "k\x01", "DELAY\x011\x02", "x", *WAITS))
+        },
+        lambda: {"b": chance.choice(("t", "%RETRY%g", "a" * 200))},
+        dict,
+    ]
+    if chance.random() < 0.3:
+        entries = [entry(number, chance.choice(("", "k\x01v", "x"))) for number in range(2)]
+        return batch(entries, **chance.choice(make)())
+    return send(body=chance.randbytes(chance.randrange(0, 40)), **chance.choice(make)())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_taken_is_read_alike(plain: PlainSends, seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(5_000):
+        data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
+        if is_taken(plain, data):
+            taken += 1
+            assert_read_alike(plain, data)
+    assert taken > 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(2_000):
+        first = odd(chance) if chance.random() < 0.3 else send(opaque=chance.randrange(100))
+        others = [
+            send(
+                body=chance.randbytes(chance.randrange(1, 9)),
+                opaque=chance.choice((7, 42, 99)),
+                e=chance.choice((0, 1, 3, 12)),
+                g=chance.choice((1_700_000_000_123, 1_800_000_000_456, 5)),
+                i=chance.choice((TEXT, TEXT.replace("9F", "A0"), TEXT.replace("T", "t"))),
+                h=chance.choice((7, 7, 8)),
+            )
+            for _ in range(chance.randrange(1, 5))
+        ]
+        frames = [
+            first,
+            *(changed(each, chance) if chance.random() < 0.3 else each for each in others),
+        ]
+        for data in ([b"".join(frames)], frames):
+            read(plain, data)
+            sizes = plain.taken or list(map(len, data))
+            kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
+            taken += plain.count
+            assert_read_alike(plain, b"".join(data), kept)
+    assert taken > 5_000

@@ -1,0 +1,72 @@
+"""Properties against the bytes that the real classes made, and the quick look for one of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from aerobee.protocol.message import properties
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[1] / "golden" / "batch_and_properties.json").read_text()
+)
+WRITTEN = [v for v in GOLDEN if v["name"].startswith("properties to string")]
+READ = [v for v in GOLDEN if v["name"].startswith("string to properties")]
+
+
+def test_there_are_vectors_for_both_ways() -> None:
+    assert len(WRITTEN) == 1
+    assert len(READ) == 8
+
+
+@pytest.mark.parametrize("vector", WRITTEN, ids=lambda v: v["name"])
+def test_properties_are_written_as_java_writes_them(vector: dict) -> None:
+    assert properties.encode(vector["properties"]) == bytes.fromhex(vector["hex"])
+
+
+@pytest.mark.parametrize("vector", READ, ids=lambda v: v["hex"])
+def test_properties_are_read_as_java_reads_them(vector: dict) -> None:
+    raw = bytes.fromhex(vector["hex"])
+    assert properties.decode(raw) == vector["properties"]
+    assert properties.decode(raw.decode()) == vector["properties"]
+    assert properties.decode(memoryview(raw)) == vector["properties"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [bytes.fromhex(vector["hex"]) for vector in READ]
+    + [
+        b"KEYS\x01a\x02",
+        b"KEYS\x01a",
+        b"XKEYS\x01a\x02",
+        b"KEYS\x01\x02",
+        b"KEYS\x01",
+        b"a\x01KEYS\x01b\x02",
+        b"a\x01x\x02KEYS\x01first\x02KEYS\x01second\x02b\x01y\x02",
+        b"KEYS\x01kept\x02KEYS\x01\x02",
+        b"a\x01x\x02KEYS\x01kept\x02KEYS\x01",
+        b"KEYS\x01kept\x02KEYS\x02a\x01b",
+        b"KEYS\x01one\x01two\x02",
+        b"\x02\x02KEYS\x01late\x02",
+    ],
+)
+def test_the_quick_look_finds_what_reading_all_finds(raw: bytes) -> None:
+    everything = properties.decode(raw)
+    for name in ("KEYS", "A", "a", "C", "x", "empty", "absent"):
+        value = everything.get(name)
+        expected = None if value is None else value.encode()
+        assert properties.find(raw, name.encode()) == expected, name
+
+
+def test_texts_beyond_ascii_survive() -> None:
+    pairs = {"键": "值😀", "é": "ü"}
+    assert properties.decode(properties.encode(pairs)) == pairs
+
+
+def test_half_a_surrogate_pair_is_replaced_and_does_not_raise() -> None:
+    assert properties.encode({"a": "\ud800"}) == b"a\x01?\x02"
+
+
+def test_the_reserved_names_hold_what_users_may_not_set() -> None:
+    assert {"KEYS", "TAGS", "DELAY", "UNIQ_KEY", "__CRC32#"} <= properties.RESERVED
+    assert properties.SHARDING_KEY not in properties.RESERVED
+    assert properties.TRANSACTION_ID not in properties.RESERVED

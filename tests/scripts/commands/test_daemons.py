@@ -1,0 +1,392 @@
+"""Starting and stopping daemons as a user does, and everything that stops a start."""
+
+import asyncio
+import json
+import re
+import resource
+import signal
+import socket
+import subprocess
+import urllib.request
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aerobee.client import by_sql
+from aerobee.client.blocking import Consumer
+from aerobee.client.errors import ClientError
+from aerobee.console.endpoint import PORT_DISTANCE
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
+from prometheus_client.parser import text_string_to_metric_families
+
+from ..command import (
+    AEROBEE,
+    FREE_PORTS,
+    SECONDS,
+    SMALL,
+    Daemon,
+    aerobee,
+    environment,
+    output,
+    refused,
+    running,
+)
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        found: str = answer.read().decode()
+        return found
+
+
+def up(store: Path) -> list[str]:
+    return ["up", *FREE_PORTS, *SMALL, "--store", str(store)]
+
+
+# --- up ------------------------------------------------------------------------------------------
+
+
+def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        assert f"broker {daemon.broker} (clients are told {daemon.broker})" in daemon.ready
+        assert f"store {tmp_path / 'store'}" in daemon.ready
+        hint = daemon.ready.partition("try: echo hello | ")[2]
+        assert hint == f"aerobee pub greetings -n {daemon.namesrv}"
+        assert daemon.child.lines == [daemon.ready]
+        assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
+
+
+def test_addresses_of_ipv6_are_written_with_brackets_and_can_be_used(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "bindAddress=::1"]
+    with running(tmp_path, *words) as daemon:
+        assert "name server [::1]:" in daemon.ready
+        assert "broker [::1]:" in daemon.ready
+        hint = daemon.ready.partition("try: echo hello | aerobee ")[2]
+        assert output(*hint.split(), data="hello") == "sent 1 message to greetings\n"
+
+
+def test_without_an_option_the_store_is_in_the_folder_one_is_in(tmp_path: Path) -> None:
+    with running(tmp_path, "up", *FREE_PORTS, *SMALL):
+        assert (tmp_path / "aerobee-data" / "lock").exists()
+
+
+def test_messages_are_there_after_a_restart(tmp_path: Path) -> None:
+    words = up(tmp_path / "store")
+    with running(tmp_path, *words) as daemon:
+        output("pub", "kept", "-n", daemon.namesrv, data="one\ntwo\n")
+    with running(tmp_path, *words) as daemon:
+        sub = ["sub", "kept", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "2"]
+        assert sorted(output(*sub).splitlines()) == ["one", "two"]
+
+
+def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path) -> None:
+    condition = {"orders": by_sql("amount > 10")}
+    for number, value in enumerate(["", "false"]):
+        env = {"AEROBEE_ENABLE_PROPERTY_FILTER": value}
+        with running(tmp_path, *up(tmp_path / str(number)), env=env) as daemon:
+            output("pub", "orders", "-p", "amount=12", "-n", daemon.namesrv, data="big")
+            consumer = partial(Consumer, daemon.namesrv, group="g", topics=condition)
+            if value:
+                with pytest.raises(ClientError, match="set enablePropertyFilter=true"):
+                    consumer()
+                continue
+            with consumer(start="earliest") as found:
+                message = found.receive(SECONDS)
+                assert message is not None
+                assert message.body == b"big"
+                message.ack()
+
+
+def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        daemon.child.process.send_signal(signal.SIGINT)
+        assert daemon.child.wait(SECONDS) == 0
+        assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        output("pub", "watched", "-n", daemon.namesrv, data="one\ntwo\n")
+        group = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "watchers"]
+        output("sub", "watched", *group, "-n", "2")
+        assert get(daemon.page + "healthz") == "ok\n"
+        assert get(daemon.page + "readyz") == "ok\n"
+        text = get(daemon.page + "metrics")
+        found = {
+            (sample.name, sample.labels.get("topic"), sample.labels.get("consumer_group")): sample
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        assert found["rocketmq_messages_in_total", "watched", None].value == 2
+        assert found["rocketmq_messages_out_total", "watched", "watchers"].value == 2
+        assert found["rocketmq_throughput_in_total", "watched", None].value > 100
+        assert found["rocketmq_consumer_lag_messages", "watched", "watchers"].value == 0
+        assert found["rocketmq_storage_size_bytes", None, None].value > 0
+        labels = found["rocketmq_messages_in_total", "watched", None].labels
+        assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
+        page = get(daemon.page)
+        assert "<span>watched</span>" in page
+        assert "<span>watchers</span>" in page
+
+
+# --- name server and broker apart ----------------------------------------------------------------
+
+
+def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path / "n", "namesrv", "--listen-port", "0", "--set", "httpPort=0") as names:
+        assert get(names.page + "readyz") == "ok\n"
+        file = tmp_path / "broker.conf"
+        file.write_text(
+            f"brokerName = b-1\nbrokerClusterName=c-1\nnamesrvAddr={names.namesrv}\n"
+            f"listenPort=0\nstorePathRootDir={tmp_path / 'store'}\nfileReservedTime=48\n"
+            "deleteWhen=04\nbrokerId=0\nbrokerRole=ASYNC_MASTER\nflushDiskType=ASYNC_FLUSH\n"
+        )
+        broker = ["broker", "-c", str(file), *SMALL, "--set", "httpPort=-1"]
+        with running(tmp_path / "b", *broker) as daemon:
+            assert daemon.ready.startswith("broker b-1 is ready")
+            assert "status page" not in daemon.ready
+            assert daemon.broker in output("cluster", "-n", names.namesrv)
+            row = "".join(
+                f'<td data-column="{column}"><span>{text}</span></td>'
+                for column, text in (("Broker", "b-1"), ("Cluster", "c-1"), ("Role", "master"))
+            )
+            assert row in get(names.page)
+        assert "b-1" not in output("cluster", "-n", names.namesrv)
+
+
+def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path: Path) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text("brokerName: from-file\nbrokerClusterName: from-file\nregionId: from-file\n")
+    env = {"AEROBEE_BROKER_CLUSTER_NAME": "from-env", "AEROBEE_REGION_ID": "from-env"}
+    words = ["broker", "-c", str(file), "--set", "regionId=from-set", "--print-config"]
+    done = aerobee(*words, env=env)
+    assert done.returncode == 0
+    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", done.stdout, re.MULTILINE))
+    names = ["brokerName", "brokerClusterName", "regionId"]
+    assert shown == dict(zip(names, ["from-file", "from-env", "from-set"], strict=True))
+    changed = aerobee(*words, "changed", env=env).stdout.splitlines()
+    assert [line.split()[0] for line in changed] == ["KEY", *sorted(names)]
+    assert re.search(rf"brokerName +from-file .* {re.escape(str(file))} line 1 +used$", changed[2])
+    assert re.search("environment variable AEROBEE_BROKER_CLUSTER_NAME +used$", changed[1])
+    assert re.search(r"regionId +from-set +DefaultRegion +--set +used$", changed[3])
+    every = [json.loads(line) for line in aerobee(*words, "json", env=env).stdout.splitlines()]
+    [region] = [one for one in every if one["key"] == "regionId"]
+    assert (region["value"], region["default"]) == ("from-set", "DefaultRegion")
+    assert (region["origin"], region["state"]) == ("--set", "used")
+    assert {one["origin"] for one in every if one["key"] not in names} == {"default"}
+
+
+def test_a_name_server_takes_no_offence_at_a_brokers_variables(tmp_path: Path) -> None:
+    env = {
+        "AEROBEE_STORE_PATH_ROOT_DIR": "/nowhere",
+        "AEROBEE_HTTP_PORT": "-1",
+        "AEROBEE_LISTEN_PORT": "0",
+        "AEROBEE_LISTENPROT": "1",
+    }
+    with running(tmp_path, "namesrv", env=env) as names:
+        warnings = [line for line in names.child.tail().split("\\n") if "WARNING" in line]
+        assert len(warnings) == 1
+        assert "unknown key listenprot" in warnings[0]
+
+
+def test_print_config_marks_each_key(tmp_path: Path) -> None:
+    words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
+    done = aerobee("broker", *words)
+    assert re.search(r"^used +listenPort=10911$", done.stdout, re.MULTILINE)
+    accepted = r"^accepted without effect \* +sendMessageThreadPoolNums=4$"
+    assert re.search(accepted, done.stdout, re.MULTILINE)
+    assert re.search(r"^unknown \* +listenPrt=1$", done.stdout, re.MULTILINE)
+    states = [line.split()[0] for line in done.stdout.splitlines()]
+    assert states == sorted(states, key=["used", "accepted", "unknown"].index)
+    assert "did you mean listenPort?" in done.stderr
+
+
+def test_print_config_tells_what_came_from_an_option_of_its_own() -> None:
+    said = aerobee("broker", "-n", "names:9876", "--print-config", "changed").stdout
+    assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
+
+
+# --- the key-value config of a name server -------------------------------------------------------
+
+
+def put_kv(namesrv: str) -> None:
+    fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
+
+    async def put() -> None:
+        peers = Peers(upgrade=False)
+        answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields)
+        assert answer.code == codes.SUCCESS
+        await peers.close()
+
+    asyncio.run(put())
+
+
+def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path: Path) -> None:
+    words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1"]
+    file = tmp_path / "namesrv" / "kvConfig.json"
+    with Child([*AEROBEE, *words], tmp_path / "stderr", env={"HOME": str(tmp_path)}) as child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        put_kv(Daemon(child, ready).namesrv)
+    assert '"T":"broker-a:4"' in file.read_text()
+    file.write_text("no JSON")
+    said = refused(*words, "--log-level", "error", env={"HOME": str(tmp_path)})
+    assert f"{file} can't be read" in said
+
+
+def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
+    with running(tmp_path, *words, env={"HOME": str(tmp_path)}) as daemon:
+        put_kv(daemon.namesrv)
+    assert (tmp_path / "store" / "namesrv" / "kvConfig.json").exists()
+    assert not (tmp_path / "namesrv").exists()
+
+
+# --- what stops a start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("listenPort=many", "listenPort is 'many' (--set), but must be a whole number from 0"),
+        ("listenPort=70000", "listenPort is '70000' (--set), but must be a whole number from 0"),
+        ("flushDiskType=SOMETIMES", "but must be one of ASYNC_FLUSH, SYNC_FLUSH"),
+        ("autoCreateTopicEnable=maybe", "but must be true or false"),
+        ("listenPort", "--set 'listenPort' has no key and value; write --set key=value"),
+    ],
+)
+def test_a_wrong_value_stops_the_start(setting: str, said: str) -> None:
+    for command in ("broker", "up"):
+        assert said in refused(command, "--set", setting)
+
+
+def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
+    said = refused("namesrv", "--set", "scanNotActiveBrokerInterval=soon")
+    assert "scanNotActiveBrokerInterval is 'soon'" in said
+
+
+@pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
+@pytest.mark.parametrize("text", ["99999", "-1", "1x"])
+def test_an_option_that_is_no_port_is_named_as_it_was_given(option: str, text: str) -> None:
+    done = aerobee("up", f"{option}={text}")
+    assert done.returncode == 2
+    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in done.stderr
+
+
+def test_a_config_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for command in ("broker", "namesrv"):
+        said = refused(command, "-c", str(tmp_path / "none.conf"))
+        assert f"{tmp_path / 'none.conf'} can't be read: No such file" in said
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        what = f"can't listen on 127.0.0.1:{port}: another program listens there"
+        store = ["--store", str(tmp_path), *SMALL]
+        assert what in refused("namesrv", "--listen-port", port, "--log-level", "warning")
+        for option in ("--namesrv-port", "--listen-port"):
+            assert what in refused("up", *FREE_PORTS, option, port, *store)
+        said = refused("up", *FREE_PORTS, "--set", f"httpPort={port}", *store)
+        assert f"can't serve HTTP on 127.0.0.1:{port}" in said
+
+
+def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> None:
+    words = ["--set", "brokerName=a", "--set", "listenPort=0", "--set", "httpPort=-1", *SMALL]
+    with running(tmp_path, *up(tmp_path / "one"), "--set", "brokerName=a") as daemon:
+        broker = ["broker", "-n", daemon.namesrv, *words, "--log-level", "error"]
+        said = refused(*broker, "--set", f"storePathRootDir={tmp_path / 'two'}")
+        assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in said
+
+
+def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["broker", "--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL]
+        words += ["--set", f"listenPort={port - PORT_DISTANCE}"]
+        with running(tmp_path, *words) as daemon:
+            assert get(daemon.page + "readyz") == "ok\n"
+            assert not daemon.page.endswith(f":{port}/")
+        assert f"can't serve HTTP on 127.0.0.1:{port}" in refused(
+            *words, "--set", f"httpPort={port}", "--log-level", "error"
+        )
+
+
+@pytest.mark.parametrize("is_upwards", [True, False])
+def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
+    tmp_path: Path, is_upwards: bool
+) -> None:
+    (first,) = java_side.free_ports(1, near=(-2, 1, PORT_DISTANCE, 8, 10, 11, 10 + PORT_DISTANCE))
+    ports = (first, first + 10) if is_upwards else (first + 10, first)
+
+    def words(port: int) -> list[str]:
+        store = f"storePathRootDir={tmp_path / str(port)}"
+        more = ("--set", store, "--set", f"listenPort={port}")
+        return ["broker", *SMALL, "--set", "compiledSends=false", *more]
+
+    folders = tmp_path / "1", tmp_path / "2"
+    with running(folders[0], *words(ports[0])), running(folders[1], *words(ports[1])) as daemon:
+        assert get(daemon.page + "readyz") == "ok\n"
+
+
+def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(tmp_path, *up(store)) as daemon:
+        said = refused(*up(store))
+        assert str(store) in said
+        output("pub", "still", "-n", daemon.namesrv, data="here")
+
+
+def test_a_store_with_files_of_another_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with running(tmp_path, *up(store)) as daemon:
+        output("pub", "sized", "-n", daemon.namesrv, data="one")
+    said = refused(*up(store), "--set", "mappedFileSizeCommitLog=8388608")
+    assert "4194304" in said
+    assert "8388608" in said
+    with running(tmp_path, *up(store)) as daemon:
+        assert "sized" in output("topics", "-n", daemon.namesrv)
+
+
+def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert str(file) in refused(*up(file / "store"))
+    assert "/proc/aerobee" in refused(*up(Path("/proc/aerobee")))
+
+
+def test_a_disk_without_room_stops_the_start(tmp_path: Path) -> None:
+    limit = ["bash", "-c", 'ulimit -f 1024; exec "$@"', "bash"]
+    done = subprocess.run(
+        [*limit, *AEROBEE, *up(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(r"no room to reserve \d+ bytes for .*commitlog", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_disk_without_room_for_messages_is_told_to_the_sender(tmp_path: Path) -> None:
+    # A limit on the size of files is met by the same code as a full disk, and needs no root.
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        limits = (20_000, resource.RLIM_INFINITY)  # enough for all but a queue file
+        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)
+        said = refused("pub", "orders", "-n", daemon.namesrv, data="hello")
+        assert "no room to" in said
+        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        assert "sent 1" in output("pub", "orders", "-n", daemon.namesrv, data="hello")
+
+
+def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
+    done = aerobee("begin")
+    assert done.returncode == 2
+    assert "there are up, namesrv, broker, pub" in done.stderr
+    assert "up" in done.stderr

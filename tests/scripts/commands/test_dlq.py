@@ -1,0 +1,111 @@
+"""`aerobee dlq` against a broker: dead letters are listed, shown, and come to their group again."""
+
+from __future__ import annotations
+
+import pytest
+from aerobee.client.blocking import Consumer, Message, Producer
+from aerobee.testing.cluster import LocalCluster
+
+from ..command import here, objects
+
+SECONDS = 20
+
+
+def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> list[str]:
+    """A group gives up so many messages of a topic; their ids."""
+    with Producer(cluster.name_server) as producer:
+        for number in range(count):
+            producer.send(Message(topic, f"body {number}".encode(), keys=[f"k{number}"]))
+    ids = []
+    with Consumer(cluster.name_server, group=group, topics=[topic], start="earliest") as consumer:
+        for _ in range(count):
+            message = consumer.receive(SECONDS)
+            assert message is not None
+            ids.append(message.msg_id)
+            message.nack(delay_level=-1)
+    return ids
+
+
+def test_groups_with_dead_letters_are_listed_and_the_letters_shown(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("-n", cluster.name_server)
+    ids = give_up(cluster, "bills", "payers", 3)
+    rows = {row["group"]: row["messages"] for row in objects(capsys, "dlq", *where)}
+    assert rows["payers"] == 3
+    found = objects(capsys, "dlq", "show", "payers", *where)
+    assert {one["id"] for one in found} == set(ids)
+    assert {one["origin"] for one in found} == {"bills"}
+    code, out, error = here(capsys, "dlq", "show", "payers", "--last", "1", *where)
+    assert (code, error) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split()[:2] == ["ID", "TOPIC"]
+    assert len(lines) == 2
+    assert " bills " in lines[1]
+
+
+def test_a_dead_letter_that_is_sent_again_comes_to_its_group_alone(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = give_up(cluster, "posted", "readers", 2)
+    words = ("dlq", "resend", "readers", "-n", cluster.name_server)
+    code, out, error = here(capsys, *words, first)
+    assert (code, out, error) == (0, "sent 1 message to %RETRY%readers\n", "")
+    stored = cluster.call(lambda: ends(cluster, "posted"))
+    assert stored == 2  # nothing new for other groups
+    with Consumer(cluster.name_server, group="readers", topics=["posted"]) as consumer:
+        message = consumer.receive(SECONDS)
+        assert message is not None
+        assert (message.msg_id, message.topic, message.reconsume_times) == (first, "posted", 0)
+        message.ack()
+
+
+def test_all_of_them_go_to_the_topic_they_came_from_if_that_is_wanted(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = give_up(cluster, "spread", "finders", 2)
+    words = ("dlq", "resend", "finders", "--all", "--original", "-n", cluster.name_server)
+    assert here(capsys, *words) == (0, "sent 2 messages to spread\n", "")
+    with Consumer(
+        cluster.name_server, group="others", topics=["spread"], start="earliest"
+    ) as consumer:
+        got = [consumer.receive(SECONDS) for _ in range(4)]
+    assert sorted(one.msg_id for one in got if one is not None) == sorted(ids * 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("show",), "which group? write: aerobee dlq show GROUP"),
+        (("resend", "g"), "which messages? write: aerobee dlq resend g ID ID, or --all"),
+        (("resend", "g", "id", "--all"), "which messages? write: aerobee dlq resend g ID ID"),
+        (("show", "nobody"), "group nobody has no dead letters; `aerobee dlq` lists who has"),
+    ],
+)
+def test_what_is_missing_is_said(
+    cluster: LocalCluster,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    says: str,
+) -> None:
+    code, out, error = here(capsys, "dlq", *words, "-n", cluster.name_server)
+    assert (code, out) == (1, "")
+    assert error.startswith(f"aerobee dlq: {says}")
+
+
+def test_an_id_that_is_no_dead_letter_is_named(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give_up(cluster, "named", "namers")
+    words = ("dlq", "resend", "namers", "A1", "-n", cluster.name_server)
+    code, out, error = here(capsys, *words)
+    assert (code, out) == (1, "")
+    assert error.startswith("aerobee dlq: group namers has no dead letter A1; `aerobee dlq show")
+
+
+def ends(cluster: LocalCluster, topic: str) -> int:
+    """How many messages a topic has had."""
+    broker = cluster.brokers[0]
+    config = broker.topics.get(topic)
+    assert config is not None
+    return sum(broker.store.max_offset(topic, queue) for queue in range(config.read_queue_nums))

@@ -1,0 +1,166 @@
+"""Filters of a query: which queues, offsets, times and tags they leave, and what Spark must do."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from aerobee.client.blocking import MessageQueue
+from aerobee.spark.options import read_options
+from aerobee.spark.plan import plan
+from aerobee.spark.pushdown import EVERYTHING, narrowed
+
+from .fakes import FakeReader
+
+HELD = {
+    ("a", "x", 0): range(100),
+    ("a", "x", 1): range(50, 60),
+    ("b", "y", 0): range(7, 8),
+}
+ALL = [("a", "x", 0, 0, 100), ("a", "x", 1, 50, 60), ("b", "y", 0, 7, 8)]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """As PySpark's: a column by its path, and mostly a value."""
+
+    attribute: tuple[str, ...]
+    value: Any = None
+
+
+class EqualTo(Filter): ...
+
+
+class In(Filter): ...
+
+
+class GreaterThan(Filter): ...
+
+
+class GreaterThanOrEqual(Filter): ...
+
+
+class LessThan(Filter): ...
+
+
+class LessThanOrEqual(Filter): ...
+
+
+class StringStartsWith(Filter): ...
+
+
+class IsNotNull(Filter): ...
+
+
+@dataclass(frozen=True)
+class Not:
+    child: Filter
+
+
+def at(ms: int) -> datetime:
+    """Message n was stored at 1000 + n ms, for the fake."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+
+
+def planned(*filters: Any) -> list[tuple[str, str, int, int, int]]:
+    options = read_options({"subscribe": "a,b"})
+    found, _ = narrowed(filters, options)
+    ranges = plan(FakeReader(HELD), options, found)
+    return [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ([], ALL),
+        ([EqualTo(("topic",), "b")], ALL[2:]),
+        ([StringStartsWith(("topic",), "a")], ALL[:2]),
+        ([EqualTo(("partition",), 1)], ALL[1:2]),
+        ([In(("queueId",), (1, 5))], ALL[1:2]),
+        ([EqualTo(("brokerName",), "x"), LessThan(("partition",), 1)], ALL[:1]),
+        ([EqualTo(("topic",), "none")], []),
+        ([EqualTo(("offset",), 7)], [("a", "x", 0, 7, 8), ("b", "y", 0, 7, 8)]),
+        (
+            [GreaterThan(("offset",), 9), LessThanOrEqual(("offset",), 52)],
+            [("a", "x", 0, 10, 53), ("a", "x", 1, 50, 53)],
+        ),
+        (
+            [GreaterThanOrEqual(("offset",), 99), LessThan(("offset",), 50)],
+            [],
+        ),
+        ([EqualTo(("timestamp",), at(1055))], [("a", "x", 0, 55, 56), ("a", "x", 1, 55, 56)]),
+        (
+            # Sub-milliseconds are Spark's to compare; here more is left rather than less.
+            [GreaterThan(("timestamp",), at(1097)), LessThan(("timestamp",), at(1099))],
+            [("a", "x", 0, 97, 100)],
+        ),
+        ([LessThanOrEqual(("timestamp",), at(1007))], [("a", "x", 0, 0, 8), ("b", "y", 0, 7, 8)]),
+        ([GreaterThanOrEqual(("timestamp",), at(90_000))], []),
+    ],
+)
+def test_filters_narrow_the_plan(
+    filters: list[Any], left: list[tuple[str, str, int, int, int]]
+) -> None:
+    assert planned(*filters) == left
+
+
+def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
+    done = [
+        EqualTo(("topic",), "a"),
+        IsNotNull(("offset",)),
+        LessThan(("offset",), 5),
+        EqualTo(("tags",), "red"),
+    ]
+    left = [
+        LessThan(("timestamp",), at(5)),
+        IsNotNull(("tags",)),
+        EqualTo(("key",), "k"),
+        Not(EqualTo(("topic",), "b")),
+        EqualTo(("value", "inner"), "k"),
+        In(("offset",), (1, 2)),
+        EqualTo(("tags",), "blue"),  # a second one; the first is with the broker
+    ]
+    _, rest = narrowed([*done, *left], read_options({"subscribe": "a"}))
+    assert rest == left
+
+
+@pytest.mark.parametrize(
+    ("each", "told"),
+    [
+        (EqualTo(("tags",), "red"), "red"),
+        (In(("tags",), ("red", "blue")), "red || blue"),
+        (EqualTo(("tags",), "*"), None),
+        (EqualTo(("tags",), "two words"), None),
+        (EqualTo(("tags",), "a||b"), None),
+        (EqualTo(("tags",), ""), None),
+        (In(("tags",), tuple(map(str, range(65)))), None),
+        (StringStartsWith(("tags",), "r"), None),
+    ],
+)
+def test_brokers_are_told_of_tags_that_they_can_compare(each: Any, told: str | None) -> None:
+    options = read_options({"subscribe": "a"})
+    found, rest = narrowed([each], options)
+    assert found.told(options).tags == told
+    assert rest == ([] if told else [each])
+
+
+def test_tags_do_not_replace_a_filter_of_the_options() -> None:
+    options = read_options({"subscribe": "a", "filterSql": "n > 1"})
+    each = EqualTo(("tags",), "red")
+    assert narrowed([each], options) == (EVERYTHING, [each])
+
+
+def test_a_time_without_a_zone_and_one_of_another_zone_are_the_moments_they_name() -> None:
+    utc = narrowed([EqualTo(("timestamp",), at(1055))], read_options({"subscribe": "a"}))[0]
+    here = at(1055).astimezone(timezone(timedelta(hours=-7)))
+    for same in (here, at(1055).replace(tzinfo=None)):
+        found, _ = narrowed([EqualTo(("timestamp",), same)], read_options({"subscribe": "a"}))
+        assert (found.first_ms, found.end_ms) == (utc.first_ms, utc.end_ms) == (1055, 1056)
+
+
+def test_a_queue_passes_only_all_tests() -> None:
+    filters = [EqualTo(("topic",), "a"), GreaterThan(("partition",), 0)]
+    found, _ = narrowed(filters, read_options({"subscribe": "a"}))
+    assert found.passes(MessageQueue("a", "x", 1))
+    assert not found.passes(MessageQueue("a", "x", 0))
+    assert not found.passes(MessageQueue("b", "x", 1))

@@ -1,0 +1,382 @@
+"""A slave's store: bytes of another log in any pieces, and every whole message readable at once."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from aerobee.protocol.message.record import TRANSACTION_PREPARED, decode_record
+from aerobee.store.base.errors import DamagedStore, DiskFull, StoreError, WritesRefused
+from aerobee.store.engine.store import MessageStore
+from aerobee.store.files.segment import Segment
+from aerobee.store.inspect.check import check
+from aerobee.store.queues.consume_queue import ConsumeQueue
+
+from ..conftest import SMALL, OpenStore, Unpack, java_settings, put
+from .test_recovery import ALL, contents, crash, fill
+
+REASON = "this broker is a slave"
+SEGMENT = SMALL.segment_bytes
+
+
+@pytest.fixture
+def master(open_store: OpenStore) -> MessageStore:
+    return open_store()
+
+
+@pytest.fixture
+def slave(open_store: OpenStore, tmp_path: Path) -> MessageStore:
+    return following(open_store, tmp_path / "slave")
+
+
+def following(open_store: OpenStore, root: Path) -> MessageStore:
+    store = open_store(root)
+    store.follow(REASON)
+    return store
+
+
+def chunks(store: MessageStore, place: int, sizes: Iterator[int]) -> Iterator[tuple[int, bytes]]:
+    """What a master with this store sends from a place on, in chunks of these sizes."""
+    while data := store.raw(place, next(sizes)):
+        yield place, data
+        place += len(data)
+
+
+def any_sizes(seed: int, most: int) -> Iterator[int]:
+    draw = Random(seed)
+    while True:
+        yield draw.randrange(1, most)
+
+
+def follow(slave: MessageStore, master: MessageStore, seed: int = 1, most: int = 40_000) -> None:
+    place = slave.log_end
+    for at, data in chunks(master, place, any_sizes(seed, most)):
+        slave.append_raw(at, data)
+        slave.derive_new()
+
+
+def log_files(store: MessageStore) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.log_folder.iterdir()}
+
+
+def is_clean(store: MessageStore) -> bool:
+    store.close()
+    return not check(store.root).is_damaged
+
+
+@pytest.mark.parametrize("most", [40, 5_000, 300_000])
+def test_any_chunks_make_the_same_files_and_the_same_messages(
+    master: MessageStore, slave: MessageStore, most: int
+) -> None:
+    fill(master, 60 if most == 40 else 400)
+    follow(slave, master, most=most)
+    assert len(log_files(master)) > (1 if most == 40 else 5)
+    assert log_files(slave) == log_files(master)
+    assert contents(slave) == contents(master)
+    assert slave.whole_end == slave.log_end == master.log_end
+    for number in range(0, 60, 7):
+        (data,) = slave.query(f"T{number % 3}", f"u{number}", 0, ALL)
+        assert decode_record(data).body.startswith(b"%d:" % number)
+    assert len(list(slave.query("T0", "k0", 0, ALL))) == len(list(master.query("T0", "k0", 0, ALL)))
+    assert is_clean(slave)
+
+
+def test_each_message_is_readable_as_soon_as_it_is_whole_and_not_before(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    ends = [put(master, body=b"x" * 50, properties=b"TAGS\x01a\x02")[2] for _ in range(20)]
+    master.write_staged()
+    for place in range(0, master.log_end, 9):
+        slave.append_raw(place, master.raw(place, 9))
+        found = slave.derive_new()
+        whole = sum(end <= slave.log_end for end in ends)
+        assert slave.max_offset("T", 0) == whole
+        assert slave.whole_end == (ends[whole - 1] if whole else 0)
+        assert found == ({("T", 0)} if place < slave.whole_end else set())
+
+
+def test_it_begins_where_the_masters_file_begins(
+    open_store: OpenStore, master: MessageStore, tmp_path: Path
+) -> None:
+    slave = open_store(tmp_path / "slave")
+    slave.make_room()  # the file that a master begins with is none of the other log
+    slave.follow(REASON)
+    fill(master, 200)
+    start = master.log_end - master.log_end % SEGMENT
+    for place, data in chunks(master, start, any_sizes(3, 20_000)):
+        slave.append_raw(place, data)
+        slave.derive_new()
+    assert slave.log_start == start > 0
+    last = max(log_files(master))
+    assert log_files(slave) == {last: log_files(master)[last]}
+    found = contents(slave)
+    assert found
+    for key, bodies in found.items():
+        assert contents(master)[key][-len(bodies) :] == bodies
+        assert slave.max_offset(*key) == master.max_offset(*key)
+    assert is_clean(slave)
+
+
+def test_a_slave_takes_no_messages_of_others_and_says_why(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    fill(master, 10)
+    with pytest.raises(WritesRefused, match=REASON):
+        put(slave)
+    follow(slave, master)
+    for topic in ("T0", "new"):
+        with pytest.raises(WritesRefused, match=REASON):
+            put(slave, topic)
+    slave.cut_torn()
+    with pytest.raises(WritesRefused, match=REASON):
+        put(slave, "T0")
+    assert slave.log_end == master.log_end
+
+
+def test_what_belongs_elsewhere_is_refused_with_both_places(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    fill(master, 10)
+    follow(slave, master)
+    end = slave.log_end
+    for place, data in ((end - 8, b"12345678"), (end + 8, b"1"), (end + 1, b"")):
+        with pytest.raises(DamagedStore, match=rf"goes on at {place} .* ends at {end}.*delete"):
+            slave.append_raw(place, data)
+    slave.append_raw(end, b"")  # a sign of life
+    assert slave.log_end == end
+
+
+def test_a_log_with_files_of_another_size_is_refused(
+    open_store: OpenStore, master: MessageStore, tmp_path: Path
+) -> None:
+    settings = replace(SMALL, segment_bytes=40_000)
+    slave = open_store(tmp_path / "slave", settings)
+    slave.follow(REASON)
+    fill(master, 100)
+    with pytest.raises(DamagedStore, match=r"mappedFileSizeCommitLog.* must be the same"):
+        slave.append_raw(SEGMENT, master.raw(SEGMENT, 100))
+    slave.append_raw(0, master.raw(0, 30_000))
+    with pytest.raises(DamagedStore, match=r"mappedFileSizeCommitLog.* must be the same"):
+        slave.append_raw(30_000, master.raw(30_000, 30_000))
+    assert slave.log_end == 30_000
+
+
+def test_files_that_end_too_early_are_told(
+    open_store: OpenStore, master: MessageStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = replace(SMALL, segment_bytes=2 * SEGMENT)
+    slave = open_store(tmp_path / "slave", settings)
+    slave.follow(REASON)
+    fill(master, 100)
+    follow(slave, master)
+    assert 0 < slave.whole_end < SEGMENT
+    assert "mappedFileSizeCommitLog must be the same" in caplog.text
+
+
+def test_when_the_connection_breaks_the_torn_message_goes(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    (first, _, end), (_, _, more) = put(master, body=b"one"), put(master, body=b"two")
+    master.write_staged()
+    slave.append_raw(0, master.raw(0, more - 5))
+    slave.derive_new()
+    assert slave.log_end == more - 5
+    slave.cut_torn()
+    assert slave.log_end == slave.whole_end == end
+    assert slave.raw(first, 1 << 20) == master.raw(first, end)
+    follow(slave, master)
+    assert contents(slave) == contents(master)
+    assert log_files(slave) == log_files(master)
+
+
+def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
+    open_store: OpenStore,
+    master: MessageStore,
+    slave: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(master, 20)
+    slave.append_raw(0, master.raw(0, SEGMENT))
+
+    def is_full(queue: ConsumeQueue, count: int = 1) -> None:
+        raise DiskFull("no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(ConsumeQueue, "make_room", is_full)
+        for again in (slave.derive_new, slave.cut_torn):
+            with pytest.raises(DiskFull, match="no room"):
+                again()
+        assert slave.log_end == master.log_end
+        slave.close()
+    assert "no room" in caplog.text
+    assert contents(open_store(slave.root)) == contents(master)
+
+
+def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
+    open_store: OpenStore,
+    master: MessageStore,
+    slave: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(master, 20)
+    slave.append_raw(0, master.raw(0, 3_000))
+    slave.derive_new()
+
+    def broken(segment: Segment, at: int, data: bytes) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(Segment, "write", broken)
+        with pytest.raises(StoreError, match="did not take a write"):
+            slave.append_raw(3_000, b"more")
+    with pytest.raises(WritesRefused, match="did not take a write"):
+        slave.append_raw(3_000, b"more")
+    slave.cut_torn()
+    assert slave.log_end == 3_000
+    slave.close()
+    again = following(open_store, slave.root)
+    follow(again, master)
+    assert contents(again) == contents(master)
+    assert log_files(again) == log_files(master)
+
+
+def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
+    open_store: OpenStore, master: MessageStore, slave: MessageStore, tmp_path: Path
+) -> None:
+    ends = []
+    for number in range(120):
+        ends.append(put(master, f"T{number % 3}", body=b"%d" % number * 400)[2])
+    master.write_staged()
+    killed = 0
+    for number, (place, data) in enumerate(chunks(master, 0, any_sizes(5, 30_000))):
+        slave.append_raw(place, data)
+        if number % 2:
+            slave.derive_new()
+        if number % 3 == 0 and (plan := slave.sync_plan()):
+            plan.run()
+            slave.synced(plan)
+            slave.save_checkpoint()
+        again = following(open_store, crash(slave, tmp_path / f"killed{number}"))
+        assert again.log_end == max([end for end in ends if end <= slave.log_end], default=0)
+        assert again.whole_end == again.log_end
+        follow(again, master)
+        assert contents(again) == contents(master)
+        assert log_files(again) == log_files(master)
+        assert is_clean(again)
+        killed += 1
+    assert killed > 5
+
+
+def test_a_stop_leaves_nothing_behind_the_last_whole_message(
+    open_store: OpenStore, master: MessageStore, slave: MessageStore
+) -> None:
+    fill(master, 30)
+    for place, data in chunks(master, 0, any_sizes(7, 4_000)):
+        slave.append_raw(place, data)
+        slave.derive_new()
+        if slave.log_end > slave.whole_end > 0:
+            break
+    end, found = slave.whole_end, contents(slave)
+    slave.close()
+    promoted = open_store(slave.root)
+    assert promoted.log_end == end
+    assert contents(promoted) == found
+    assert not any(log_files(promoted)[max(log_files(promoted))][end % SEGMENT :])
+    put(promoted, "T0", body=b"as a master")
+    promoted.write_staged()
+    assert contents(promoted)["T0", 0][-1] == b"as a master"
+
+
+def test_damage_stops_what_is_read_is_told_once_and_a_restart_mends_it(
+    open_store: OpenStore,
+    master: MessageStore,
+    slave: MessageStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    places = [put(master, body=b"%d" % number * 30)[0] for number in range(9)]
+    master.write_staged()
+    data = bytearray(master.raw(0, SEGMENT))
+    data[places[4] + 100] ^= 1  # a byte of the body
+    for at in range(0, len(data), 100):
+        slave.append_raw(at, bytes(data[at : at + 100]))
+        slave.derive_new()
+    assert slave.max_offset("T", 0) == 4
+    assert slave.whole_end == places[4]
+    told = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(told) == 1
+    assert f"damaged at {places[4]}" in told[0].getMessage()
+    slave.cut_torn()  # what lies behind it may have been acknowledged
+    assert slave.log_end == master.log_end
+    slave.close()
+    again = following(open_store, slave.root)
+    assert again.log_end == places[4]
+    follow(again, master)
+    assert contents(again) == contents(master)
+
+
+def test_messages_that_only_a_log_has_get_no_entry(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    put(master, body=b"half", sys_flag=TRANSACTION_PREPARED)
+    put(master, "SCHEDULE_TOPIC_XXXX", 2, b"later", b"DELAY\x013\x02", tags_code=None)
+    put(master, body=b"seen")
+    master.write_staged()
+    follow(slave, master)
+    assert contents(slave) == contents(master)
+    queue = slave._queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    other = master._queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    assert queue is not None
+    assert other is not None
+    assert queue.entry(0) == other.entry(0)
+
+
+def test_a_topic_that_was_made_again_on_the_master_begins_anew(
+    master: MessageStore, slave: MessageStore
+) -> None:
+    for body in (b"a", b"b", b"c"):
+        put(master, body=body)
+    master.write_staged()
+    follow(slave, master)
+    master.delete_topic("T")
+    put(master, body=b"d")
+    master.write_staged()
+    follow(slave, master)
+    assert contents(slave) == {("T", 0): [b"d"]}
+
+
+@pytest.mark.parametrize("name", ["main", "bcq", "crc", "lmq", "sync"])
+def test_a_java_masters_log_gives_the_same_queues(
+    name: str, unpack: Unpack, open_store: OpenStore, tmp_path: Path
+) -> None:
+    root, written = unpack(name)
+    settings = java_settings(written["config"], lmq_enable=name == "lmq")
+    master = open_store(root, settings)
+    slave = open_store(tmp_path / "slave", settings)
+    slave.follow(REASON)
+    start = master.log_start
+    for place, data in chunks(master, start, any_sizes(2, 9_000)):
+        slave.append_raw(place, data)
+        slave.derive_new()
+    assert slave.log_end == slave.whole_end == master.log_end
+    assert log_files(slave) == log_files(master)
+    assert slave.topics().keys() == master.topics().keys()
+    for topic, queue_ids in master.topics().items():
+        for queue_id in queue_ids:
+            assert slave.max_offset(topic, queue_id) == master.max_offset(topic, queue_id)
+    assert is_clean(slave)
+
+
+def test_with_sync_flush_a_slave_shows_what_its_disk_has(
+    open_store: OpenStore, master: MessageStore, tmp_path: Path
+) -> None:
+    slave = open_store(tmp_path / "slave", replace(SMALL, sync_flush=True))
+    slave.follow(REASON)
+    fill(master, 30)
+    follow(slave, master)
+    assert contents(slave) == {}
+    slave.sync()
+    assert contents(slave) == contents(master)
+    assert slave.durable_end == master.log_end

@@ -1,0 +1,83 @@
+"""config/*.json: whole texts only, and the one before as .bak."""
+
+import json
+from pathlib import Path
+
+import pytest
+from aerobee.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from aerobee.protocol.codec.fastjson import LENIENT_BYTES_MAX, parse
+from aerobee.store.base.errors import DamagedStore, DiskFull
+from aerobee.store.files import disk, json_file
+
+
+def test_what_is_saved_is_loaded_and_the_text_before_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "topics.json"
+    json_file.save(path, '{"a":1}')
+    assert not path.with_name("topics.json.bak").exists()
+    json_file.save(path, b'{"a":2}')
+    assert json_file.load(path, json.loads) == {"a": 2}
+    assert path.with_name("topics.json.bak").read_text() == '{"a":1}'
+    assert sorted(found.name for found in path.parent.iterdir()) == [
+        "topics.json",
+        "topics.json.bak",
+    ]
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"  \n", b"{", b"\xff\xfe"])
+def test_a_file_that_can_not_be_read_falls_back_to_the_bak(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    path = tmp_path / "a.json"
+    json_file.save(path, "[1]")
+    json_file.save(path, "[2]")
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    assert json_file.load(path, json.loads) == [1]
+
+
+def test_no_file_at_all_is_fine(tmp_path: Path) -> None:
+    assert json_file.load(tmp_path / "none.json", json.loads) is None
+
+
+def test_two_files_that_can_not_be_read_are_both_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("{")
+    path.with_name("a.json.bak").write_text("[")
+    with pytest.raises(DamagedStore, match=r"a\.json \(.*nor .*a\.json\.bak \("):
+        json_file.load(path, json.loads)
+
+
+def test_the_texts_of_java_with_bare_numbers_as_keys_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_text('{\n\t"offsetTable":{\n\t\t"T@G":{0:3,1:2\n\t\t}\n\t}\n}')
+    assert json_file.load(path, parse) == {"offsetTable": {"T@G": {0: 3, 1: 2}}}
+
+
+def test_a_failed_write_leaves_the_old_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    json_file.save(path, "[1]")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk.current, "sync", full)
+        with pytest.raises(DiskFull):
+            json_file.save(path, "[2]")
+    assert json_file.load(path, json.loads) == [1]
+
+
+def test_a_large_file_of_java_with_bare_integer_keys_is_read(tmp_path: Path) -> None:
+    count = LENIENT_BYTES_MAX // 32
+    pairs = b",".join(b'"topic%06d@group,{1:":{0:%d,1:2}' % (n, n) for n in range(count))
+    text = b'{"dataVersion":{"counter":7},"offsetTable":{%s}}' % pairs
+    assert len(text) > LENIENT_BYTES_MAX
+    (tmp_path / "consumerOffset.json").write_bytes(text)
+    found = json_file.load(tmp_path / "consumerOffset.json", ConsumerOffsetSerializeWrapper.decode)
+    assert found is not None
+    assert len(found.offset_table) == count
+    assert found.offset_table["topic000123@group,{1:"] == {0: 123, 1: 2}
