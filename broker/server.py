@@ -57,11 +57,12 @@ from .runtime.periodic import Periodic
 from .runtime.persistent import Saved
 from .runtime.stats import Stats
 from .runtime.syncer import Syncer
-from .scheduled.delays import Delays, parse_levels
+from .scheduled.delays import Delays
 from .scheduled.delivery_policy import Due
 from .scheduled.timers import Timers, open_timers
 from .send.handlers import SendHandlers
 from .settings.config import BrokerConfig
+from .settings.delay_levels import parse_levels
 from .settings.dynamic import STORE_LIMITS, HotKeys
 from .settings.store_host import store_host
 from .table import fast_table, full_table

@@ -90,9 +90,9 @@ def main() -> None:
     choose_cache_folder()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    from ..broker.send import fast_path as plain_lane
+    from ..broker.send import fast_path
 
-    plain_lane.prepare()
+    fast_path.prepare()
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from ...protocol.command import OK, Command, Reply
 from ...protocol.errors import Refusal
 from ...protocol.headers.access import AclFilter, AclResource, AclSubject, UserFilter, UserName
 from ...store.base.errors import StoreError
+from ..settings.user_rules import with_known_words
 from .access import Access
 from .access_lists import user_of
 from .policies import resource_of
-from .users import with_known_words
 
 SUPER_ONLY = "The super user can only be {} by super user"
 

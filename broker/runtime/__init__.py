@@ -1,1 +1,1 @@
-"""What every part of the broker uses: statistics, persistent tables, periodic tasks, fsync, peers."""
+"""What every part of the broker uses: statistics, persistent tables, periodic tasks, fsync."""

@@ -1,8 +1,8 @@
 """Lets old files of the store go, without holding the loop up.
 
-A round comes in steps from the store (`store/engine/cleaning.py`): what the disk takes long for is done in
-a thread of its own, and between two files requests get their turn. There is one round at a time,
-whether the timer begins it or an administrator.
+The store gives a round in steps (`store/engine/cleaning.py`). A thread does the steps for which the
+disk takes long. The loop serves requests between two files. One round runs at a time, whether the
+timer starts it or an administrator.
 """
 
 import asyncio

@@ -2,11 +2,12 @@
 
 Such a file is one JSON text with every entry, so a new topic among 10,000 would cost a text of
 megabytes, written twice and synced three times. A change goes into a journal beside the file
-instead (`store/files/json_journal.py`): one line, synced before the change is acknowledged. The broker
-writes the whole file about a second later, in slices and another thread, and when it stops. So the
-folder of a broker that was stopped has no journal, and RocketMQ can open it; after a crash `load`
-takes the changes from the journal. A journal in which the file's version doesn't occur is not this
-file's: another broker has written it since, and the journal is dropped.
+instead (`store/files/json_journal.py`): one line, synced before the change is acknowledged. The
+broker writes the whole file about a second later, in slices and another thread, and when it stops.
+So the folder of a broker that was stopped has no journal, and RocketMQ can open it. After a crash
+`load` takes the changes from the journal. A journal in which the
+file's version doesn't occur is not this file's: another broker has written the file since, and the
+journal is dropped.
 """
 
 import logging

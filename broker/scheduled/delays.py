@@ -31,7 +31,6 @@ SCHEDULE_GROUP = "SCHEDULE_CONSUMER"  # as RocketMQ's metrics name the reader of
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
 NEVER_MS = (1 << 63) - 1
 WARN_MS = 10_000  # between two words about the same trouble
-UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class DelayOffsets(Body):
@@ -39,21 +38,6 @@ class DelayOffsets(Body):
 
     offset_table: dict[Int32, Int64] = {}
     data_version: DataVersion | None = None
-
-
-def parse_levels(text: str) -> list[int]:
-    """The waits of levels 1, 2, … in ms out of "1s 5s 2m"; ValueError naming a bad one."""
-    found = []
-    for word in text.split():
-        number, unit = word[:-1], word[-1:].lower()
-        if not number.isdigit() or unit not in UNITS_MS:
-            raise ValueError(
-                f"messageDelayLevel has {word!r}; write a number and s, m, h or d, such as 10s"
-            )
-        found.append(int(number) * UNITS_MS[unit])
-    if not found:
-        raise ValueError("messageDelayLevel is empty; name at least one wait, such as 1s")
-    return found
 
 
 class Delays(Saved):

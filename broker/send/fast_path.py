@@ -2,8 +2,8 @@
 
 Where numba is installed the connections leave what begins with a send in the lane (`turn.Lane`).
 At the end of the turn compiled code reads it (`protocol/kernels/plain_sends.py`), makes the records
-(`store/kernels/plain_records.py`) and the answers. What is not plain, or is for a queue that needs a closer
-look, goes on to `SendHandlers.take`, by its connection and in its order.
+(`store/kernels/plain_records.py`) and the answers. What is not plain, or is for a queue that needs
+a closer look, goes on to `SendHandlers.take`, by its connection and in its order.
 """
 
 import logging

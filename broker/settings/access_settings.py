@@ -12,7 +12,7 @@ from ...conf.sources import ConfigError
 from ...protocol.bodies.access import SUPER, UserInfo
 from ...protocol.bodies.body import Body
 from ...protocol.errors import Refusal
-from ..access.users import check_name, check_password, with_known_words
+from .user_rules import check_name, check_password, with_known_words
 
 INIT_USER = "initAuthenticationUser"
 INNER_CREDENTIALS = "innerClientAuthenticationCredentials"

@@ -25,7 +25,6 @@ from ...protocol.codec import java_properties
 from ...protocol.ha import CHUNK_BYTES_MAX
 from ...store.base.retention import HOUR_MS, Rules
 from ...store.base.settings import StoreSettings
-from ..scheduled.delays import parse_levels
 from .access_settings import (
     check_classes,
     codes_of,
@@ -33,6 +32,7 @@ from .access_settings import (
     init_user_of,
     shown,
 )
+from .delay_levels import parse_levels
 from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all

@@ -2,8 +2,8 @@
 
 What can change at run time (`HOT`) holds at once. Of the other settings, those of `AT_START` hold
 from the next start on, and those that have no effect here, or that nobody knows, are kept because
-RocketMQ takes them (`broker/settings/inert_keys.py`). Never a path, a class, a command, an address, a name or
-a size of files: those are refused.
+RocketMQ takes them (`broker/settings/inert_keys.py`). A path, a class, a command, an address, a
+name or a size of files is refused.
 
 A change is taken whole or not at all, and is kept in config/hotKeys.json with the value that it
 replaced. At the next start it holds again, unless the configuration says something else for that
@@ -26,7 +26,7 @@ from ...protocol.bodies.body import Body
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.errors import Refusal
 from ...store.files import json_file
-from . import inert_keys as kept_keys
+from . import inert_keys
 from .config import KEYS, BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class HotKeys:
                 values, texts = self._checked({key: change.text})
             except Refusal as wrong:
                 log.warning(
-                    "the change of %s that was kept is dropped: %s", kept_keys.shown(key), wrong
+                    "the change of %s that was kept is dropped: %s", inert_keys.shown(key), wrong
                 )
                 continue
             configured = self._text(key)
@@ -226,7 +226,7 @@ class HotKeys:
             configured = before[key] if old is None else old.instead_of
             if texts[key] != configured:
                 changes[key] = Change(texts[key], configured)
-        kept_keys.check_room(changes)
+        inert_keys.check_room(changes)
         version = self.version.following(self._now_ms())
         json_file.save(self._path, HotKeysTable(changes, version).encode(standard=True))
         self._changes, self.version = changes, version
@@ -248,9 +248,9 @@ class HotKeys:
         for key, text in wanted.items():
             if key in KEYS.fields:
                 if key not in HOT and key not in AT_START:
-                    raise kept_keys.refused(key)
+                    raise inert_keys.refused(key)
             else:
-                kept_keys.check(key, text)
+                inert_keys.check(key, text)
                 others[key] = text
         try:
             values, _ = KEYS.values([Setting(key, text, "request") for key, text in wanted.items()])

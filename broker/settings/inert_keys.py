@@ -1,4 +1,4 @@
-"""Settings that have no effect on this broker and are kept all the same (`broker/settings/dynamic.py`).
+"""Settings that have no effect on this broker and are kept all the same (see `dynamic.py`).
 
 RocketMQ takes any key in UPDATE_BROKER_CONFIG, and its tools and tests set what they need without
 looking whether it matters. Such a key is kept and shown, and nothing ever follows what it says. A

@@ -1,8 +1,9 @@
 """The static topics of this broker: topicQueueMapping.json, and the checks before a change.
 
 A static topic has logical queues, whose ids and offsets stay while they move between brokers. Here
-is what this broker knows of each: `protocol/queues/logical_queues.py` translates, `handlers/static_*.py`
-serve. An ordinary topic isn't in this table.
+is what this broker knows of each: `protocol/queues/logical_queues.py` translates,
+`groups/static_offset_handlers.py` and `pull/static_handlers.py` serve. Ordinary topics aren't in
+this table.
 """
 
 from collections.abc import Callable, Mapping

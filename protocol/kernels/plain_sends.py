@@ -1,6 +1,6 @@
 """The plain sends of a turn: read at once, and answered at once, by compiled code.
 
-Which sends are plain, `plain_reading.py` says; their records are made by `store/kernels/plain_records.py`.
+`plain_reading.py` says which sends are plain; `store/kernels/plain_records.py` makes their records.
 """
 
 from collections.abc import Mapping, Sequence

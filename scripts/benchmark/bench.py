@@ -35,7 +35,7 @@ from . import (
 )
 from .bench_report import MISSED, PARTS, Measured, block, idle_share, merged
 
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+REPORT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

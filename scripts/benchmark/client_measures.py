@@ -57,7 +57,7 @@ def _java(folder: Path, words: list[str]) -> Reporter:
 
 def _cpp(python: Path) -> Callable[[Path, list[str]], Reporter]:
     def start(folder: Path, words: list[str]) -> Reporter:
-        argv = [str(python), str(Path(__file__).with_name("cppgen.py")), *words]
+        argv = [str(python), str(Path(__file__).parents[1] / "loads" / "cppgen.py"), *words]
         return Reporter(argv, folder / "cppgen.stderr", {"HOME": str(folder)}, folder)
 
     return start

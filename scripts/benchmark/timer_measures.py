@@ -1,8 +1,9 @@
 """What a broker does with very many timer messages that are all due in one second, and how
 punctual delay levels are, as Markdown.
 
-`python -m aerobee.scripts.benchmark.timer_measures --messages 1000000 --write` measures and writes it into
-docs/performance.md. Only ours is measured: what counts is memory, and how sends fare meanwhile.
+`python -m aerobee.scripts.benchmark.timer_measures --messages 1000000 --write` measures and writes
+it into docs/performance.md. Only ours is measured: what counts is memory, and how sends fare
+meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..loads.loadgen import Load
 from . import measures
 from .burst_measures import TIMES_MAX
 
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+REPORT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- timers: begin -->", "<!-- timers: end -->"
 SENDS = (
     Load("SEND 1 x 1", "send", 4_000),

@@ -1,6 +1,6 @@
 """The pages of the documentation that are made from the code: API, command line, settings.
 
-    python -m aerobee.scripts.dev.pages FOLDER      writes them there; scripts/docs does, then it builds
+    python -m aerobee.scripts.dev.pages FOLDER      writes them there, as scripts/docs does first
 
 A name in `__all__`, an option of a command or a key in conf/*.yaml is in the documentation without
 a further step.
@@ -22,7 +22,7 @@ from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import ACCEPTED
 from .. import cli
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Module -> the names it has besides those of `__all__`.
 MODULES: dict[str, tuple[str, ...]] = {
     "aerobee.client": (),

@@ -1,7 +1,7 @@
 """The list of served requests for the documents, made from the request tables themselves.
 
     python -m aerobee.scripts.dev.served            prints both lists
-    python -m aerobee.scripts.dev.served --write    puts them into docs/requests.md and ARCHITECTURE.md
+    python -m aerobee.scripts.dev.served --write    into docs/requests.md and ARCHITECTURE.md
 
 A list stands between two marks; the rest of a document is left alone. A test compares what stands
 there with what is made here, so a new row in a table can't be forgotten.
@@ -27,7 +27,7 @@ from ...namesrv.settings import Settings
 from ...protocol import codes
 from ...protocol.aio.connection import Row
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- served: begin -->\n", "<!-- served: end -->"
 
 

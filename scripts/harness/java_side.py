@@ -33,7 +33,7 @@ PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
 JDK_MAJOR_MIN = 11
 PORTS = range(20_000, 32_000)
 HELD_PORTS_MAX = 128
-INTEROP = Path(__file__).resolve().parent.parent / "tests" / "interop"
+INTEROP = Path(__file__).resolve().parents[2] / "tests" / "interop"
 
 # The broker's mapped files and Netty reach into these packages; Java 17 closes them.
 OPEN_PACKAGES = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEFAULT_SOURCE = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "loadgen.c"
+DEFAULT_SOURCE = Path(__file__).resolve().parents[3] / "shared" / "bench" / "loadgen.c"
 RUN_SECONDS_MAX = 600
 UPDATE_AND_CREATE_TOPIC = 17
 GET_MAX_OFFSET = 30

@@ -122,16 +122,8 @@ def _frame(fields: str, body: bytes = b"", count: int = 0) -> bytes:
 def start(address: str, topic: str, group: str, load: Load, *, batched: bool) -> dict[str, float]:
     """Runs a load in a process of its own; its line. LoadFailed when a request was refused."""
     host, _, port = address.partition(":")
-    argv = [
-        sys.executable,
-        "-m",
-        "aerobee.scripts.loads.popgen",
-        host,
-        port,
-        topic,
-        "--group",
-        group,
-    ]
+    module = "aerobee.scripts.loads.popgen"
+    argv = [sys.executable, "-m", module, host, port, topic, "--group", group]
     argv += ["--broker", BROKER_NAME, "--conns", str(load.conns), "--count", str(load.count)]
     argv += ["--batched"] if batched else []
     done = subprocess.run(  # noqa: S603 - no shell

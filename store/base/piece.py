@@ -1,6 +1,6 @@
 """What a store is read in: a piece of a queue, and the error for a part that is gone.
 
-Separate from `store/columns/view.py`, so that a reader of pulled records does not load the store's files.
+Separate from `store/columns/view.py`, so that a reader of pulled records loads none of the files.
 """
 
 from dataclasses import dataclass, field

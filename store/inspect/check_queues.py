@@ -30,7 +30,7 @@ Entries = NDArray[np.void]
 
 
 class QueuesCheck:
-    """All queues of a store. `deleted` has the ends of deleted topics, as `store/queues/deleted.py`."""
+    """All queues of a store. `deleted` has the ends of deleted topics (`queues/deleted.py`)."""
 
     def __init__(self, root: Path, sizes: tuple[int, int], report: Report) -> None:
         """`sizes` of the files of consume queues and batch queues, 0 where not known."""

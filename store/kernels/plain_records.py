@@ -1,7 +1,7 @@
 """The records of many plain messages at once, with their entries and keys: compiled.
 
-What `writing.put_all` does message by message, for messages of which `protocol/kernels/plain_sends.py` has
-seen that nothing about them is special.
+What `writing.put_all` does message by message, for messages of which
+`protocol/kernels/plain_sends.py` has seen that nothing about them is special.
 """
 
 from collections.abc import Mapping, Sequence

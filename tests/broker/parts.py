@@ -24,8 +24,9 @@ from aerobee.broker.groups.offsets import Offsets
 from aerobee.broker.naming.other_masters import OtherMasters
 from aerobee.broker.pull.query_handlers import QueryHandlers
 from aerobee.broker.runtime.stats import Stats
-from aerobee.broker.scheduled.delays import Delays, parse_levels
+from aerobee.broker.scheduled.delays import Delays
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.broker.settings.dynamic import HotKeys
 from aerobee.broker.topics.topics import Topics
 from aerobee.protocol.aio.connection import Connection, Row

@@ -17,6 +17,7 @@ def test_every_name_is_there_and_has_its_module() -> None:
 
 
 def test_a_program_that_reads_does_not_load_what_sends() -> None:
-    code = "import sys, aerobee.client.pull.reader; print('aerobee.client.producer.producer' in sys.modules)"
+    sender = "aerobee.client.producer.producer"
+    code = f"import sys, aerobee.client.pull.reader; print({sender!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr

@@ -8,14 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-HEAVY = (
-    "asyncio",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "aerobee.store.columns.view",
-    "aerobee.client.producer.producer",
-)
+OURS = ("aerobee.store.columns.view", "aerobee.client.producer.producer")
+HEAVY = ("asyncio", "numpy", "pandas", "pyarrow", *OURS)
 LOADED = f"print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
 
 
@@ -61,6 +55,4 @@ assert decode(encode_record(record), row_columns(), broker_name="a")["tags"].to_
 """
     loaded = loaded_after(program)
     assert "pyarrow" in loaded
-    assert not {"pandas", "aerobee.store.columns.view", "aerobee.client.producer.producer"} & set(
-        loaded
-    )
+    assert not {"pandas", *OURS} & set(loaded)

@@ -28,19 +28,35 @@ ARROWS = {
     },
 }
 
+# The rooms of a folder from the bottom up: each may import the rooms before it. "." is the folder.
+ROOMS = {
+    "protocol": [
+        *(".", "security", "codec", "kernels", "message", "bodies", "headers", "queues", "aio"),
+    ],
+    "store": [
+        *("base", "files", "log", "queues", "timer", "index", "kernels", "engine", "columns"),
+        *(".", "inspect"),
+    ],
+    "broker": [
+        *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
+        *("pull", "transactions", "admin", "pop", "send", "replication", ".", "monitoring"),
+    ],
+    "client": [
+        *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),
+    ],
+    "scripts": ["harness", "output", ".", "commands", "dev", "loads", "benchmark"],
+}
+# Imports that point up. To be cut: the client's connection makes the table of a producer's calls.
+UPWARDS = {
+    ("client/cluster/cluster.py", "producer"),
+    ("client/group/membership.py", "producer"),
+}
+FILES_MAX = 20  # of one room
+
 # What plain sends are done with where numba is installed.
 COMPILED = [
-    *(
-        "protocol/kernels/compiled.py",
-        "protocol/aio/compiled_io.py",
-        "protocol/aio/epoll_reader.py",
-    ),
-    *("broker/send/fast_path.py",),
-    *(
-        "protocol/kernels/plain_sends.py",
-        "protocol/kernels/plain_reading.py",
-        "protocol/kernels/plain_responses.py",
-    ),
+    *("protocol/kernels", "protocol/aio/compiled_io.py", "protocol/aio/epoll_reader.py"),
+    "broker/send/fast_path.py",
 ]
 # Each outside package and the folders or files that may know it.
 PLACES = {
@@ -93,6 +109,38 @@ def test_arrows_between_folders_point_down() -> None:
         if there != here and there not in ARROWS[here]:
             wrong.append(f"{found.place}: {here} must not import {there}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", ROOMS)
+def test_arrows_between_rooms_point_down(folder: str) -> None:
+    rooms = ROOMS[folder]
+    wrong = []
+    for found in tree.all_imports():
+        parts = Path(found.file).parts
+        if parts[0] != folder or not found.relative:
+            continue
+        target = tuple(found.name.split(".")[1:])
+        here = tree.room(parts)
+        there = tree.room((*target, ""))
+        if target[:1] != (folder,) or there == here or (found.file, there) in UPWARDS:
+            continue
+        if rooms.index(there) > rooms.index(here) and not found.is_for_types:
+            wrong.append(f"{found.place}: {folder}/{here} must not import {folder}/{there}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_is_small_and_listed() -> None:
+    counts: dict[tuple[str, str], int] = {}
+    for path in tree.sources():
+        if path.parts[0] in ROOMS and path.name != "__init__.py":
+            key = (path.parts[0], tree.room(path.parts))
+            counts[key] = counts.get(key, 0) + 1
+    unlisted = [f"{folder}/{room}" for folder, room in counts if room not in ROOMS[folder]]
+    assert not unlisted, f"put {unlisted} into ROOMS, after what they import"
+    large = {f"{folder}/{room}": count for (folder, room), count in counts.items()}
+    large = {room: count for room, count in large.items() if count > FILES_MAX}
+    large.pop("protocol/bodies", None)  # a file for each family of requests, all alike
+    assert not large, f"split {large}: a room has at most {FILES_MAX} files"
 
 
 def test_every_outside_package_has_its_one_place() -> None:

@@ -23,6 +23,7 @@ class Import(NamedTuple):
     line: int
     name: str
     relative: bool
+    is_for_types: bool = False  # under `if TYPE_CHECKING`
 
     @property
     def place(self) -> str:
@@ -46,7 +47,14 @@ def sources() -> tuple[Path, ...]:
 def imports(path: Path) -> Iterator[Import]:
     """Every import of one file, those inside functions too."""
     package = ("aerobee", *path.parent.parts)
-    for node in ast.walk(ast.parse((ROOT / path).read_text(), str(path))):
+    parsed = ast.parse((ROOT / path).read_text(), str(path))
+    for_types = {
+        inner
+        for node in ast.walk(parsed)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(str(path), node.lineno, alias.name, False)
@@ -54,9 +62,10 @@ def imports(path: Path) -> Iterator[Import]:
             yield Import(str(path), node.lineno, node.module or "", False)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1]
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            for name in names:
-                yield Import(str(path), node.lineno, ".".join((*base, name)), True)
+            module = node.module.split(".") if node.module else []
+            for alias in node.names:
+                name = ".".join((*base, *module, alias.name))
+                yield Import(str(path), node.lineno, name, True, node in for_types)
 
 
 @cache
@@ -68,6 +77,11 @@ def all_imports() -> tuple[Import, ...]:
 def layer(parts: tuple[str, ...]) -> str:
     """The layer that a path or a dotted name below the package belongs to."""
     return "protocol.aio" if parts[:2] == ("protocol", "aio") else parts[0]
+
+
+def room(parts: tuple[str, ...]) -> str:
+    """The room of a path below the package: the folder below the top one, or "." for none."""
+    return parts[1] if len(parts) > 2 and (ROOT / parts[0] / parts[1]).is_dir() else "."
 
 
 def is_standard(name: str) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.replication import slave as ha_slave
+from aerobee.broker.replication import slave
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.security.signature import signed
@@ -26,7 +26,7 @@ ON: dict[str, Any] = {
 async def pair(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Pair]:
-    monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(slave, "RETRY_SECONDS", 0.05)
     made = Pair(config, tmp_path, **ON)
     await made.start()
     yield made

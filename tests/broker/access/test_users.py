@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from aerobee.broker.access import users as users_module
-from aerobee.broker.access.users import PASSWORD_CHARS_MAX, USER_CHARS_MAX, Users, with_known_words
+from aerobee.broker.access.users import Users
+from aerobee.broker.settings.user_rules import PASSWORD_CHARS_MAX, USER_CHARS_MAX, with_known_words
 from aerobee.protocol.bodies.access import UserInfo
 from aerobee.protocol.errors import Refusal
 from aerobee.store.base.errors import DamagedStore, StoreError

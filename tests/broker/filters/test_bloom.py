@@ -8,7 +8,7 @@ import pytest
 from aerobee.broker.filters.bloom import BloomFilter
 from aerobee.protocol.bodies.filters import BloomFilterData
 
-CASES = json.loads((Path(__file__).parent.parent / "golden" / "bloom.json").read_text())
+CASES = json.loads((Path(__file__).parents[2] / "golden" / "bloom.json").read_text())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aerobee.protocol.errors import Refusal
 
 from ..conftest import Clock
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "consumerFilter.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "consumerFilter.json"
 # The one that Java's ConsumerFilterManager has when it is made without a broker.
 JAVAS = {"expect_consumer_num_use_filter": 64, "max_error_rate_of_bloom_filter": 20}
 HOUR_MS = 3_600_000

@@ -8,10 +8,10 @@ import pytest
 from aerobee.broker.filters import sql92
 from aerobee.broker.filters.sql92_cache import Kept
 
-GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "sql92.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "sql92.json").read_text())
 PROPERTIES = next(case["properties"] for case in GOLDEN if case["kind"] == "properties")
 # Made up by chance, of odd spellings, numbers and signs: what SelectorParser 5.3.3 made of each.
-RANDOM = json.loads((Path(__file__).parent.parent / "golden" / "sql92_random.json").read_text())
+RANDOM = json.loads((Path(__file__).parents[2] / "golden" / "sql92_random.json").read_text())
 CASES = [case for case in GOLDEN if case["kind"] == "sql92"]
 
 

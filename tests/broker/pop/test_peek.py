@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from aerobee.broker.pop import peek as pop_peek
+from aerobee.broker.pop import peek
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -41,7 +41,7 @@ async def seen(p: Popper, **wanted: Any) -> tuple[list[bytes], int]:
 def chance(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What is drawn next: the last of these."""
     drawn = [1]
-    monkeypatch.setattr(pop_peek.random, "randrange", lambda _: drawn[-1])
+    monkeypatch.setattr(peek.random, "randrange", lambda _: drawn[-1])
     return drawn
 
 
@@ -111,12 +111,12 @@ async def test_a_group_that_is_outside_its_queue_sees_where_it_would_go_on(
 async def test_no_more_is_shown_than_an_answer_can_hold(
     run: Run, config: Config, clock: Clock, chance: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pop_peek, "ANSWER_BYTES_MAX", 2_500)
+    monkeypatch.setattr(peek, "ANSWER_BYTES_MAX", 2_500)
     p = await popper(run, config, clock, queues=3)
     for number in range(3):
         await p.send(b"%d" % number * 1_000, queue_id=number)
     assert await seen(p) == ([b"1" * 1_000, b"2" * 1_000], 3)
-    monkeypatch.setattr(pop_peek, "ANSWER_BYTES_MAX", 900)
+    monkeypatch.setattr(peek, "ANSWER_BYTES_MAX", 900)
     assert await seen(p) == ([b"1" * 1_000], 3)  # one in any case
 
 

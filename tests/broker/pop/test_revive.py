@@ -19,7 +19,7 @@ from aerobee.store.base.errors import DiskFull
 from ..conftest import Clock, Config
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
 
-JAVA_STORE = Path(__file__).parents[1] / "golden" / "stores" / "broker.tar.gz"
+JAVA_STORE = Path(__file__).parents[2] / "golden" / "stores" / "broker.tar.gz"
 JAVA_STOPPED_MS = 1_795_227_250_000  # when that broker was stopped, about
 QUEUES_OF_REVIVE = 8
 

@@ -9,11 +9,12 @@ import pytest
 from aerobee.broker.groups.groups import Groups
 from aerobee.broker.groups.offsets import Offsets
 from aerobee.broker.pop.request_modes import RequestModes
-from aerobee.broker.replication import synchronize as slave_synchronize
+from aerobee.broker.replication import synchronize
 from aerobee.broker.replication.synchronize import ALL_MS, SlaveSynchronize
 from aerobee.broker.runtime.stats import Stats
-from aerobee.broker.scheduled.delays import DelayOffsets, Delays, parse_levels
+from aerobee.broker.scheduled.delays import DelayOffsets, Delays
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.broker.topics.topics import Topics
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
@@ -274,4 +275,4 @@ async def test_without_a_master_nobody_is_asked(slave: Made) -> None:
 
 
 def test_a_tick_is_three_seconds_and_a_round_a_minute() -> None:
-    assert (slave_synchronize.TICK_SECONDS, ALL_MS) == (3.0, 60_000)
+    assert (synchronize.TICK_SECONDS, ALL_MS) == (3.0, 60_000)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from aerobee.broker import server
-from aerobee.broker.runtime import log_prefault as log_ahead
+from aerobee.broker.runtime import log_prefault
 from aerobee.broker.server import Broker
 from aerobee.store.files import disk
 
@@ -39,8 +39,8 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 async def test_memory_is_found_ahead_of_the_log_when_little_comes(
     config: Config, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_ahead, "AHEAD_BYTES", 12 * MIB)
-    monkeypatch.setattr(log_ahead, "STEP_BYTES", 4 * MIB)
+    monkeypatch.setattr(log_prefault, "AHEAD_BYTES", 12 * MIB)
+    monkeypatch.setattr(log_prefault, "STEP_BYTES", 4 * MIB)
     broker = Broker(config(mapped_file_size_commit_log=16 * MIB))
     await broker.start()
     caller = Caller(broker)

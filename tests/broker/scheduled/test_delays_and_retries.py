@@ -6,8 +6,8 @@ from collections.abc import Callable
 from struct import pack, unpack
 
 import pytest
-from aerobee.broker.scheduled.delays import parse_levels
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.runtime.throttle import FEW
-from aerobee.broker.scheduled.delays import Delays, parse_levels
+from aerobee.broker.scheduled.delays import Delays
 from aerobee.broker.scheduled.delivery_policy import Due
 from aerobee.broker.scheduled.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_record
 from aerobee.store.base.errors import DiskFull, StoreError
@@ -36,7 +37,7 @@ from ..parts import HOST
 START_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
-STORES = Path(__file__).parents[1] / "golden" / "stores"
+STORES = Path(__file__).parents[2] / "golden" / "stores"
 
 
 class Rig:

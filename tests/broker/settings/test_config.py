@@ -17,8 +17,8 @@ from aerobee.conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from aerobee.conf.sources import FILE_BYTES_MAX, ConfigError
 from aerobee.protocol.codec import java_properties
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "broker_config_keys.txt"
-SHIPPED = Path(config_module.__file__).parent.parent / "conf" / "broker.yaml"
+GOLDEN = Path(__file__).parents[2] / "golden" / "broker_config_keys.txt"
+SHIPPED = Path(config_module.__file__).parents[2] / "conf" / "broker.yaml"
 
 # Where ours differ from Java's: it binds to loopback, notes of pop stay in memory for a while, a
 # null key of Java's start-up is filled, and the time of a timer message has no cap.
@@ -72,7 +72,7 @@ def test_the_defaults_of_used_keys_are_javas() -> None:
 
 
 def test_every_declared_key_is_read_by_something() -> None:
-    folder = Path(config_module.__file__).parent
+    folder = Path(config_module.__file__).parents[1]
     files = [*folder.rglob("*.py"), *(folder.parent / "scripts").glob("*.py")]
     sources = [path.read_text() for path in files if path != folder / "config.py"]
     # What the declarations themselves don't count for, but what is made of them does.

@@ -13,7 +13,7 @@ from aerobee.client.base.stop_signals import stop_signals
 from aerobee.scripts.harness.child import Reporter
 from aerobee.testing import LocalCluster
 
-PROGRAM = str(Path(__file__).with_name("service.py"))
+PROGRAM = str(Path(__file__).parents[1] / "service.py")
 SECONDS = 60  # a deadline, for a machine that has much else to do
 BODIES = [str(number) for number in range(6)]
 STOP = [signal.SIGINT, signal.SIGTERM]

@@ -49,7 +49,7 @@ class Group:
     def join(self) -> None:
         """A new member; it is there when it is there."""
         name = f"member-{len(self.living) + len(self.gone):02}"
-        argv = [sys.executable, str(Path(__file__).with_name("member.py"))]
+        argv = [sys.executable, str(Path(__file__).parents[1] / "member.py")]
         argv += [self.address, "churn", self.topic, name, self.kind]
         self.living[name] = Reporter(argv, self.folder / f"{name}.stderr")
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from aerobee.client import Consumer
-from aerobee.client.group import subscription_check as agreement
+from aerobee.client.group import subscription_check
 from aerobee.client.group.subscriptions import subscriptions_of
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.clients import ConsumerConnection
@@ -48,7 +48,7 @@ async def said(
 
 
 def _of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.message for each in caplog.records if each.name == agreement.__name__]
+    return [each.message for each in caplog.records if each.name == subscription_check.__name__]
 
 
 @pytest.mark.parametrize(

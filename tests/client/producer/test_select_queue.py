@@ -9,7 +9,7 @@ from aerobee.client.cluster.route import MessageQueue
 from aerobee.client.producer.select_queue import RoundRobin, by_hash, by_random
 
 HASHES = json.loads(
-    (Path(__file__).parent.parent / "golden" / "hashes.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "golden" / "hashes.json").read_text(encoding="utf-8")
 )
 QUEUES = [MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)]
 MESSAGE = Message("t", b"x")

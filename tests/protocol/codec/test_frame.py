@@ -25,7 +25,7 @@ from aerobee.protocol.headers.send import (
     send_answer,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "frames.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "frames.json").read_text())
 # One vector is a header that makes Java's own reader fail: an unknown language.
 UNKNOWN_LANGUAGE = next(v for v in GOLDEN if isinstance(v["decoded"], str))
 GOLDEN.remove(UNKNOWN_LANGUAGE)

@@ -10,7 +10,7 @@ from aerobee.protocol.message.batch import Entry, encode_batch, split_batch, unw
 from aerobee.protocol.message.record import INNER_BATCH, NEED_UNWRAP, Record
 
 GOLDEN = json.loads(
-    (Path(__file__).parents[1] / "golden" / "batch_and_properties.json").read_text()
+    (Path(__file__).parents[2] / "golden" / "batch_and_properties.json").read_text()
 )
 (BATCH,) = [vector for vector in GOLDEN if "parts" in vector]
 DATA = bytes.fromhex(BATCH["hex"])

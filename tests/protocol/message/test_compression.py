@@ -17,7 +17,7 @@ from aerobee.protocol.message.record import (
 
 GOLDEN = [
     vector
-    for vector in json.loads((Path(__file__).parents[1] / "golden" / "records.json").read_text())
+    for vector in json.loads((Path(__file__).parents[2] / "golden" / "records.json").read_text())
     if "stored_body_hex" in vector
 ]
 

@@ -12,7 +12,7 @@ from aerobee.protocol.message.message_id import (
     parse_offset_message_id,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ids.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "ids.json").read_text())
 OFFSET_IDS = [vector for vector in GOLDEN if vector["name"].startswith("offset message id")]
 (UNIQUE,) = [vector for vector in GOLDEN if vector["name"].startswith("uniq key")]
 HOST = bytes([10, 1, 2, 3, 0, 0, 0x2A, 0x9F])

@@ -17,7 +17,7 @@ from aerobee.protocol.message.pop_handles import (
     start_offset_info,
 )
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "ids.json").read_text("utf-8"))
+VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "ids.json").read_text("utf-8"))
 BY_NAME = {vector["name"]: vector for vector in VECTORS if "name" in vector}
 TEXT = "10 1700000000123 60000 3 0 broker-a 2 12"
 

@@ -7,7 +7,7 @@ import pytest
 from aerobee.protocol.message import properties
 
 GOLDEN = json.loads(
-    (Path(__file__).parents[1] / "golden" / "batch_and_properties.json").read_text()
+    (Path(__file__).parents[2] / "golden" / "batch_and_properties.json").read_text()
 )
 WRITTEN = [v for v in GOLDEN if v["name"].startswith("properties to string")]
 READ = [v for v in GOLDEN if v["name"].startswith("string to properties")]

@@ -23,8 +23,8 @@ from aerobee.protocol.message.record import (
     raw_properties_of,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "records.json").read_text())
-HASHES = json.loads((Path(__file__).parents[1] / "golden" / "hashes.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "records.json").read_text())
+HASHES = json.loads((Path(__file__).parents[2] / "golden" / "hashes.json").read_text())
 WHOLE = [vector for vector in GOLDEN if "hex" in vector]
 FIELDS = [vector for vector in WHOLE if "storeSize" in vector]
 CRC_RECORD = bytes.fromhex(next(v["hex"] for v in FIELDS if "CRC32" in v["name"]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aerobee.protocol.message import tags
 
-HASHES = json.loads((Path(__file__).parents[1] / "golden" / "hashes.json").read_text())
+HASHES = json.loads((Path(__file__).parents[2] / "golden" / "hashes.json").read_text())
 TAGS = [vector for vector in HASHES if vector["kind"] == "tag"]
 
 

@@ -19,7 +19,7 @@ from aerobee.protocol.queues.allocation import (
 )
 
 VECTORS = json.loads(
-    (Path(__file__).parent.parent / "golden" / "allocation.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "golden" / "allocation.json").read_text(encoding="utf-8")
 )
 SHARES = [case for case in VECTORS if case["kind"] == "avg_and_circle"]
 

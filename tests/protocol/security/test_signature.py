@@ -8,7 +8,7 @@ import pytest
 from aerobee.protocol.security.signature import signature, signed, signed_content
 
 VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "golden" / "acl.json").read_text()
+    (Path(__file__).parents[2] / "golden" / "acl.json").read_text()
 )
 OURS = {"AccessKey", "SecurityToken", "Signature"}
 REQUESTS = [vector for vector in VECTORS if "extFields" in vector]

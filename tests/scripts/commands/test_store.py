@@ -8,7 +8,7 @@ import pytest
 
 from ..command import FREE_PORTS, SMALL, aerobee, output, refused, running
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stores"
+GOLDEN = Path(__file__).parents[2] / "golden" / "stores"
 
 
 @pytest.fixture

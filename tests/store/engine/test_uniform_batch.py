@@ -7,8 +7,7 @@ import pytest
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.message.record import decode_all
 from aerobee.store.base.settings import StoreSettings
-from aerobee.store.engine import batches
-from aerobee.store.engine import uniform_batch as even_batch
+from aerobee.store.engine import batches, uniform_batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.log.keys import index_keys
 from aerobee.store.queues.consume_queue import ConsumeQueue
@@ -126,7 +125,7 @@ def stored(open_store: OpenStore, folder: Path, make: Make, shared: bytes) -> li
     """All that storing some batches leaves: what it returns, log, queues, keys."""
     store = open_store(folder, settings=StoreSettings(segment_bytes=1 << 20))
     found: list[object] = []
-    several: list[even_batch.Batch] = [
+    several: list[uniform_batch.Batch] = [
         (("T", queue_id), queue_id, 70 + queue_id, BORN_HOST, batch_of(make, first), queue_id)
         for queue_id, first in ((3, 0), (2, 100), (3, 200), (1, 300))
     ]
@@ -164,13 +163,13 @@ def test_the_same_is_stored_as_message_by_message(
     assert at_once == stored(open_store, tmp_path / "one by one", make, shared)
 
 
-def made(*data: bytes) -> even_batch.Made | None:
+def made(*data: bytes) -> uniform_batch.Made | None:
     queue = ConsumeQueue(Path("unused"), "T", 3, 20 * 100)
-    shape = even_batch.shape_of(data[0])
+    shape = uniform_batch.shape_of(data[0])
     if shape is None:
         return None
     asked = [(("T", 3), 0, 0, BORN_HOST, each, 0) for each in data]
-    return even_batch.even_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
+    return uniform_batch.even_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
 
 
 @pytest.mark.parametrize("make", EVEN)
