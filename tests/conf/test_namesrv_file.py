@@ -6,7 +6,7 @@ from aerobee.conf.load import USED, load
 from aerobee.scripts.commands import daemons
 from aerobee.scripts.commands.daemons import NAMESRV_KEYS, NamesrvSettings
 
-SHIPPED = Path(daemons.__file__).parent.parent / "conf" / "namesrv.yaml"
+SHIPPED = Path(daemons.__file__).parents[2] / "conf" / "namesrv.yaml"
 
 
 def test_it_changes_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from aerobee.scripts.commands import daemons
 
-ROOT = Path(daemons.__file__).parent.parent
+ROOT = Path(daemons.__file__).parents[2]
 SHIPPED = ROOT / "conf" / "prometheus-alerts.yml"
 PROMTOOL = shutil.which("promtool")
 

@@ -13,7 +13,7 @@ from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
 from aerobee.scripts.commands import daemons
 
-REFERENCE = Path(daemons.__file__).parent.parent / "docs" / "metrics.md"
+REFERENCE = Path(daemons.__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(aerobee_\w+)` \| (\w+) \| ([^|]*)\| ([^|]+) \|$", re.M)
 
 

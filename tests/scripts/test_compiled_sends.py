@@ -14,13 +14,13 @@ BEFOREHAND = """
 from aerobee.scripts import compiled_sends
 
 def prepare():
-    from aerobee.protocol import compiled
+    from aerobee.protocol.kernels import compiled
     assert compiled.wide(7) == 7
     print(compiled.wide.stats.cache_path)
 
 import sys, types
 sys.modules["aerobee.broker.send.fast_path"] = types.SimpleNamespace(prepare=prepare)
-import aerobee.broker.handlers
+import aerobee.broker.send
 aerobee.broker.send.fast_path = sys.modules["aerobee.broker.send.fast_path"]
 """
 BY_HAND = BEFOREHAND + "compiled_sends.main()"

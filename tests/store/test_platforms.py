@@ -34,7 +34,7 @@ def test_a_broker_says_in_one_sentence_that_it_runs_on_linux(lack: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("module", ["broker.server", "store.view"])
+@pytest.mark.parametrize("module", ["broker.server", "store.columns.view"])
 def test_an_import_fails_with_the_same_sentence(module: str) -> None:
     done = run("fcntl", f"import aerobee.{module}")
     assert done.returncode == 1

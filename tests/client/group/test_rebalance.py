@@ -392,7 +392,7 @@ def test_pull_settings_that_can_not_be_are_refused() -> None:
 async def test_at_debug_it_is_told_who_has_how_many_queues(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "aerobee.client.consuming")
+    caplog.set_level(logging.DEBUG, "aerobee.client")
     async with member(fake) as consumer:
         await until(lambda: len(consumer.queues) == 1)
     told = [text for text in caplog.messages if text.startswith("group g has ")]

@@ -320,8 +320,9 @@ async def test_small_requests_for_large_answers_wait_until_their_answers_are_rea
     writer.write(big_requests(64))  # all of them arrive at once
     await until(lambda: len(desk.seen) > 1)
     await asyncio.sleep(0)
-    assert len(desk.seen) <= OWED_BYTES_MAX // BIG_BYTES + 1
-    assert server.turn.backlog.bytes > BIG_BYTES
+    # The kernel's buffers take some answers too, how many depends on the machine.
+    assert len(desk.seen) < 64
+    assert BIG_BYTES < server.turn.backlog.bytes <= OWED_BYTES_MAX + BIG_BYTES
     answers = await read_answers(reader, 64)
     assert sorted(answer.opaque for answer in answers) == list(range(64))
     await until(lambda: server.turn.backlog.bytes == 0)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from aerobee import protocol
+from aerobee.protocol import security
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
@@ -74,7 +74,7 @@ def trusting(pem: Path | None) -> ssl.SSLContext:
 
 def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where `cryptography` is not installed."""
-    monkeypatch.delattr(protocol, "self_signed")
+    monkeypatch.delattr(security, "self_signed")
     monkeypatch.setitem(sys.modules, "aerobee.protocol.security.self_signed", None)
 
 
