@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.memory_budget import Backlog
+from ..protocol.aio.memory_budget import MemoryBudget
 from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, listen, table
 from ..protocol.aio.slices import Slices, collected
@@ -51,19 +51,19 @@ from .replication.slave_requests import as_slave
 from .replication.synchronize import SlaveSynchronize
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
-from .runtime.log_prefault import LogAhead
+from .runtime.log_prefault import LogPrefault
 from .runtime.peers import outgoing_peers
 from .runtime.periodic import Periodic
-from .runtime.persistent import Saved
+from .runtime.persistent import PersistentTable
 from .runtime.stats import Stats
 from .runtime.syncer import Syncer
 from .scheduled.delays import Delays
-from .scheduled.delivery_policy import Due
+from .scheduled.delivery_policy import DeliveryPolicy
 from .scheduled.timers import Timers, open_timers
 from .send.handlers import SendHandlers
 from .settings.config import BrokerConfig
 from .settings.delay_levels import parse_levels
-from .settings.dynamic import STORE_LIMITS, HotKeys
+from .settings.dynamic import STORE_LIMITS, DynamicSettings
 from .settings.store_host import store_host
 from .table import fast_table, full_table
 from .topics.creation_times import CreationTimes
@@ -139,7 +139,7 @@ class Broker:
         self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
-        self._loaded: list[Saved] = []
+        self._loaded: list[PersistentTable] = []
         self.timers: Timers | None = None
         self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
@@ -178,7 +178,7 @@ class Broker:
         """Whether plain sends may be done by machine code: nothing else is to happen to them."""
         config = self.config
         is_open = self.access is None or not self.access.is_enabled
-        is_usual = not config.is_slave and self.syncer.for_answers is None and is_open
+        is_usual = not config.is_slave and self.syncer.for_responses is None and is_open
         return config.compiled_sends and is_usual
 
     async def open_lane(self) -> None:
@@ -188,11 +188,12 @@ class Broker:
         lanes = await asyncio.to_thread(import_module, "..send.fast_path", __name__)
         await asyncio.to_thread(lanes.prepare)
         self._plain_lane = lanes.PlainLane(
-            self.config, self.store, self.topics, self.due, self.holds, self.stats, self.latency,
+            self.config, self.store, self.topics, self.delivery_policy, self.long_polls, self.stats,
+            self.latency,
             self.now_ms,
         )  # fmt: skip
         self._plain_lane.write_templates(self.sends.suffix.encode())
-        self._plain_lane.open(self.server.turn)
+        self._plain_lane.open(self.server.scheduler)
         self._closers.append(self._plain_lane.close)
 
     async def _start(self) -> None:
@@ -204,14 +205,14 @@ class Broker:
             on_lost=self._on_lost,
             before_write=self._end_of_turn,
             idle_seconds=config.server_channel_max_idle_time_seconds,
-            backlog=Backlog(config.client_memory_bytes_max),
+            budget=MemoryBudget(config.client_memory_bytes_max),
             latency=self.latency,
             tls=Tls(
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
         closers.append(self.server.stop)
-        self.slices = Slices(self.server.turn, self._periodic.part)
+        self.slices = Slices(self.server.scheduler, self._periodic.part)
         # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
@@ -220,12 +221,14 @@ class Broker:
         host = await store_host(config.broker_ip1, self.port)
         self.other_masters = OtherMasters(config, self.address)
         make_folder(self.root)  # a file in its place is told before anything looks inside
-        self.hot_keys = HotKeys(config, self.root / "config" / "hotKeys.json", now_ms)
-        self.hot_keys.load()
+        self.dynamic_settings = DynamicSettings(
+            config, self.root / "config" / "hotKeys.json", now_ms
+        )
+        self.dynamic_settings.load()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
-        self.log_ahead = LogAhead(self.store)
+        self.log_ahead = LogPrefault(self.store)
         closers.append(self.log_ahead.stop)
         self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)
@@ -276,7 +279,7 @@ class Broker:
         self.timers = open_timers(config, self.store, now_ms, self.wake, self.stats, kind)
         if self.timers is not None:
             self._loaded.append(self.timers.metrics)
-        self.due = Due(config, self.delays, self.timers, now_ms)
+        self.delivery_policy = DeliveryPolicy(config, self.delays, self.timers, now_ms)
         self.syncer = Syncer(
             self.store,
             interval_s=config.flush_interval_commit_log / 1000,
@@ -294,11 +297,12 @@ class Broker:
             config, self.store, self.topics, self.groups, self.offsets, self.clients,
             self.filters, self.stats, now_ms,
         )  # fmt: skip
-        self.holds = pulls.holds
+        self.long_polls = pulls.long_polls
         self.pulls = pulls
         self.sends = SendHandlers(
-            config, self.store, self.topics, self.groups, self.due, self.holds, self.stats,
-            self.syncer.for_answers,
+            config, self.store, self.topics, self.groups, self.delivery_policy, self.long_polls,
+            self.stats,
+            self.syncer.for_responses,
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
             self.latency, now_ms,
         )  # fmt: skip
@@ -309,7 +313,8 @@ class Broker:
         )
         self.pop = PopParts(
             folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
-            self.filters, self.stats, self.due, self.timers, self.holds, self.wake, now_ms,
+            self.filters, self.stats, self.delivery_policy, self.timers, self.long_polls, self.wake,
+            now_ms,
             self.client_ms,
         )  # fmt: skip
         self.pop.load()
@@ -350,7 +355,7 @@ class Broker:
 
     def _work_periodically(self) -> None:
         config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
-        every(SWEEP_SECONDS, lambda: in_turns(self.holds.sweep_in_parts(self.now_ms())))
+        every(SWEEP_SECONDS, lambda: in_turns(self.long_polls.sweep_in_parts(self.now_ms())))
         every(SWEEP_SECONDS, self.pulls.sweep_cold)
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
@@ -363,7 +368,7 @@ class Broker:
         every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
         every(FILTERS_SECONDS, self._save_filters)
         if self.timers is not None:
-            self._periodic.in_steps(self.server.turn, partial(self._time, self.timers))
+            self._periodic.in_steps(self.server.scheduler, partial(self._time, self.timers))
             every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
         every(POP_SECONDS, self.pop.sweep)
         every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
@@ -377,25 +382,25 @@ class Broker:
         """What a master writes without being asked; into a slave's log it comes from there."""
         config = self.config
         self._periodic.in_steps(
-            self.server.turn, lambda most: self.delays.deliver(self.now_ms(), most)
+            self.server.scheduler, lambda most: self.delays.deliver(self.now_ms(), most)
         )
         self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         # Not on a slave, where a queue may be empty because it is behind.
         self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
         self._periodic.every_hot(
-            self.hot_keys,
+            self.dynamic_settings,
             "transactionOpBatchInterval",
             lambda: config.transaction_op_batch_interval,
             self.transactions.write_ended,
         )
         self._periodic.every_hot(
-            self.hot_keys,
+            self.dynamic_settings,
             "transactionMetricFlushInterval",
             lambda: config.transaction_metric_flush_interval,
             lambda: self._save(self.transaction_counts),
         )
         self._periodic.every_hot(
-            self.hot_keys,
+            self.dynamic_settings,
             "transactionCheckInterval",
             lambda: config.transaction_check_interval,
             self._check_transactions,
@@ -430,7 +435,7 @@ class Broker:
 
         def changed(topic: str) -> None:
             rows.update(with_static)
-            self.holds.rerun = logical.rerun
+            self.long_polls.rerun = logical.rerun
             target = self.topics.targets.get(topic)
             for key in [] if target is None else target.keys:
                 self.wake(key)  # who waits there may have to go elsewhere
@@ -441,7 +446,7 @@ class Broker:
 
     def _on_hot_keys(self) -> None:
         """What has a copy of a setting takes the new one."""
-        config, on_change = self.config, self.hot_keys.on_change
+        config, on_change = self.config, self.dynamic_settings.on_change
         for key in STORE_LIMITS:
             on_change(key, self._change_limits)
         on_change("autoCreateTopicEnable", self.topics.add_system_topics)
@@ -451,7 +456,7 @@ class Broker:
             self.groups.auto_create = config.auto_create_subscription_group
 
         def memory() -> None:
-            self.server.turn.backlog.bytes_max = config.client_memory_bytes_max
+            self.server.scheduler.budget.bytes_max = config.client_memory_bytes_max
 
         def templates() -> None:
             self.sends.write_templates()
@@ -531,15 +536,15 @@ class Broker:
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
         # Little that is left, or came in meanwhile, is for the next time: a part has its price.
-        store, turn = self.store, self.server.turn
+        store, scheduler = self.store, self.server.scheduler
         most = INDEX_FEW
-        while not turn.is_shared or store.index_backlog > INDEX_LATER:
+        while not scheduler.is_shared or store.index_backlog > INDEX_LATER:
             async with self._periodic.part:
                 if store.index_pending(most) < most:
                     break
                 left = store.index_backlog
             came = store.index_backlog - left
-            times = 0 if turn.is_shared else INDEX_TIMES
+            times = 0 if scheduler.is_shared else INDEX_TIMES
             # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
             most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
@@ -551,7 +556,7 @@ class Broker:
         """Write down what groups have consumed; whether the file has it."""
         return await self._save(self.offsets)
 
-    async def _save(self, part: Saved) -> bool:
+    async def _save(self, part: PersistentTable) -> bool:
         """Write a part's file without holding the loop up while the disk takes its time; whether it
         has what the part is now.
 
@@ -620,17 +625,17 @@ class Broker:
             self.ha.send()
         if self.syncer.is_due:
             self.syncer.end_of_turn()
-        if self.holds.marked:
-            self.holds.serve()
+        if self.long_polls.marked:
+            self.long_polls.serve()
 
     def wake(self, key: tuple[str, int]) -> None:
         """A message came in from inside the broker: wake its readers at the end of this turn."""
-        self.holds.mark(key)
-        self.server.turn.wake()
+        self.long_polls.mark(key)
+        self.server.scheduler.wake()
 
     def _wake_all(self) -> None:
-        self.holds.wake_all()
-        self.server.turn.wake()
+        self.long_polls.wake_all()
+        self.server.scheduler.wake()
 
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
@@ -639,11 +644,11 @@ class Broker:
         """The master's log brought these queues messages."""
         targets = self.topics.targets
         for key in keys:
-            self.holds.mark(key)
+            self.long_polls.mark(key)
             if key[0] not in targets and self.replica is not None:
                 self.replica.sync.lacks_topic = True
-        if self.holds.marked or self._slaves:
-            self.server.turn.wake()
+        if self.long_polls.marked or self._slaves:
+            self.server.scheduler.wake()
 
     def _on_synced(self) -> None:
         if self.store.readable_end_moves_with_sync:

@@ -50,7 +50,7 @@ SLOW = {
 def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     """The rows of the listen port by code."""
     b = broker
-    syncer = b.syncer.for_answers
+    syncer = b.syncer.for_responses
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
         b.config, b.store, b.stats, b.delays, b.timers,
@@ -63,11 +63,12 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.sends,
         pulls,
         AdminTimerHandlers(b.timers, b.slices),
-        RecallHandlers(b.config, b.store, b.topics, b.due, syncer, b.now_ms),
+        RecallHandlers(b.config, b.store, b.topics, b.delivery_policy, syncer, b.now_ms),
         RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets, b.forwarding),
         TransactionHandlers(
-            b.config, b.store, b.due, b.transactions, b.transaction_counts, b.stats, syncer,
+            b.config, b.store, b.delivery_policy, b.transactions, b.transaction_counts, b.stats,
+            syncer,
             b.wake, b.now_ms,
         ),
         LockHandlers(b.locks, b.now_ms),
@@ -77,9 +78,9 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),
         *b.pop.families,
-        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.hot_keys, b.slices),
+        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.dynamic_settings, b.slices),
         AdminStoreHandlers(b.cleaner),
-        AdminColdDataHandlers(pulls.cold, b.store, b.hot_keys),
+        AdminColdDataHandlers(pulls.cold, b.store, b.dynamic_settings),
         topics,
         AdminStaticTopicHandlers(b.topics, topics),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),

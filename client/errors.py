@@ -82,7 +82,7 @@ class BrokerError(AerobeeError):
 
     def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
         self.code = code
-        self.name = codes.ANSWER_NAMES.get(code, "UNKNOWN")
+        self.name = codes.RESPONSE_NAMES.get(code, "UNKNOWN")
         self.remark = remark or ""
         self.address = address
         self.retriable = code in RETRIABLE_CODES

@@ -68,7 +68,7 @@ class Answers:
     note: Callable[[], str | None] = lambda: None
 
 
-class Door:
+class Endpoint:
     """One HTTP port. `port` 0 takes any free one; OFF none, and `url` is None then; None the one
     PORT_DISTANCE above `listen_port`, or where that is taken the next free one."""
 

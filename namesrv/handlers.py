@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.slices import LongAnswer, Slices, reply_of
+from ..protocol.aio.slices import LongResponse, Slices, reply_of
 from ..protocol.bodies.body import Body, filled
 from ..protocol.bodies.cluster import GetBrokerMemberGroupResponseBody, KVTable
 from ..protocol.bodies.data_version import DataVersion
@@ -25,7 +25,7 @@ from ..protocol.bodies.topic import (
     TopicList,
 )
 from ..protocol.codec import fastjson, java_properties
-from ..protocol.command import Command, Reply
+from ..protocol.command import Command, Response
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
 from .config import NamesrvConfig, unknown_keys
@@ -103,10 +103,10 @@ class Handlers:
 
     def on_register(
         self, header: headers.RegisterBroker, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         if header.body_crc32 and header.body_crc32 != zlib.crc32(command.body or b"") & CRC_MASK:
             log.warning("registration from %s: crc32 not match", connection.address)
-            return Reply(codes.SYSTEM_ERROR, {}, "crc32 not match")
+            return Response(codes.SYSTEM_ERROR, {}, "crc32 not match")
         found = self._routes.register(
             _registration(header, command),
             self._now_ms(),
@@ -120,49 +120,49 @@ class Handlers:
                 header.broker_addr,
                 header.broker_id,
             )
-            return Reply(codes.SYSTEM_ERROR, {}, "register broker failed")
+            return Response(codes.SYSTEM_ERROR, {}, "register broker failed")
         if found.notice is not None:
             self._notify(found.notice)
         if found.other_masters:
             self.master_changes.note(
                 header.broker_name, header.broker_addr, found.other_masters, self._now_ms()
             )
-        answer = headers.RegisterBrokerAnswer(found.ha_addr, found.master_addr)
+        answer = headers.RegisterBrokerResponse(found.ha_addr, found.master_addr)
         body = None
         if self.config.return_order_topic_config_to_broker:
             ordered = self._settings.namespace(ORDER_TOPIC_CONFIG)
             body = None if ordered is None else KVTable(ordered).encode()
-        return Reply(codes.SUCCESS, answer.to_fields(), None, body)
+        return Response(codes.SUCCESS, answer.to_fields(), None, body)
 
     def on_unregister(
         self, header: headers.BrokerIdentity, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         gone = self._routes.unregister(
             header.cluster, header.broker_addr, header.broker_name, header.broker_id
         )
         for notice in gone.notices:
             self._notify(notice)
-        return Reply()
+        return Response()
 
     def on_query_data_version(
         self, header: headers.BrokerIdentity, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         theirs = _read(DataVersion, command)
         self._routes.heard(header.cluster, header.broker_addr, self._now_ms())
         ours = self._routes.version_of(header.cluster, header.broker_addr)
-        answer = headers.QueryDataVersionAnswer(ours != theirs)
+        answer = headers.QueryDataVersionResponse(ours != theirs)
         body = None if ours is None else ours.encode()
-        return Reply(codes.SUCCESS, answer.to_fields(), None, body)
+        return Response(codes.SUCCESS, answer.to_fields(), None, body)
 
     def on_broker_heartbeat(
         self, header: headers.BrokerHeartbeat, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         self._routes.heard(header.cluster, header.broker_addr, self._now_ms())
-        return Reply()
+        return Response()
 
     def on_wipe_write_perm(
         self, header: headers.BrokerName, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         topics = self._routes.wipe_write_perm(header.broker_name)
         log.info(
             "%s: %s is not to be written to, %d topics",
@@ -170,25 +170,27 @@ class Handlers:
             header.broker_name,
             topics,
         )
-        return Reply(fields=headers.WipeWritePermAnswer(topics).to_fields())
+        return Response(fields=headers.WipeWritePermResponse(topics).to_fields())
 
     def on_add_write_perm(
         self, header: headers.BrokerName, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         topics = self._routes.add_write_perm(header.broker_name)
         log.info(
             "%s: %s may be written to, %d topics", connection.address, header.broker_name, topics
         )
-        return Reply(fields=headers.AddWritePermAnswer(topics).to_fields())
+        return Response(fields=headers.AddWritePermResponse(topics).to_fields())
 
     # --- routes ---------------------------------------------------------------------------------
 
-    def on_route(self, header: headers.GetRoute, command: Command, connection: Connection) -> Reply:
+    def on_route(
+        self, header: headers.GetRoute, command: Command, connection: Connection
+    ) -> Response:
         config = self.config
         if config.need_wait_for_service:
             wait_ms = config.wait_seconds_for_service * 1_000
             if self._now_ms() - self._started_ms < wait_ms:
-                return Reply(
+                return Response(
                     codes.SYSTEM_ERROR,
                     remark="name server not ready: it waits for brokers "
                     f"{config.wait_seconds_for_service} s (needWaitForService); ask again later",
@@ -196,7 +198,7 @@ class Handlers:
         found = self._routes.route(header.topic, acting_master=config.support_acting_master)
         if found is None:
             topic = "null" if header.topic is None else header.topic
-            return Reply(
+            return Response(
                 codes.TOPIC_NOT_EXIST,
                 remark=f"No topic route info in name server for the topic: {topic}{FAQ}",
             )
@@ -204,62 +206,64 @@ class Handlers:
             found.order_topic_conf = self._settings.get(ORDER_TOPIC_CONFIG, header.topic)
         if header.zone_mode and header.zone and header.zone.strip():
             # Java filters the finished answer and writes it anew, in its default form.
-            return Reply(body=only_zone(found, header.zone).encode())
+            return Response(body=only_zone(found, header.zone).encode())
         standard = bool(header.standard_json) or command.version >= VERSION_WITH_STANDARD_JSON
-        return Reply(body=found.encode(standard=standard))
+        return Response(body=found.encode(standard=standard))
 
-    def on_cluster_info(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(body=self._routes.cluster_info().encode())
+    def on_cluster_info(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(body=self._routes.cluster_info().encode())
 
     def on_member_group(
         self, header: headers.MemberGroup, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         group = self._routes.member_group(header.cluster, header.broker_name)
-        return Reply(body=GetBrokerMemberGroupResponseBody(group).encode())
+        return Response(body=GetBrokerMemberGroupResponseBody(group).encode())
 
     # --- topics ---------------------------------------------------------------------------------
 
     def on_register_topic(
         self, header: headers.RegisterTopic, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         if command.body:
             queues = _read(TopicRouteData, command).queue_datas
             self._routes.register_topic(header.topic, queues)
-        return Reply()
+        return Response()
 
     def on_delete_topic(
         self, header: headers.DeleteTopicInNamesrv, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         self._routes.delete_topic(header.topic, header.cluster)
-        return Reply()
+        return Response()
 
-    def on_all_topics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+    def on_all_topics(self, header: None, command: Command, connection: Connection) -> LongResponse:
         if not self.config.enable_all_topic_list:
             raise Refusal(codes.SYSTEM_ERROR, "disable: enableAllTopicList is false")
         return self._list(self._routes.all_topics())
 
     def on_by_cluster(
         self, header: headers.TopicsByCluster, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         self._check_topic_list()
         return self._list(self._routes.topics_of_cluster(header.cluster))
 
-    def on_system_topics(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(body=self._routes.system_topics().encode())
+    def on_system_topics(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(body=self._routes.system_topics().encode())
 
-    def on_unit_topics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+    def on_unit_topics(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongResponse:
         self._check_topic_list()
         return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT))
 
     def on_unit_sub_topics(
         self, header: None, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         self._check_topic_list()
         return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB))
 
     def on_ununit_topics(
         self, header: None, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         self._check_topic_list()
         return self._list(self._routes.topics_by_flag(SYS_FLAG_UNIT_SUB, SYS_FLAG_UNIT))
 
@@ -267,9 +271,9 @@ class Handlers:
 
     def on_put_kv(
         self, header: headers.KVConfigItem, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         if header.namespace is None or header.key is None:
-            return Reply(
+            return Response(
                 codes.SYSTEM_ERROR,
                 remark=f"namespace or key is null: {_java(header.namespace)}, {_java(header.key)}; "
                 "send both",
@@ -278,45 +282,45 @@ class Handlers:
             self._settings.delete(header.namespace, header.key)
         else:
             self._settings.put(header.namespace, header.key, header.value)
-        return Reply()
+        return Response()
 
     def on_get_kv(
         self, header: headers.KVConfigItem, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         value = self._settings.get(header.namespace, header.key)
         if value is None:
             remark = f"No config item, Namespace: {_java(header.namespace)} Key: "
-            return Reply(codes.QUERY_NOT_FOUND, {}, remark + _java(header.key))
-        return Reply(fields=headers.KVConfigAnswer(value).to_fields())
+            return Response(codes.QUERY_NOT_FOUND, {}, remark + _java(header.key))
+        return Response(fields=headers.KVConfigResponse(value).to_fields())
 
     def on_delete_kv(
         self, header: headers.KVConfigItem, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         self._settings.delete(header.namespace, header.key)
-        return Reply()
+        return Response()
 
     def on_list_kv(
         self, header: headers.KVNamespace, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         found = self._settings.namespace(header.namespace)
         if found is None:
             remark = f"No config item, Namespace: {_java(header.namespace)}"
-            return Reply(codes.QUERY_NOT_FOUND, remark=remark)
-        return Reply(body=KVTable(found).encode())
+            return Response(codes.QUERY_NOT_FOUND, remark=remark)
+        return Response(body=KVTable(found).encode())
 
-    def on_update_config(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
         if not command.body:
-            return Reply()
+            return Response()
         try:
             texts = java_properties.parse(command.body.decode("utf-8", "replace"))
         except ValueError as wrong:
             log.warning("settings from %s: %s", connection.address, wrong)
-            return Reply(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
+            return Response(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
         closed = sorted(self.config.black_list.intersection(texts))
         if closed:
             why = f"What may not be changed is {', '.join(closed)}; set it before the start"
             remark = f"Can not update config in black list. {why}"
-            return Reply(codes.NO_PERMISSION, remark=remark)
+            return Response(codes.NO_PERMISSION, remark=remark)
         try:
             changed = self.config.changed(texts)
         except ValueError as wrong:
@@ -328,14 +332,14 @@ class Handlers:
             store(Path(changed.config_store_path), changed.to_properties().encode())
         self.config = changed
         log.info("settings changed by %s: %s", connection.address, ", ".join(sorted(texts)))
-        return Reply()
+        return Response()
 
-    def on_get_config(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(body=self.config.to_properties(own=False).encode())
+    def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(body=self.config.to_properties(own=False).encode())
 
-    def _list(self, topics: Names) -> LongAnswer:
+    def _list(self, topics: Names) -> LongResponse:
         names = (fastjson.dump(topic) if topic is not None else b"" for topic in topics)
-        return self.slices.answer(reply_of(filled(TopicList(), "topicList", names)))
+        return self.slices.respond(reply_of(filled(TopicList(), "topicList", names)))
 
     def _check_topic_list(self) -> None:
         if not self.config.enable_topic_list:

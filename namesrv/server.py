@@ -88,7 +88,7 @@ class NameServer:
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
-        self.slices = self._handlers.slices = Slices(server.turn)
+        self.slices = self._handlers.slices = Slices(server.scheduler)
         rows = table(self._handlers.rows())
         self.port = await server.listen(config.bind_address, config.listen_port, rows)
         self._server = server

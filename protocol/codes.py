@@ -202,4 +202,4 @@ def _names() -> tuple[dict[int, str], dict[int, str]]:
     return requests, answers
 
 
-REQUEST_NAMES, ANSWER_NAMES = _names()
+REQUEST_NAMES, RESPONSE_NAMES = _names()

@@ -14,7 +14,7 @@ from . import codes
 from .errors import Refusal
 from .wire import Header, read_fields
 
-FLAG_ANSWER = 1
+FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
 
 CODEC_JSON = 0
@@ -58,8 +58,8 @@ class Command(msgspec.Struct, gc=False):
     codec: int = CODEC_JSON
 
     @property
-    def is_answer(self) -> bool:
-        return self.flag & FLAG_ANSWER != 0
+    def is_response(self) -> bool:
+        return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
@@ -123,7 +123,7 @@ def _text(value: object) -> str:
 
 
 @dataclass(slots=True)
-class Reply:
+class Response:
     """An answer before it has an opaque: code, header fields by wire name, remark, body.
 
     `body` is bytes or a list of buffers that are written one after the other.
@@ -135,4 +135,4 @@ class Reply:
     body: bytes | list[bytes] | list[bytes | memoryview] | None = field(default=None)
 
 
-OK = Reply()
+OK = Response()

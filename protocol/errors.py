@@ -14,7 +14,7 @@ class Refusal(Exception):
     """
 
     def __init__(self, code: int, remark: str, fields: dict[str, str] | None = None) -> None:
-        super().__init__(f"{codes.ANSWER_NAMES.get(code, code)}: {remark}")
+        super().__init__(f"{codes.RESPONSE_NAMES.get(code, code)}: {remark}")
         self.code = code
         self.remark = remark
         self.fields = fields

@@ -3,10 +3,10 @@
 from ..broker.monitoring.metrics import families
 from ..broker.monitoring.overview import fault, not_ready, note, overview
 from ..broker.server import Broker
-from ..console.endpoint import Answers, Door
+from ..console.endpoint import Answers, Endpoint
 
 
-def broker_door(broker: Broker) -> Door:
+def broker_door(broker: Broker) -> Endpoint:
     """A door, not started yet, where the broker's settings say."""
     answers = Answers(
         fault=lambda: fault(broker),
@@ -17,4 +17,6 @@ def broker_door(broker: Broker) -> Door:
         note=lambda: note(broker),
     )
     config = broker.config
-    return Door(config.http_bind_address, config.http_port, answers, listen_port=config.listen_port)
+    return Endpoint(
+        config.http_bind_address, config.http_port, answers, listen_port=config.listen_port
+    )

@@ -1,11 +1,11 @@
 """The HTTP door of a name server: which of its functions answer what."""
 
-from ..console.endpoint import Answers, Door
+from ..console.endpoint import Answers, Endpoint
 from ..namesrv.overview import families, note, overview
 from ..namesrv.server import NameServer
 
 
-def namesrv_door(server: NameServer, address: str, port: int | None) -> Door:
+def namesrv_door(server: NameServer, address: str, port: int | None) -> Endpoint:
     """A door, not started yet. A name server that listens is well, and ready as soon as it does."""
     answers = Answers(
         fault=lambda: None,
@@ -15,4 +15,4 @@ def namesrv_door(server: NameServer, address: str, port: int | None) -> Door:
         status=lambda with_system: overview(server, with_system=with_system),
         note=lambda: note(server),
     )
-    return Door(address, port, answers, listen_port=server.config.listen_port)
+    return Endpoint(address, port, answers, listen_port=server.config.listen_port)

@@ -13,7 +13,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.access import AclInfo, UserInfo
 from ...protocol.bodies.request import body_of
 from ...protocol.codec import fastjson
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.access import AclFilter, AclResource, AclSubject, UserFilter, UserName
 from ...store.base.errors import StoreError
@@ -50,14 +50,18 @@ class AdminAuthHandlers:
 
     # --- users ----------------------------------------------------------------------------------
 
-    def on_create_user(self, header: UserName, command: Command, connection: Connection) -> Reply:
+    def on_create_user(
+        self, header: UserName, command: Command, connection: Connection
+    ) -> Response:
         access = self._on(command)
         info = _user_in(header, command)
         if info.is_super:
             _check_super(access, command, SUPER_ONLY.format("create"), codes.SYSTEM_ERROR)
         return _written(lambda: access.users.create(info))
 
-    def on_update_user(self, header: UserName, command: Command, connection: Connection) -> Reply:
+    def on_update_user(
+        self, header: UserName, command: Command, connection: Connection
+    ) -> Response:
         access = self._on(command)
         info = _user_in(header, command)
         remark = SUPER_ONLY.format("update")
@@ -68,7 +72,9 @@ class AdminAuthHandlers:
             _check_super(access, command, remark, codes.NO_PERMISSION)
         return _written(lambda: access.users.update(info))
 
-    def on_delete_user(self, header: UserName, command: Command, connection: Connection) -> Reply:
+    def on_delete_user(
+        self, header: UserName, command: Command, connection: Connection
+    ) -> Response:
         access = self._on(command)
         name = _name_in(header)
         old = access.users.get(name)
@@ -83,17 +89,19 @@ class AdminAuthHandlers:
 
         return _written(delete)
 
-    def on_get_user(self, header: UserName, command: Command, connection: Connection) -> Reply:
+    def on_get_user(self, header: UserName, command: Command, connection: Connection) -> Response:
         found = self._on(command).users.get(_name_in(header))
-        return OK if found is None else Reply(codes.SUCCESS, body=found.encode())
+        return OK if found is None else Response(codes.SUCCESS, body=found.encode())
 
-    def on_list_users(self, header: UserFilter, command: Command, connection: Connection) -> Reply:
+    def on_list_users(
+        self, header: UserFilter, command: Command, connection: Connection
+    ) -> Response:
         found = self._on(command).users.all(header.filter)
-        return Reply(codes.SUCCESS, body=fastjson.dump(found)) if found else OK
+        return Response(codes.SUCCESS, body=fastjson.dump(found)) if found else OK
 
     # --- access lists ---------------------------------------------------------------------------
 
-    def on_put_acl(self, header: AclSubject, command: Command, connection: Connection) -> Reply:
+    def on_put_acl(self, header: AclSubject, command: Command, connection: Connection) -> Response:
         access = self._lists_on(command)
         info = body_of(command, AclInfo)
         subject = info.subject or header.subject
@@ -102,21 +110,23 @@ class AdminAuthHandlers:
             raise Refusal(codes.NO_PERMISSION, f"The subject of {subject} is not exist.")
         return _written(lambda: access.lists.put(user, info.policies))
 
-    def on_delete_acl(self, header: AclResource, command: Command, connection: Connection) -> Reply:
+    def on_delete_acl(
+        self, header: AclResource, command: Command, connection: Connection
+    ) -> Response:
         access = self._lists_on(command)
         user = self._subject(access, header.subject)
         about = resource_of(header.resource) if header.resource else None
         return _written(lambda: access.lists.delete(user, header.policy_type, about))
 
-    def on_get_acl(self, header: AclSubject, command: Command, connection: Connection) -> Reply:
+    def on_get_acl(self, header: AclSubject, command: Command, connection: Connection) -> Response:
         access = self._lists_on(command)
         found = access.lists.get(self._subject(access, header.subject))
-        return OK if found is None else Reply(codes.SUCCESS, body=found.encode())
+        return OK if found is None else Response(codes.SUCCESS, body=found.encode())
 
-    def on_list_acls(self, header: AclFilter, command: Command, connection: Connection) -> Reply:
+    def on_list_acls(self, header: AclFilter, command: Command, connection: Connection) -> Response:
         access = self._lists_on(command)
         found = access.lists.all(header.subject_filter, header.resource_filter)
-        return Reply(codes.SUCCESS, body=fastjson.dump(found)) if found else OK
+        return Response(codes.SUCCESS, body=fastjson.dump(found)) if found else OK
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -173,7 +183,7 @@ def _check_super(access: Access, command: Command, remark: str, code: int) -> No
         raise Refusal(code, remark)
 
 
-def _written(change: Callable[[], None]) -> Reply:
+def _written(change: Callable[[], None]) -> Response:
     try:
         change()
     except StoreError as wrong:

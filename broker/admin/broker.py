@@ -7,17 +7,17 @@ from collections.abc import Generator
 from ...conf.version import own_version
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices
+from ...protocol.aio.slices import LongResponse, Slices
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.codec import java_properties
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.admin import RuntimeInfoAnswer
+from ...protocol.headers.admin import RuntimeInfoResponse
 from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import is_system_topic
 from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig, to_text
-from ..settings.dynamic import HotKeys
+from ..settings.dynamic import DynamicSettings
 from ..topics.topics import Topics
 from .runtime_info import RuntimeInfo
 
@@ -35,14 +35,14 @@ class AdminBrokerHandlers:
         store: MessageStore,
         topics: Topics,
         runtime_info: RuntimeInfo,
-        hot_keys: HotKeys,
+        dynamic_settings: DynamicSettings,
         slices: Slices,
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
         self.runtime_info = runtime_info
-        self.hot_keys = hot_keys
+        self.dynamic_settings = dynamic_settings
         self.slices = slices
 
     def rows(self) -> list[Row]:
@@ -54,7 +54,7 @@ class AdminBrokerHandlers:
             Row(codes.POP_ROLLBACK, None, self.on_pop_rollback),
         ]
 
-    def on_update_config(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
         """Change the settings in the body, all of them or none."""
         text = command.body or b""
         if len(text) > CONFIG_BYTES_MAX:
@@ -70,38 +70,44 @@ class AdminBrokerHandlers:
                 codes.INVALID_PARAMETER,
                 f"the settings can't be read: {wrong}; send key=value lines",
             ) from None
-        changed = self.hot_keys.update({key: value.strip() for key, value in wanted.items()})
+        changed = self.dynamic_settings.update(
+            {key: value.strip() for key, value in wanted.items()}
+        )
         if changed:
             log.info("%s changed %s", connection.address, ", ".join(changed))
         return OK
 
-    def on_config(self, header: None, command: Command, connection: Connection) -> Reply:
-        version = ConfigVersion(self.hot_keys.version.encode().decode())
-        return Reply(
+    def on_config(self, header: None, command: Command, connection: Connection) -> Response:
+        version = ConfigVersion(self.dynamic_settings.version.encode().decode())
+        return Response(
             codes.SUCCESS,
             version.to_fields(),
-            body=to_text(self.config, self.hot_keys.later).encode(),
+            body=to_text(self.config, self.dynamic_settings.later).encode(),
         )
 
-    def on_runtime_info(self, header: None, command: Command, connection: Connection) -> LongAnswer:
-        return self.slices.answer(self._runtime_info())
+    def on_runtime_info(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongResponse:
+        return self.slices.respond(self._runtime_info())
 
-    def on_clean_unused(self, header: None, command: Command, connection: Connection) -> LongAnswer:
-        return self.slices.answer(self._clean_unused())
+    def on_clean_unused(
+        self, header: None, command: Command, connection: Connection
+    ) -> LongResponse:
+        return self.slices.respond(self._clean_unused())
 
-    def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Response:
         """What pop keeps in a key-value store is to be moved into files, where it is already."""
         return OK
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _runtime_info(self) -> Generator[object, None, Reply]:
+    def _runtime_info(self) -> Generator[object, None, Response]:
         table = yield from self.runtime_info.table_in_parts()
         # In the header, since mqadmin prints every key of the table.
-        fields = RuntimeInfoAnswer(own_version()).to_fields()
-        return Reply(codes.SUCCESS, fields, body=KVTable(table).encode())
+        fields = RuntimeInfoResponse(own_version()).to_fields()
+        return Response(codes.SUCCESS, fields, body=KVTable(table).encode())
 
-    def _clean_unused(self) -> Generator[object, None, Reply]:
+    def _clean_unused(self) -> Generator[object, None, Response]:
         """Delete the queues of topics that don't exist any more."""
         gone: set[str] = set()
         for name, _ in self.store.queue_keys():

@@ -2,7 +2,7 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumeMessageDirectly, ConsumerRunningInfo
 from ...protocol.message.message_id import parse_offset_message_id
@@ -42,12 +42,12 @@ class AdminClientHandlers:
 
     async def on_running_info(
         self, header: ConsumerRunningInfo, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         return await self._call(command, header.group, header.client_id, command.body or b"")
 
     async def on_directly(
         self, header: ConsumeMessageDirectly, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         """The message goes along as its record, the headers with what the client must know."""
         try:
             _, offset = parse_offset_message_id(header.msg_id or "")
@@ -75,7 +75,7 @@ class AdminClientHandlers:
         client_id: str,
         body: bytes,
         more: dict[str, str] | None = None,
-    ) -> Reply:
+    ) -> Response:
         """The consumer's answer to the same request, `more` header fields added."""
         known = self.clients.consumer_group(group)
         consumer = self.clients.find_consumer(group, client_id)
@@ -105,4 +105,4 @@ class AdminClientHandlers:
             raise Refusal(
                 codes.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {wrong}"
             ) from None
-        return Reply(answer.code, answer.fields() or None, answer.remark, answer.body)
+        return Response(answer.code, answer.fields() or None, answer.remark, answer.body)

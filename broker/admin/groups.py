@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.bodies import clients as bodies
 from ...protocol.bodies.body import filled
 from ...protocol.bodies.group import (
@@ -16,7 +16,7 @@ from ...protocol.bodies.group import (
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.topic import TopicList
 from ...protocol.codec import fastjson
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers import admin
 from ...protocol.headers.clients import ConsumerGroup, ProducerGroup
@@ -68,11 +68,11 @@ class AdminGroupHandlers:
 
     # --- the groups' settings -------------------------------------------------------------------
 
-    def on_update(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update(self, header: None, command: Command, connection: Connection) -> Response:
         self.groups.put(self._checked(body_of(command, SubscriptionGroupConfig)))
         return OK
 
-    def on_update_list(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update_list(self, header: None, command: Command, connection: Connection) -> Response:
         wanted = body_of(command, SubscriptionGroupList).group_config_list
         if len(wanted) > GROUPS_PER_REQUEST_MAX:
             raise Refusal(
@@ -84,19 +84,19 @@ class AdminGroupHandlers:
             self.groups.put_all([self._checked(config) for config in wanted])
         return OK
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
-        return self.slices.answer(reply_of(self.groups.pieces()))
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongResponse:
+        return self.slices.respond(reply_of(self.groups.pieces()))
 
-    def on_config(self, header: GroupName, command: Command, connection: Connection) -> Reply:
+    def on_config(self, header: GroupName, command: Command, connection: Connection) -> Response:
         config = self.groups.find_quietly(header.group)
         if config is None:
             raise Refusal(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"No group in this broker: {header.group}; create it",
             )
-        return Reply(codes.SUCCESS, body=config.encode())
+        return Response(codes.SUCCESS, body=config.encode())
 
-    def on_delete(self, header: DeleteGroup, command: Command, connection: Connection) -> Reply:
+    def on_delete(self, header: DeleteGroup, command: Command, connection: Connection) -> Response:
         self.groups.delete(header.group)
         if header.clean_offset:
             self.offsets.delete_group(header.group)
@@ -105,7 +105,7 @@ class AdminGroupHandlers:
 
     def on_forbidden(
         self, header: admin.GroupForbidden, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         if header.readable is not None:
             if self.groups.get(header.group) is None:
                 raise Refusal(
@@ -116,13 +116,13 @@ class AdminGroupHandlers:
             self.groups.set_readable(header.group, header.topic, header.readable)
         readable = not self.groups.forbids(header.group, header.topic)
         body = GroupForbidden(header.topic, header.group, readable)
-        return Reply(codes.SUCCESS, remark="", body=body.encode())
+        return Response(codes.SUCCESS, remark="", body=body.encode())
 
     # --- who is connected -----------------------------------------------------------------------
 
     def on_consumers(
         self, header: ConsumerGroup, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
@@ -136,50 +136,50 @@ class AdminGroupHandlers:
             group.consume_from_where,
         )
         members = map(_connection, list(group.members.values()))
-        return self.slices.answer(reply_of(filled(body, "connectionSet", members)))
+        return self.slices.respond(reply_of(filled(body, "connectionSet", members)))
 
     def on_producers(
         self, header: ProducerGroup, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         members = self.clients.producer_group(header.group)
         if not members:
             raise Refusal(codes.SYSTEM_ERROR, f"the producer group[{header.group}] not exist")
         found = filled(
             bodies.ProducerConnection(), "connectionSet", map(_connection, members.values())
         )
-        return self.slices.answer(reply_of(found))
+        return self.slices.respond(reply_of(found))
 
     def on_all_producers(
         self, header: None, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         groups = self._producers_by_group()
-        return self.slices.answer(reply_of(filled(bodies.ProducerTableInfo(), "data", groups)))
+        return self.slices.respond(reply_of(filled(bodies.ProducerTableInfo(), "data", groups)))
 
     # --- groups and topics ----------------------------------------------------------------------
 
     def on_groups_of_topic(
         self, header: TopicName, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         # Java 5.3.3 puts the topic's own name among the groups; that is its mistake, not a rule.
         live = self.clients.groups_of_topic(header.topic)
         names = sorted({*live, *self.offsets.groups_of(header.topic)})
         found = filled(bodies.GroupList(), "groupList", map(fastjson.dump, names))
-        return self.slices.answer(reply_of(found))
+        return self.slices.respond(reply_of(found))
 
     def on_topics_of_group(
         self, header: GroupName, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         names = map(fastjson.dump, sorted(self.offsets.topics_of(header.group)))
         found = filled(TopicList([], self.address), "topicList", names)
-        return self.slices.answer(reply_of(found))
+        return self.slices.respond(reply_of(found))
 
     def on_subscription(
         self, header: GroupTopic, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         group = self.clients.consumer_group(header.group)
         data = None if group is None else group.subscriptions.get(header.topic or "")
         body = bodies.QuerySubscriptionResponseBody(data, header.group, header.topic)
-        return Reply(codes.SUCCESS, body=body.encode())
+        return Response(codes.SUCCESS, body=body.encode())
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.offsets import (
     GetConsumerStatusBody,
@@ -22,7 +22,7 @@ from ...protocol.bodies.offsets import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import ConsumerStatus, CorrectionOffset, ResetOffset
 from ...protocol.headers.groups import CloneGroupOffset
@@ -77,25 +77,25 @@ class AdminOffsetHandlers:
             Row(codes.QUERY_CORRECTION_OFFSET, CorrectionOffset, self.on_correction),
         ]
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
-        return self.slices.answer(reply_of(self.offsets.text()))
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongResponse:
+        return self.slices.respond(reply_of(self.offsets.text()))
 
-    def on_delays(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.delays.to_body().encode())
+    def on_delays(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, body=self.delays.to_body().encode())
 
     def on_clone(
         self, header: CloneGroupOffset, command: Command, connection: Connection
-    ) -> LongAnswer:
-        return self.slices.answer(self._clone(header))
+    ) -> LongResponse:
+        return self.slices.respond(self._clone(header))
 
-    def on_reset(self, header: ResetOffset, command: Command, connection: Connection) -> Reply:
+    def on_reset(self, header: ResetOffset, command: Command, connection: Connection) -> Response:
         if self.config.use_server_side_reset_offset:
             return self._reset_here(header)
         return self._reset_through_members(header, command)
 
     async def on_status(
         self, header: ConsumerStatus, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
@@ -112,16 +112,16 @@ class AdminOffsetHandlers:
         ]
         answers = await asyncio.gather(*(_ask(to, member, fields) for to, member in asked))
         found = GetConsumerStatusBody(consumer_table=dict(filter(None, answers)))
-        return Reply(codes.SUCCESS, body=found.encode())
+        return Response(codes.SUCCESS, body=found.encode())
 
     def on_correction(
         self, header: CorrectionOffset, command: Command, connection: Connection
-    ) -> LongAnswer:
-        return self.slices.answer(self._correction(header))
+    ) -> LongResponse:
+        return self.slices.respond(self._correction(header))
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _clone(self, header: CloneGroupOffset) -> Generator[object, None, Reply]:
+    def _clone(self, header: CloneGroupOffset) -> Generator[object, None, Response]:
         """Without `offline`, topics that the source no longer subscribes to stay out."""
         named = (header.topic or "").strip()
         names = [named] if named else self.offsets.topics_of(header.source)
@@ -134,7 +134,7 @@ class AdminOffsetHandlers:
             yield None
         return OK
 
-    def _correction(self, header: CorrectionOffset) -> Generator[object, None, Reply]:
+    def _correction(self, header: CorrectionOffset) -> Generator[object, None, Response]:
         """The least offset of all groups in each queue; where the group to compare with is behind
         that already, the greatest number there is."""
         topic = header.topic
@@ -150,9 +150,9 @@ class AdminOffsetHandlers:
         for queue_id, offset in self.offsets.queues(topic, header.compare_group).items():
             if least.get(queue_id, OFFSET_MAX) > offset:
                 least[queue_id] = OFFSET_MAX
-        return Reply(codes.SUCCESS, body=QueryCorrectionOffsetBody(least).encode())
+        return Response(codes.SUCCESS, body=QueryCorrectionOffsetBody(least).encode())
 
-    def _reset_here(self, header: ResetOffset) -> Reply:
+    def _reset_here(self, header: ResetOffset) -> Response:
         topic, group = header.topic, header.group
         config = self.topics.get(topic)
         if config is None:
@@ -174,7 +174,7 @@ class AdminOffsetHandlers:
             self.mark((topic, queue_id))
         log.info("group %s goes on in topic %s at %s, by queue", group, topic, wanted)
         table = {MessageQueue(topic, self.broker_name, q): wanted[q] for q in wanted}
-        return Reply(codes.SUCCESS, body=ResetOffsetBody(table).encode())
+        return Response(codes.SUCCESS, body=ResetOffsetBody(table).encode())
 
     def _wanted(self, header: ResetOffset, queue_id: int) -> int:
         """Where a reset sets a queue; Refusal when there is no such place."""
@@ -190,7 +190,7 @@ class AdminOffsetHandlers:
             return target
         return self._at(topic, queue_id, header.timestamp_ms)
 
-    def _reset_through_members(self, header: ResetOffset, command: Command) -> Reply:
+    def _reset_through_members(self, header: ResetOffset, command: Command) -> Response:
         topic, name = header.topic, header.group
         config = self.topics.get(topic)
         if config is None:
@@ -215,7 +215,7 @@ class AdminOffsetHandlers:
         told = body if command.language != "CPP" else _for_c(table)
         for member in group.members:
             member.oneway(codes.RESET_CONSUMER_CLIENT_OFFSET, fields, told)
-        return Reply(codes.SUCCESS, body=body)
+        return Response(codes.SUCCESS, body=body)
 
     def _target(self, header: ResetOffset, queue_id: int) -> int:
         """Where a queue is to go on; Refusal when the group never was there."""

@@ -9,7 +9,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.topic import TopicConfig
 from ...protocol.bodies.topic_queue_mapping import TopicQueueMappingDetail
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
 from ...store.base.errors import StoreError
@@ -29,7 +29,7 @@ class AdminStaticTopicHandlers:
 
     def on_update(
         self, header: UpdateTopic, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
+    ) -> Response | Coroutine[Any, Any, Response]:
         detail = body_of(command, TopicQueueMappingDetail)
         self.topic_handlers.check_name(header.topic)
         if detail.topic != header.topic:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.bodies.body import MessageQueue, filled
 from ...protocol.bodies.stats import (
     BrokerStatsData,
@@ -17,7 +17,7 @@ from ...protocol.bodies.stats import (
     QueueTimeSpan,
 )
 from ...protocol.codec import fastjson
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers import groups as headers
 from ...protocol.headers.topics import QueryConsumeTimeSpan
@@ -72,25 +72,25 @@ class AdminStatsHandlers:
 
     def on_consume_stats(
         self, header: headers.ConsumeStats, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         group = header.group
         if header.topics:
             names: Iterable[str] = filter(None, header.topics.split(";"))
         else:
             named = (header.topic or "").strip()
             names = self._subscribed(group, [named] if named else self.offsets.topics_of(group))
-        return self.slices.answer(self._consume_stats(group, sorted(set(names))))
+        return self.slices.respond(self._consume_stats(group, sorted(set(names))))
 
     def on_all(
         self, header: headers.BrokerConsumeStats, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         found = ConsumeStatsList(broker_addr=self.address)
         groups = self._all_groups(header.order, found)
-        return self.slices.answer(reply_of(filled(found, "consumeStatsList", groups)))
+        return self.slices.respond(reply_of(filled(found, "consumeStatsList", groups)))
 
     def on_time_span(
         self, header: QueryConsumeTimeSpan, command: Command, connection: Connection
-    ) -> LongAnswer:
+    ) -> LongResponse:
         config = self.topics.get(header.topic)
         if config is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist; create it")
@@ -99,16 +99,16 @@ class AdminStatsHandlers:
             for queue_id in range(config.write_queue_nums)
         )
         found = filled(QueryConsumeTimeSpanBody(), "consumeTimeSpanSet", spans)
-        return self.slices.answer(reply_of(found))
+        return self.slices.respond(reply_of(found))
 
     def on_item(
         self, header: headers.StatsData, command: Command, connection: Connection
-    ) -> LongAnswer:
-        return self.slices.answer(self._item(header.name, header.key))
+    ) -> LongResponse:
+        return self.slices.respond(self._item(header.name, header.key))
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _item(self, name: str, key: str) -> Generator[object, None, Reply]:
+    def _item(self, name: str, key: str) -> Generator[object, None, Response]:
         if name == QUEUE_PUT_NUMS:
             found = self._queue_puts(key)
         else:
@@ -119,7 +119,7 @@ class AdminStatsHandlers:
                 codes.SYSTEM_ERROR,
                 f"The stats <{name}> <{key}> not exist: nothing was counted there since the start",
             )
-        return Reply(codes.SUCCESS, body=found.encode())
+        return Response(codes.SUCCESS, body=found.encode())
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
         """What came into one queue, "topic@queueId"; None when there is nothing in it."""
@@ -143,7 +143,7 @@ class AdminStatsHandlers:
             return names
         return [name for name in names if live.reads(name)]
 
-    def _consume_stats(self, group: str, topics: list[str]) -> Generator[object, None, Reply]:
+    def _consume_stats(self, group: str, topics: list[str]) -> Generator[object, None, Response]:
         """The steps of the answer to 208: the rate of all topics stands before their queues."""
         found = ConsumeStats()
         for topic in topics:

@@ -5,7 +5,7 @@ They begin it and come back at once, as in RocketMQ: a round can take minutes.
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ..runtime.cleaner import Cleaner
 
 
@@ -21,7 +21,7 @@ class AdminStoreHandlers:
             Row(codes.DELETE_EXPIRED_COMMITLOG, None, self.on_delete_expired),
         ]
 
-    def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:
         """Let the files go that lead to nothing in the log.
 
         Java deletes a queue whose last message is gone altogether, so that it counts from 0 again:
@@ -30,7 +30,7 @@ class AdminStoreHandlers:
         self.cleaner.clean_queues()
         return OK
 
-    def on_delete_expired(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_delete_expired(self, header: None, command: Command, connection: Connection) -> Response:
         """Let files of the log go that are past fileReservedTime, whatever deleteWhen says."""
         self.cleaner.delete_expired()
         return OK

@@ -11,7 +11,7 @@ import msgspec
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices, reply_of
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.bodies.body import MessageQueue, filled
 from ...protocol.bodies.request import body_of
 from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
@@ -22,7 +22,7 @@ from ...protocol.bodies.topic import (
     TopicList,
 )
 from ...protocol.codec import fastjson
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import GetTopicConfig, TopicName, UpdateTopic
 from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
@@ -40,7 +40,7 @@ PERM_MAX = 7
 TOPICS_PER_REQUEST_MAX = 10_000
 
 # Java's remark of an answer that nobody wrote one for: its tools don't mind, so neither do we.
-DONE = Reply(codes.SUCCESS, remark="not set any response code")
+DONE = Response(codes.SUCCESS, remark="not set any response code")
 
 
 def system_topics(config: BrokerConfig) -> frozenset[str]:
@@ -59,7 +59,7 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     return SYSTEM_TOPICS | own
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+async def _after(told: Coroutine[Any, Any, None]) -> Response:
     """Who made a topic may look for its route as soon as this answer is there."""
     await told
     return DONE
@@ -101,7 +101,7 @@ class AdminTopicHandlers:
 
     def on_update(
         self, header: UpdateTopic, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
+    ) -> Response | Coroutine[Any, Any, Response]:
         self.check_name(header.topic)
         try:
             change = parse_change(header.attributes)
@@ -121,7 +121,7 @@ class AdminTopicHandlers:
 
     def on_update_list(
         self, header: None, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
+    ) -> Response | Coroutine[Any, Any, Response]:
         wanted = body_of(command, CreateTopicListRequestBody).topic_config_list
         if len(wanted) > TOPICS_PER_REQUEST_MAX:
             raise Refusal(
@@ -133,10 +133,12 @@ class AdminTopicHandlers:
             self.check_name(config.topic_name or "")
         return self._put([self.checked(config) for config in wanted])
 
-    def on_all(self, header: None, command: Command, connection: Connection) -> LongAnswer:
-        return self.slices.answer(reply_of(self.topics.pieces(), {}))
+    def on_all(self, header: None, command: Command, connection: Connection) -> LongResponse:
+        return self.slices.respond(reply_of(self.topics.pieces(), {}))
 
-    def on_config(self, header: GetTopicConfig, command: Command, connection: Connection) -> Reply:
+    def on_config(
+        self, header: GetTopicConfig, command: Command, connection: Connection
+    ) -> Response:
         config = self.topics.get(header.topic)
         if config is None:
             raise Refusal(
@@ -148,9 +150,9 @@ class AdminTopicHandlers:
         if mapping is not None:
             fields = msgspec.structs.asdict(config)
             config = TopicConfigAndQueueMapping(**fields, mapping_detail=mapping)
-        return Reply(codes.SUCCESS, body=config.encode())
+        return Response(codes.SUCCESS, body=config.encode())
 
-    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> LongAnswer:
+    def on_stats(self, header: TopicName, command: Command, connection: Connection) -> LongResponse:
         name = header.topic
         config = self.topics.get(name)
         if config is None:
@@ -158,11 +160,11 @@ class AdminTopicHandlers:
         queues = max(config.read_queue_nums, config.write_queue_nums)
         body = TopicStatsTable({}, self.stats.put_tps(name))
         entries = (self._stats_of(name, queue_id) for queue_id in range(queues))
-        return self.slices.answer(reply_of(filled(body, "offsetTable", entries)))
+        return self.slices.respond(reply_of(filled(body, "offsetTable", entries)))
 
     def on_delete(
         self, header: TopicName, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
+    ) -> Response | Coroutine[Any, Any, Response]:
         self.check_name(header.topic)
         for name in [header.topic, *self._pop_retry_topics(header.topic)]:
             try:
@@ -174,12 +176,12 @@ class AdminTopicHandlers:
             self.stats.delete_topic(name)
         return self._saved() if self.offsets.changed else OK
 
-    def on_system_list(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
+    def on_system_list(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, body=TopicList(sorted(self._system)).encode())
 
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _saved(self) -> Reply:
+    async def _saved(self) -> Response:
         """A topic of that name may come again, and its groups are not to pass it over: the answer
         waits until their offsets are gone from the file, too."""
         try:
@@ -259,14 +261,14 @@ class AdminTopicHandlers:
             attributes,
         )
 
-    def done(self) -> Reply | Coroutine[Any, Any, Reply]:
+    def done(self) -> Response | Coroutine[Any, Any, Response]:
         """The answer to who has changed topics, once the name servers know."""
         told = self.topics.told
         return DONE if told is None else _after(told(TOLD_S_MAX))
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _put(self, configs: list[TopicConfig]) -> Reply | Coroutine[Any, Any, Reply]:
+    def _put(self, configs: list[TopicConfig]) -> Response | Coroutine[Any, Any, Response]:
         # The same again is no news for the name servers.
         news = [one for one in configs if self.topics.get(one.topic_name or "") != one]
         if not news:

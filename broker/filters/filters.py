@@ -21,7 +21,7 @@ from ...protocol.errors import Refusal
 from ...protocol.message.properties import RETRY_TOPIC
 from ...protocol.names import RETRY_PREFIX
 from ...store.files import json_file
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 from ..settings.config import BrokerConfig
 from .bloom import BloomFilter
 from .matching import Wanted, is_by_tags, tags_of
@@ -37,7 +37,7 @@ LOADED_DEAD_MS = 30_000  # how long a filter from the file counts as dead
 log = logging.getLogger(__name__)
 
 
-class Filters(Saved):
+class Filters(PersistentTable):
     """Filters by topic and group, and what an expression in a request stands for."""
 
     def __init__(self, path: Path, config: BrokerConfig, now_ms: Callable[[], int]) -> None:

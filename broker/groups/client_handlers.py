@@ -7,7 +7,7 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from ...protocol.bodies.request import body_of
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
 from ...protocol.names import RETRY_PREFIX
@@ -19,7 +19,7 @@ from .groups import Groups
 
 # What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
-HEARD = Reply(codes.SUCCESS, HEARTBEAT_FIELDS)
+HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
 ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
 TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
@@ -53,7 +53,7 @@ class ClientHandlers:
 
     def on_heartbeat(
         self, header: None, command: Command, connection: Connection
-    ) -> Reply | Coroutine[Any, Any, Reply]:
+    ) -> Response | Coroutine[Any, Any, Response]:
         heartbeat = body_of(command, HeartbeatData)
         if not heartbeat.client_id:
             raise Refusal(codes.SYSTEM_ERROR, "the heartbeat's clientID is empty; send one")
@@ -86,19 +86,19 @@ class ClientHandlers:
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         self.clients.unregister(connection, header.producer_group, header.consumer_group)
         return OK
 
     def on_consumer_list(
         self, header: ConsumerGroup, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(codes.SYSTEM_ERROR, f"no consumer for this group, {header.group}")
-        return Reply(codes.SUCCESS, body=group.id_list())
+        return Response(codes.SUCCESS, body=group.id_list())
 
-    def on_check(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_check(self, header: None, command: Command, connection: Connection) -> Response:
         if not command.body:
             return OK  # there is nothing to check
         wanted = body_of(command, CheckClientRequestBody).subscription_data
@@ -130,7 +130,7 @@ class ClientHandlers:
         return bool(missing)
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Reply:
+async def _after(told: Coroutine[Any, Any, None]) -> Response:
     """The answer, once the name servers know of the new topics or had their time."""
     await told
     return HEARD

@@ -17,7 +17,7 @@ from ...protocol.errors import Refusal
 from ...protocol.message.pop_handles import normal_topic, retry_topic
 from ...protocol.names import check_client_id
 from ...protocol.queues.allocation import sort_ids
-from .subscription_check import Agreement
+from .subscription_check import SubscriptionCheck
 
 GROUPS_MAX = 100_000  # groups with live clients, of producers and of consumers each
 GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
@@ -59,10 +59,10 @@ class ConsumerGroup:
     _ids: list[str] | None = None
     _sorted_ids: list[str] | None = None
     _id_list: bytes | None = None
-    agreement: Agreement = field(init=False)
+    subscription_check: SubscriptionCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self.agreement = Agreement(self.name)
+        self.subscription_check = SubscriptionCheck(self.name)
 
     def reads(self, topic: str) -> bool:
         """Whether it subscribes to a topic, or what it has popped of one comes again there."""
@@ -153,7 +153,11 @@ class Clients:
         """Each group whose members subscribe differently, and what each of them wants; None for
         each other group, as a pause in which requests can be served."""
         for name, group in list(self._consumers.items()):
-            yield (name, group.agreement.describe()) if group.agreement.differs else None
+            yield (
+                (name, group.subscription_check.describe())
+                if group.subscription_check.differs
+                else None
+            )
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The live groups that subscribe to a topic."""
@@ -241,7 +245,7 @@ class Clients:
             group.message_model = consumer.message_model
             group.consume_from_where = consumer.consume_from_where
             changed = _subscribe(group, consumer.subscription_data_set) or changed
-            group.agreement.heard(connection, member.client_id, consumer)
+            group.subscription_check.heard(connection, member.client_id, consumer)
             holds = _weight(group.subscriptions.values())
             self.bytes += weight - known + holds - group.weight
             self._bytes_of[connection, name] = weight
@@ -281,7 +285,7 @@ class Clients:
         self.bytes -= self._bytes_of.pop((connection, name), 0)
         if connection in self._groups_of:
             self._groups_of[connection][1].discard(name)
-        group.agreement.left(connection)
+        group.subscription_check.left(connection)
         if not group.members:
             del self._consumers[name]
             self.bytes -= group.weight
@@ -308,7 +312,7 @@ class Clients:
         for consumer in heartbeat.consumer_data_set:
             known = self._bytes_of.get((connection, consumer.group_name), 0)
             more += max(0, _weight(consumer.subscription_data_set) - known)
-        limit = connection.backlog.bytes_max // SHARE_OF_MEMORY
+        limit = connection.budget.bytes_max // SHARE_OF_MEMORY
         if more and self.bytes + 2 * more > limit:  # the member's, and its group's
             raise Refusal(
                 codes.SYSTEM_BUSY,

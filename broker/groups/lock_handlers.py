@@ -11,7 +11,7 @@ from ...protocol.bodies.queues import (
     UnlockBatchRequestBody,
 )
 from ...protocol.bodies.request import body_of
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import STORED_TOPIC_CHARS_MAX, check_client_id
 from .queue_locks import Queue, QueueLocks
@@ -30,15 +30,15 @@ class LockHandlers:
             Row(codes.UNLOCK_BATCH_MQ, None, self.on_unlock, "SUB"),
         ]
 
-    def on_lock(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_lock(self, header: None, command: Command, connection: Connection) -> Response:
         wanted = body_of(command, LockBatchRequestBody)
         queues = _queues_of(wanted)
         held = set(self.locks.lock(wanted.consumer_group, wanted.client_id, queues, self.now_ms()))
         asked = {_key(queue): queue for queue in wanted.mq_set}
         answer = [queue for key, queue in asked.items() if key in held]
-        return Reply(codes.SUCCESS, body=LockBatchResponseBody(answer).encode())
+        return Response(codes.SUCCESS, body=LockBatchResponseBody(answer).encode())
 
-    def on_unlock(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_unlock(self, header: None, command: Command, connection: Connection) -> Response:
         wanted = body_of(command, UnlockBatchRequestBody)
         self.locks.unlock(wanted.consumer_group, wanted.client_id, _queues_of(wanted))
         return OK

@@ -2,14 +2,14 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.offsets import (
-    OffsetAnswer,
+    OffsetResponse,
     QueryConsumerOffset,
     QueueAddress,
     SearchOffset,
-    TimestampAnswer,
+    TimestampResponse,
     UpdateConsumerOffset,
 )
 from ...store.engine.store import MessageStore
@@ -50,7 +50,7 @@ class OffsetHandlers:
 
     def on_query(
         self, header: QueryConsumerOffset, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         offset = self.offsets.get(header.topic, header.group, header.queue_id)
         if offset >= 0:
             return _offset(offset)
@@ -74,7 +74,7 @@ class OffsetHandlers:
 
     def on_update(
         self, header: UpdateConsumerOffset, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         # A progress alone makes no group, not even with autoCreateSubscriptionGroup: a consumer's
         # heartbeat or its first pull did.
         if self.groups.get(header.group) is None:
@@ -84,25 +84,27 @@ class OffsetHandlers:
         if self.topics.get(header.topic) is None:
             raise Refusal(codes.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist! Create it")
         if (header.topic, header.group, header.queue_id) in self.offsets.resets:
-            return Reply(codes.SUCCESS, remark="Offset has been previously reset")
+            return Response(codes.SUCCESS, remark="Offset has been previously reset")
         self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         return OK
 
-    def on_search(self, header: SearchOffset, command: Command, connection: Connection) -> Reply:
+    def on_search(self, header: SearchOffset, command: Command, connection: Connection) -> Response:
         upper = header.boundary.upper() == "UPPER"
         found = self.store.offset_at(header.topic, header.queue_id, header.timestamp_ms, upper)
         return _offset(found)
 
-    def on_max(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
+    def on_max(self, header: QueueAddress, command: Command, connection: Connection) -> Response:
         return _offset(self.store.max_offset(header.topic, header.queue_id))
 
-    def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
+    def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Response:
         return _offset(self.store.min_offset(header.topic, header.queue_id))
 
-    def on_earliest(self, header: QueueAddress, command: Command, connection: Connection) -> Reply:
+    def on_earliest(
+        self, header: QueueAddress, command: Command, connection: Connection
+    ) -> Response:
         found = self.store.earliest_store_ms(header.topic, header.queue_id)
-        return Reply(codes.SUCCESS, TimestampAnswer(found).to_fields())
+        return Response(codes.SUCCESS, TimestampResponse(found).to_fields())
 
 
-def _offset(offset: int) -> Reply:
-    return Reply(codes.SUCCESS, OffsetAnswer(offset).to_fields())
+def _offset(offset: int) -> Response:
+    return Response(codes.SUCCESS, OffsetResponse(offset).to_fields())

@@ -18,7 +18,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ...protocol.codec import fastjson
 from ...store.files import json_file
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ OFFSETS_PER_PIECE = 100  # written out at once, which takes a tenth of a millise
 Pair = tuple[str, str]  # topic and group
 
 
-class Offsets(Saved):
+class Offsets(PersistentTable):
     """Offsets by (topic, group) and queue. `path` is consumerOffset.json."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:

@@ -13,14 +13,14 @@ import msgspec
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Handler, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.offsets import (
-    OffsetAnswer,
+    OffsetResponse,
     QueryConsumerOffset,
     QueueAddress,
     SearchOffset,
-    TimestampAnswer,
+    TimestampResponse,
     UpdateConsumerOffset,
 )
 from ...protocol.queues.logical_queues import (
@@ -37,7 +37,7 @@ from ..topics.static_targets import not_leader
 from .offsets import Offsets
 
 LAST = (1 << 63) - 1  # a logical offset behind all messages
-Answer = Reply | Coroutine[Any, Any, Reply]
+Answer = Response | Coroutine[Any, Any, Response]
 Logical = Callable[[Any, Handler, Command, Connection], Answer]
 Header = QueryConsumerOffset | UpdateConsumerOffset | QueueAddress | SearchOffset
 Address = TypeVar("Address", QueryConsumerOffset, UpdateConsumerOffset, QueueAddress, SearchOffset)
@@ -95,7 +95,7 @@ class StaticOffsets:
 
     async def on_search(
         self, header: SearchOffset, plain: Handler, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         """As if all items were one queue: RocketMQ takes the last item's answer from elsewhere, and
         an offset 0 here for none."""
         items = decided(self._items(header))
@@ -116,14 +116,14 @@ class StaticOffsets:
 
     async def on_max(
         self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         # RocketMQ asks for the leader's queue id, also where another item is the last to be read.
         item = self._item_at(header, self._items(header), LAST)
         return _offset(to_logical(item, await self._max(header.topic, item)))
 
     async def on_min(
         self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         item = self._item_at(header, self._items(header), 0)
         if self._is_here(item):
             physical = self.store.min_offset(header.topic, item.queue_id)
@@ -133,11 +133,11 @@ class StaticOffsets:
 
     async def on_earliest(
         self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         # RocketMQ asks for the logical queue's id there, which may be another queue's.
         item = self._item_at(header, self._items(header), 0)
         found = await self._earliest_ms(header.topic, item)
-        return Reply(codes.SUCCESS, TimestampAnswer(found).to_fields())
+        return Response(codes.SUCCESS, TimestampResponse(found).to_fields())
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class StaticOffsets:
     def _is_here(self, item: LogicQueueMappingItem) -> bool:
         return item.bname == self.static.broker_name
 
-    async def _query(self, header: QueryConsumerOffset, items: Items) -> Reply:
+    async def _query(self, header: QueryConsumerOffset, items: Items) -> Response:
         """The group's progress in the newest item in which it has one."""
         for item in reversed(items):
             if self._is_here(item):
@@ -190,7 +190,7 @@ class StaticOffsets:
             return -1
         if answer.code != codes.SUCCESS:
             raise self.forwarding.refusal(broker, code, answer)
-        return answer.header(OffsetAnswer).offset
+        return answer.header(OffsetResponse).offset
 
     async def _search(self, header: SearchOffset, item: LogicQueueMappingItem) -> int:
         if self._is_here(item):
@@ -210,10 +210,10 @@ class StaticOffsets:
             return self.store.earliest_store_ms(topic, item.queue_id)
         header = QueueAddress(topic, item.queue_id, item.bname, lo=False)
         answer = await self._asked(item, codes.GET_EARLIEST_MSG_STORETIME, header)
-        return answer.header(TimestampAnswer).timestamp_ms
+        return answer.header(TimestampResponse).timestamp_ms
 
     async def _asked_offset(self, item: LogicQueueMappingItem, code: int, header: Header) -> int:
-        return (await self._asked(item, code, header)).header(OffsetAnswer).offset
+        return (await self._asked(item, code, header)).header(OffsetResponse).offset
 
     async def _asked(self, item: LogicQueueMappingItem, code: int, header: Header) -> Command:
         """A broker's answer about its own queue; Refusal when it declines."""
@@ -222,9 +222,9 @@ class StaticOffsets:
             raise self.forwarding.refusal(item.bname or "", code, answer)
         return answer
 
-    async def _passed_on(self, item: LogicQueueMappingItem, code: int, header: Header) -> Reply:
+    async def _passed_on(self, item: LogicQueueMappingItem, code: int, header: Header) -> Response:
         answer = await self.forwarding.request(item.bname or "", code, header)
-        return Reply(answer.code, remark=answer.remark)
+        return Response(answer.code, remark=answer.remark)
 
 
 def _at(header: Address, item: LogicQueueMappingItem) -> Address:
@@ -232,5 +232,5 @@ def _at(header: Address, item: LogicQueueMappingItem) -> Address:
     return msgspec.structs.replace(header, queue_id=item.queue_id, broker_name=item.bname, lo=False)
 
 
-def _offset(offset: int) -> Reply:
-    return Reply(codes.SUCCESS, OffsetAnswer(offset).to_fields())
+def _offset(offset: int) -> Response:
+    return Response(codes.SUCCESS, OffsetResponse(offset).to_fields())

@@ -30,7 +30,7 @@ class Wish(NamedTuple):
     topics: frozenset[tuple[str, str]]
 
 
-class Agreement:
+class SubscriptionCheck:
     """What the members of one group want."""
 
     __slots__ = ("_counts", "_group", "_wishes", "differs")

@@ -94,7 +94,7 @@ def families(broker: "Broker") -> Iterator[Family]:
 
 
 def _broker(broker: "Broker", node: Node) -> Iterator[Family]:
-    waiting = Tally(_PROCESSOR_OF.get(code, "admin") for code in broker.server.turn.unserved())
+    waiting = Tally(_PROCESSOR_OF.get(code, "admin") for code in broker.server.scheduler.unserved())
     yield (
         *("rocketmq_processor_watermark", "gauge", "Requests that wait", (*NODE, "processor")),
         [((*node, name), waiting[name]) for name in PROCESSORS],
@@ -114,7 +114,7 @@ def _requests(broker: "Broker", node: Node) -> Iterator[Family]:
         (
             (
                 *(*node, "remoting", _code_name(codes.REQUEST_NAMES, rpc.request)),
-                _code_name(codes.ANSWER_NAMES, rpc.response),
+                _code_name(codes.RESPONSE_NAMES, rpc.response),
                 *(flag(rpc.is_long_polling), "oneway" if rpc.is_oneway else "success"),
             ),
             spread(histogram),
@@ -267,14 +267,14 @@ def _client(member: Member) -> tuple[str, str, str]:
 
 def _own(broker: "Broker", node: Node) -> Iterator[Family]:
     """What RocketMQ has no number for."""
-    backlog, counts, store = broker.server.turn.backlog, broker.transaction_counts, broker.store
+    budget, counts, store = broker.server.scheduler.budget, broker.transaction_counts, broker.store
     gauges = [
         ("aerobee_connections", "Open client connections", len(broker.server.connections)),
-        ("aerobee_parked_pulls", "Pulls that wait for a message", broker.holds.count),
+        ("aerobee_parked_pulls", "Pulls that wait for a message", broker.long_polls.count),
         ("aerobee_parked_pops", "Pops that wait for a message", broker.pop.handlers.polls.count),
         (
             *("aerobee_client_memory_bytes", "Answers not read and requests not finished, bytes"),
-            backlog.bytes,
+            budget.bytes,
         ),
     ]
     for name, text, value in gauges:
@@ -282,7 +282,7 @@ def _own(broker: "Broker", node: Node) -> Iterator[Family]:
     counters = [
         (
             *("aerobee_client_memory_refusals", "Pulls refused and clients cut off for memory"),
-            backlog.refused,
+            budget.refused,
         ),
         ("aerobee_transaction_checks", "Questions how a transaction ended", counts.asked),
         ("aerobee_transactions_given_up", "Transactions that nobody ended", counts.given_up),
@@ -293,7 +293,7 @@ def _own(broker: "Broker", node: Node) -> Iterator[Family]:
         *("aerobee_group_subscriptions_differ", "gauge"),
         *("1 for a group whose members subscribe differently", GROUP),
         (
-            ((*node, group.name), 1) if group.agreement.differs else None
+            ((*node, group.name), 1) if group.subscription_check.differs else None
             for group in broker.clients.consumer_groups().values()
         ),
     )

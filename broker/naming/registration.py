@@ -25,7 +25,7 @@ from ...protocol.command import Command
 from ...protocol.headers.namesrv import (
     BrokerIdentity,
     RegisterBroker,
-    RegisterBrokerAnswer,
+    RegisterBrokerResponse,
     RegisterTopic,
 )
 from ...store.base.errors import StoreError
@@ -250,7 +250,7 @@ class Registration:
         self, server: str, answer: Command, on_master: Callable[[Master], None]
     ) -> None:
         """What the answer to a slave's registration says of its master."""
-        found = answer.header(RegisterBrokerAnswer)
+        found = answer.header(RegisterBrokerResponse)
         self._masters[server] = Master(found.master_addr or "", found.ha_addr or "")
         # One that was restarted a moment ago knows of no master yet: the others' word counts.
         known = (self._masters.get(each, NO_MASTER) for each in self._servers)

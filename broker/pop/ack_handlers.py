@@ -16,9 +16,9 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from ...protocol.bodies.request import body_of
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeAnswer
+from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeResponse
 from ...protocol.message.pop_handles import (
     ORDER_REVIVE_QUEUE,
     Handle,
@@ -45,7 +45,7 @@ ACKS_MAX = 10_000  # check points in one request
 BITS_BYTES_MAX = 4_096  # of one check point in a batch; more messages than a pop gives
 CLOCK_MS_MAX = 60_000  # how far ahead a handle's pop time may be: the clock was set back
 
-_NO_CHANGE = ChangeInvisibleTimeAnswer().to_fields()  # clients read the header before the code
+_NO_CHANGE = ChangeInvisibleTimeResponse().to_fields()  # clients read the header before the code
 
 
 class TooLate(Refusal):
@@ -90,7 +90,7 @@ class PopAckHandlers:
             Row(codes.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleTime, self.on_change, "SUB"),
         ]
 
-    def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Reply:
+    def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Response:
         self._check_group(header.group)
         self._check_place(header.topic, header.queue_id, header.offset)
         handle = self._handle(header)
@@ -101,10 +101,10 @@ class PopAckHandlers:
             else:
                 self._ack(topic, group, handle, [offset])
         except TooLate as late:
-            return Reply(codes.SUCCESS, remark=late.remark)
+            return Response(codes.SUCCESS, remark=late.remark)
         return OK
 
-    def on_batch_ack(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_batch_ack(self, header: None, command: Command, connection: Connection) -> Response:
         """All of it, or what can be: the answer names the first that could not."""
         if not command.body:
             raise Refusal(codes.NO_MESSAGE, "the request has no body, so it acknowledges nothing")
@@ -126,11 +126,11 @@ class PopAckHandlers:
                 wrong = wrong or refusal
         if wrong is not None:
             raise wrong
-        return OK if late is None else Reply(codes.SUCCESS, remark=late)
+        return OK if late is None else Response(codes.SUCCESS, remark=late)
 
     def on_change(
         self, header: ChangeInvisibleTime, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         try:
             return self._change(header)
         except Refusal as refusal:
@@ -139,7 +139,7 @@ class PopAckHandlers:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _change(self, header: ChangeInvisibleTime) -> Reply:
+    def _change(self, header: ChangeInvisibleTime) -> Response:
         self._check_group(header.group)
         self._check_place(header.topic, header.queue_id, header.offset)
         handle = self._handle(header)
@@ -172,20 +172,22 @@ class PopAckHandlers:
         self.stats.check_point(header.topic, header.group)
         self._ack(header.topic, header.group, handle, [header.offset], end)
         self.meters.popped(header.topic, header.group, header.queue_id, 1)  # it still is
-        answer = ChangeInvisibleTimeAnswer(now_ms, header.invisible_ms, handle.revive_queue_id)
-        return Reply(codes.SUCCESS, answer.to_fields())
+        answer = ChangeInvisibleTimeResponse(now_ms, header.invisible_ms, handle.revive_queue_id)
+        return Response(codes.SUCCESS, answer.to_fields())
 
-    def _change_in_order(self, header: ChangeInvisibleTime, handle: Handle, now_ms: int) -> Reply:
+    def _change_in_order(
+        self, header: ChangeInvisibleTime, handle: Handle, now_ms: int
+    ) -> Response:
         key = (header.topic, header.group, header.queue_id)
         if header.offset < self.offsets.get(*key):
-            return Reply(codes.SUCCESS, _NO_CHANGE)  # it is done already
+            return Response(codes.SUCCESS, _NO_CHANGE)  # it is done already
         visible_ms = now_ms + header.invisible_ms
         if not self.orders.hide(key, header.offset, handle.pop_ms, visible_ms):
             _out_again(handle)
-        answer = ChangeInvisibleTimeAnswer(
+        answer = ChangeInvisibleTimeResponse(
             handle.pop_ms, visible_ms - handle.pop_ms, ORDER_REVIVE_QUEUE
         )
-        return Reply(codes.SUCCESS, answer.to_fields())
+        return Response(codes.SUCCESS, answer.to_fields())
 
     def _batch_ack(self, ack: BatchAck) -> None:
         try:

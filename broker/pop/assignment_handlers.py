@@ -15,7 +15,7 @@ from ...protocol.bodies.assignment import (
 )
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.request import body_of
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import RETRY_PREFIX
 from ...protocol.queues.allocation import STRATEGIES, Strategy
@@ -56,16 +56,16 @@ class AssignmentHandlers:
             Row(codes.GET_ALL_MESSAGE_REQUEST_MODE, None, self.on_all_modes),
         ]
 
-    async def on_query(self, header: None, command: Command, connection: Connection) -> Reply:
+    async def on_query(self, header: None, command: Command, connection: Connection) -> Response:
         wanted = body_of(command, QueryAssignmentRequestBody)
         mode = self._mode(wanted)
         queues = await self._assigned(wanted, mode)
         assignments = None
         if queues is not None:
             assignments = [MessageQueueAssignment(queue, mode.mode) for queue in queues]
-        return Reply(codes.SUCCESS, body=QueryAssignmentResponseBody(assignments).encode())
+        return Response(codes.SUCCESS, body=QueryAssignmentResponseBody(assignments).encode())
 
-    def on_set_mode(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_set_mode(self, header: None, command: Command, connection: Connection) -> Response:
         wanted = body_of(command, SetMessageRequestModeRequestBody)
         if wanted.topic.startswith(RETRY_PREFIX):
             raise Refusal(codes.NO_PERMISSION, "retry topic is not allowed to set mode")
@@ -83,8 +83,8 @@ class AssignmentHandlers:
         self.modes.put(wanted)
         return OK
 
-    def on_all_modes(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.modes.to_body().encode())
+    def on_all_modes(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, body=self.modes.to_body().encode())
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic import TopicConfig
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pop import (
     Notification,
-    NotificationAnswer,
+    NotificationResponse,
     PeekMessage,
     PollingInfo,
-    PollingInfoAnswer,
+    PollingInfoResponse,
     PopMessage,
-    PopMessageAnswer,
-    popped_answer,
+    PopMessageResponse,
+    popped_response,
 )
 from ...store.base.errors import StoreError
 from ..filters.filters import Filters
 from ..groups.groups import Groups
-from ..pull.long_polls import Holds, Key
+from ..pull.long_polls import Key, LongPolls
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .checkpoints import MESSAGES_MAX
@@ -43,12 +43,12 @@ LATE_MS_MAX = 500  # a request that is so much older than its client waits is an
 log = logging.getLogger(__name__)
 
 # Clients read the header before the code.
-_NO_POP = PopMessageAnswer().to_fields()
+_NO_POP = PopMessageResponse().to_fields()
 _NONE_OF = {
     PopMessage: _NO_POP,
     PeekMessage: _NO_POP,
-    Notification: NotificationAnswer().to_fields(),
-    PollingInfo: PollingInfoAnswer().to_fields(),
+    Notification: NotificationResponse().to_fields(),
+    PollingInfo: PollingInfoResponse().to_fields(),
 }
 _NOTHING = "NO_MESSAGE_IN_QUEUE"
 
@@ -66,7 +66,7 @@ class PopHandlers:
         filters: Filters,
         pops: Pops,
         peeks: Peeks,
-        holds: Holds,
+        long_polls: LongPolls,
         mark: Callable[[Key], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
@@ -81,8 +81,8 @@ class PopHandlers:
         self.now_ms = now_ms
         self.client_ms = client_ms  # the clock that `born_ms` of a request was read from
         limits = (config.pop_polling_size, config.max_pop_polling_size)
-        self.polls = PopPolls(holds, self._pop_again, *limits, now_ms)
-        self.notifications = PopPolls(holds, self._notify_again, *limits, now_ms, once=True)
+        self.polls = PopPolls(long_polls, self._pop_again, *limits, now_ms)
+        self.notifications = PopPolls(long_polls, self._notify_again, *limits, now_ms, once=True)
 
     def rows(self) -> list[Row]:
         return [
@@ -94,9 +94,9 @@ class PopHandlers:
 
     def on_pop(
         self, header: PopMessage, command: Command, connection: Connection
-    ) -> Reply | bytes | None:
-        if connection.backlog.is_full:
-            raise connection.backlog.busy()
+    ) -> Response | bytes | None:
+        if connection.budget.is_full:
+            raise connection.budget.busy()
         now_ms = self.now_ms()
         age_ms = self._age_ms(header.born_ms)
         header.queue_id = max(ALL_QUEUES, header.queue_id)
@@ -121,9 +121,9 @@ class PopHandlers:
             code = codes.POLLING_FULL
         return self._nothing(header, found, code)
 
-    def on_peek(self, header: PeekMessage, command: Command, connection: Connection) -> Reply:
-        if connection.backlog.is_full:
-            raise connection.backlog.busy()
+    def on_peek(self, header: PeekMessage, command: Command, connection: Connection) -> Response:
+        if connection.budget.is_full:
+            raise connection.budget.busy()
         header.queue_id = max(ALL_QUEUES, header.queue_id)
         topic = self._check(header)
         if header.max_messages < 0:
@@ -135,14 +135,14 @@ class PopHandlers:
             found = self.peeks.peek(header, topic)
         except StoreError as wrong:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
-        fields = PopMessageAnswer(rest=found.rest).to_fields()
+        fields = PopMessageResponse(rest=found.rest).to_fields()
         if not found.count:
-            return Reply(codes.PULL_NOT_FOUND, fields, _NOTHING)
-        return Reply(codes.SUCCESS, fields, "FOUND", found.records)
+            return Response(codes.PULL_NOT_FOUND, fields, _NOTHING)
+        return Response(codes.SUCCESS, fields, "FOUND", found.records)
 
     def on_notification(
         self, header: Notification, command: Command, connection: Connection
-    ) -> Reply | None:
+    ) -> Response | None:
         header.queue_id = max(ALL_QUEUES, header.queue_id)
         self._check(header)
         if self._has_message(header):
@@ -160,11 +160,11 @@ class PopHandlers:
 
     def on_polling_info(
         self, header: PollingInfo, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         header.queue_id = max(ALL_QUEUES, header.queue_id)
         self._check(header)
         count = self.polls.waiting(header.topic, header.group, header.queue_id)
-        return Reply(codes.SUCCESS, PollingInfoAnswer(count).to_fields())
+        return Response(codes.SUCCESS, PollingInfoResponse(count).to_fields())
 
     def wake(self, topic: str, group: str, queue_id: int) -> None:
         """A queue that was popped in order is free again."""
@@ -277,11 +277,11 @@ class PopHandlers:
 
     def _pop_again(
         self, header: PopMessage, command: Command, connection: Connection, final: bool
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         try:
             found = self._pop(header, self.now_ms())
         except Refusal as refusal:
-            return Reply(refusal.code, refusal.fields, refusal.remark)
+            return Response(refusal.code, refusal.fields, refusal.remark)
         if found.count:
             return self._popped(header, command, found, connection)
         if final:
@@ -291,11 +291,11 @@ class PopHandlers:
 
     def _notify_again(
         self, header: Notification, command: Command, connection: Connection, final: bool
-    ) -> Reply | None:
+    ) -> Response | None:
         try:
             self._check(header)
         except Refusal as refusal:
-            return Reply(refusal.code, refusal.fields, refusal.remark)
+            return Response(refusal.code, refusal.fields, refusal.remark)
         found = self._has_message(header)
         return _notified(has_message=found) if found or final else None
 
@@ -314,22 +314,22 @@ class PopHandlers:
 
     def _popped(
         self, header: PopMessage, command: Command, found: Popped, connection: Connection
-    ) -> Reply | bytes:
-        reply = popped_answer(command, _answer(header, found), found.records, found.size)
+    ) -> Response | bytes:
+        reply = popped_response(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
             connection.owe(found.size)
         return reply
 
-    def _nothing(self, header: PopMessage, found: Popped, code: int) -> Reply:
-        return Reply(code, _answer(header, found).to_fields(), _NOTHING)
+    def _nothing(self, header: PopMessage, found: Popped, code: int) -> Response:
+        return Response(code, _answer(header, found).to_fields(), _NOTHING)
 
     @staticmethod
     def _refused(code: int, text: str) -> Refusal:
         return Refusal(code, text, _NO_POP)
 
 
-def _answer(header: PopMessage, found: Popped) -> PopMessageAnswer:
-    return PopMessageAnswer(
+def _answer(header: PopMessage, found: Popped) -> PopMessageResponse:
+    return PopMessageResponse(
         found.pop_ms,
         header.invisible_ms,
         found.revive_queue_id,
@@ -340,5 +340,5 @@ def _answer(header: PopMessage, found: Popped) -> PopMessageAnswer:
     )
 
 
-def _notified(*, has_message: bool = False, polling_full: bool = False) -> Reply:
-    return Reply(codes.SUCCESS, NotificationAnswer(has_message, polling_full).to_fields())
+def _notified(*, has_message: bool = False, polling_full: bool = False) -> Response:
+    return Response(codes.SUCCESS, NotificationResponse(has_message, polling_full).to_fields())

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol.aio.connection import Connection
-from ...protocol.command import Command, Reply
-from ..pull.long_polls import Holds, Key
+from ...protocol.command import Command, Response
+from ..pull.long_polls import Key, LongPolls
 
 END_EARLY_MS = 50  # the answer is under way when the client's time is up
 
 Place = tuple[str, str, int]  # topic, group, queue id or -1
 # Runs a request again; the last word says that it may not wait any more.
-Rerun = Callable[[Any, Command, Connection, bool], Reply | bytes | None]
+Rerun = Callable[[Any, Command, Connection, bool], Response | bytes | None]
 
 
 @dataclass(slots=True, order=True)
@@ -41,7 +41,7 @@ class PopPolls:
 
     def __init__(
         self,
-        holds: Holds,
+        long_polls: LongPolls,
         rerun: Rerun,
         per_place_max: int,
         total_max: int,
@@ -50,7 +50,7 @@ class PopPolls:
         once: bool = False,
     ) -> None:
         self.count = 0
-        self._holds = holds
+        self._long_polls = long_polls
         self._rerun = rerun
         self._per_place_max = per_place_max
         self._total_max = total_max
@@ -81,7 +81,7 @@ class PopPolls:
         ):
             return False
         weight = command.weight()
-        if weight and not connection.backlog.may_wait(weight):
+        if weight and not connection.budget.may_wait(weight):
             return False
         self._number += 1
         poll = Poll(
@@ -93,7 +93,7 @@ class PopPolls:
             places = self._places.get(key)
             if places is None:
                 places = self._places[key] = {}
-                self._holds.watch(key, self._on_message)
+                self._long_polls.watch(key, self._on_message)
             places[place] = None
         insort(polls, poll)
         self.count += 1
@@ -153,11 +153,11 @@ class PopPolls:
                 del places[place]
             if not places:
                 del self._places[key]
-                self._holds.unwatch(key, self._on_message)
+                self._long_polls.unwatch(key, self._on_message)
 
-    def _answer(self, poll: Poll, reply: Reply | bytes) -> None:
+    def _answer(self, poll: Poll, reply: Response | bytes) -> None:
         waited_ms = self._now_ms() - poll.since_ms
-        poll.connection.answer_late(poll.command, reply, waited_ms, is_long_polling=True)
+        poll.connection.respond_late(poll.command, reply, waited_ms, is_long_polling=True)
 
     def _on_message(self, key: Key) -> None:
         for place in list(self._places.get(key, ())):
@@ -167,4 +167,4 @@ class PopPolls:
 def _let_go(poll: Poll) -> None:
     """It waits no more: its memory is free."""
     if poll.bytes:
-        poll.connection.backlog.waiting -= poll.bytes
+        poll.connection.budget.waiting -= poll.bytes

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...protocol.bodies.order_info import ConsumerOrderInfoWrapper, OrderInfo
 from ...store.files import json_file
 from ..groups.groups import Groups
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 from ..topics.topics import Topics
 
 UNUSED_MS_MAX = 24 * 3_600_000  # a batch that nobody consumed for so long is forgotten
@@ -21,7 +21,7 @@ NOT_OF_BATCH, OTHER_POP = -1, -2  # what `ack` gives beside offsets
 QueueKey = tuple[str, str, int]  # topic, group, queue id
 
 
-class PopOrders(Saved):
+class PopOrders(PersistentTable):
     """The last batch of each queue and group."""
 
     def __init__(

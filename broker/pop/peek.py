@@ -19,7 +19,7 @@ from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .buffer import PopBuffer
-from .take import ANSWER_BYTES_MAX
+from .take import RESPONSE_BYTES_MAX
 
 RETRIES_FIRST_IN = 5  # one peek in so many
 
@@ -96,7 +96,7 @@ class Peeks:
         got = store.get(topic, queue_id, offset, room, bytes_max)
         if got.status in _WRONG_OFFSET:
             got = store.get(topic, queue_id, got.next_offset, room, bytes_max)
-        if found.size + got.size > ANSWER_BYTES_MAX and found.count:
+        if found.size + got.size > RESPONSE_BYTES_MAX and found.count:
             found.is_full = True
             return
         found.records += got.records

@@ -12,7 +12,7 @@ from ...protocol.bodies.pop import AckMsg, BatchAckMsg
 from ...protocol.message import properties
 from ...protocol.message.tags import tag_hash
 from ...store.engine.store import MessageStore
-from ..scheduled.delivery_policy import Due
+from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from .checkpoints import CheckPoint, Key
 from .counters import ACK, CHECK_POINT, PopMeters
@@ -37,7 +37,7 @@ class PopLog:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        due: Due,
+        delivery_policy: DeliveryPolicy,
         meters: PopMeters,
         now_ms: Callable[[], int],
     ) -> None:
@@ -45,7 +45,7 @@ class PopLog:
         self.topic = revive_topic(config.broker_cluster_name)
         self._broker_name = config.broker_name
         self._store = store
-        self._due = due
+        self._delivery_policy = delivery_policy
         self._now_ms = now_ms
 
     def check_point(self, point: CheckPoint) -> int:
@@ -82,7 +82,7 @@ class PopLog:
             properties.TAGS: tag,
         }
         store = self._store
-        place = self._due.place(properties.encode(pairs).decode(), self.topic, queue_id)
+        place = self._delivery_policy.place(properties.encode(pairs).decode(), self.topic, queue_id)
         _, _, end = store.put(
             place.topic,
             place.queue_id,

@@ -13,9 +13,9 @@ from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..naming.topic_queues import TopicQueues
-from ..pull.long_polls import Holds, Key
+from ..pull.long_polls import Key, LongPolls
 from ..runtime.stats import Stats
-from ..scheduled.delivery_policy import Due
+from ..scheduled.delivery_policy import DeliveryPolicy
 from ..scheduled.timers import Timers
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
@@ -49,9 +49,9 @@ class PopParts:
         clients: Clients,
         filters: Filters,
         stats: Stats,
-        due: Due,
+        delivery_policy: DeliveryPolicy,
         timers: Timers | None,
-        holds: Holds,
+        long_polls: LongPolls,
         wake: Callable[[Key], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
@@ -60,7 +60,7 @@ class PopParts:
         self._now_ms = now_ms
         self.orders = PopOrders(folder / "consumerOrderInfo.json", topics, groups, now_ms)
         self.meters = meters = PopMeters()
-        revive_log = PopLog(config, store, due, meters, now_ms)
+        revive_log = PopLog(config, store, delivery_policy, meters, now_ms)
         self.buffer = PopBuffer(config, store, offsets, revive_log)
         self.revive = PopRevive(
             config, store, topics, groups, offsets, timers, stats, meters, wake, now_ms
@@ -70,7 +70,7 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, groups, filters, pops, peeks, holds, wake, now_ms, client_ms
+            config, topics, groups, filters, pops, peeks, long_polls, wake, now_ms, client_ms
         )
         self.families = (
             self.handlers,

@@ -40,7 +40,7 @@ from .counters import PopMeters
 from .orders import PopOrders
 
 BYTES_MAX = 256 << 10  # of a queue in one pop, or one message
-ANSWER_BYTES_MAX = 15 << 20  # of messages: with its header an answer must fit into a frame
+RESPONSE_BYTES_MAX = 15 << 20  # of messages: with its header an answer must fit into a frame
 FROM_START = 0  # initMode MIN
 LOOKS_MAX = 16  # at one queue in one pop, while what is found there doesn't match
 
@@ -230,7 +230,7 @@ class Pops:
             looks += 1
             got = self._look(topic, queue_id, offset, room, wanted)
         if got.status == status.FOUND:
-            has_room = not found.count or found.size + got.size <= ANSWER_BYTES_MAX
+            has_room = not found.count or found.size + got.size <= RESPONSE_BYTES_MAX
             if not has_room or not self._note(found, header, key, offset, got):
                 found.rest += got.max_offset - offset
                 return

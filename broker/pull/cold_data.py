@@ -18,7 +18,7 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.bodies.body import Body
 from ...protocol.bodies.cold_data import ColdDataFlowCtrInfo, ColdRead
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import BULK, PullMessage
 from ...protocol.names import is_system_group
@@ -33,7 +33,7 @@ HOLDS_MAX = 10_000  # requests that are kept
 GROUPS_MAX = 10_000  # in each of the two tables
 _TOOLS = frozenset({"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "FILTERSRV_CONSUMER"})
 
-Rerun = Callable[[PullMessage, Command, Connection], Reply | bytes | None]
+Rerun = Callable[[PullMessage, Command, Connection], Response | bytes | None]
 
 
 class _Held(NamedTuple):
@@ -118,7 +118,7 @@ class ColdData:
             self._only_one(header)
             reply = rerun(header, command, connection)
             if reply is not None:
-                connection.answer_late(command, reply, now_ms - since_ms)
+                connection.respond_late(command, reply, now_ms - since_ms)
         if abs(now_ms - self._cleared_ms) >= PERIOD_MS:
             self._cleared_ms = now_ms
             if not self._config.data_read_ahead_enable:

@@ -5,10 +5,10 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.cold_data import RocksdbCheck
 from ...protocol.codec import java_properties
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...store.engine.store import MessageStore
-from ..settings.dynamic import HotKeys
+from ..settings.dynamic import DynamicSettings
 from .cold_data import ColdData
 
 MODE = "READ_AHEAD_MODE"
@@ -21,10 +21,12 @@ THRESHOLD_MAX = (1 << 63) - 1
 class AdminColdDataHandlers:
     """Answers them."""
 
-    def __init__(self, cold: ColdData, store: MessageStore, hot_keys: HotKeys) -> None:
+    def __init__(
+        self, cold: ColdData, store: MessageStore, dynamic_settings: DynamicSettings
+    ) -> None:
         self.cold = cold
         self.store = store
-        self.hot_keys = hot_keys
+        self.dynamic_settings = dynamic_settings
 
     def rows(self) -> list[Row]:
         return [
@@ -36,15 +38,15 @@ class AdminColdDataHandlers:
             Row(codes.SET_COMMITLOG_READ_MODE, None, self.on_read_mode),
         ]
 
-    def on_check_rocksdb(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_check_rocksdb(self, header: None, command: Command, connection: Connection) -> Response:
         """RocketMQ looks later, and finds that it has no queues in RocksDB."""
-        return Reply(codes.SUCCESS, body=RocksdbCheck().encode())
+        return Response(codes.SUCCESS, body=RocksdbCheck().encode())
 
-    def on_export_rocksdb(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_export_rocksdb(self, header: None, command: Command, connection: Connection) -> Response:
         """Topics, groups and offsets are JSON files already."""
-        return Reply(codes.SUCCESS, remark="export done.")
+        return Response(codes.SUCCESS, remark="export done.")
 
-    def on_update(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_update(self, header: None, command: Command, connection: Connection) -> Response:
         """Thresholds by group; a line that is wrong is passed over, as in RocketMQ."""
         try:
             wanted = java_properties.parse(_text(command))
@@ -56,14 +58,14 @@ class AdminColdDataHandlers:
                 self.cold.set_threshold(group, min(int(number[:20]), THRESHOLD_MAX))
         return OK
 
-    def on_remove(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_remove(self, header: None, command: Command, connection: Connection) -> Response:
         self.cold.remove_threshold(_text(command))
         return OK
 
-    def on_info(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(codes.SUCCESS, body=self.cold.info().encode())
+    def on_info(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, body=self.cold.info().encode())
 
-    def on_read_mode(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_read_mode(self, header: None, command: Command, connection: Connection) -> Response:
         text = command.fields().get(MODE, "")
         if text not in (str(NORMAL), str(RANDOM)):
             is_number = text.removeprefix("-").isdigit()
@@ -74,9 +76,9 @@ class AdminColdDataHandlers:
                 f"be {NORMAL} to read ahead or {RANDOM} not to",
             )
         wanted = text == str(NORMAL)
-        self.hot_keys.update({"dataReadAheadEnable": str(wanted).lower()})
+        self.dynamic_settings.update({"dataReadAheadEnable": str(wanted).lower()})
         self.store.read_log_ahead(wanted=wanted)
-        return Reply(codes.SUCCESS, remark=f"set commitlog readahead mode success, mode: {text}")
+        return Response(codes.SUCCESS, remark=f"set commitlog readahead mode success, mode: {text}")
 
 
 def _text(command: Command) -> str:

@@ -13,7 +13,7 @@ from ...protocol.aio.memory_budget import WAITING_SHARE
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.subscription import TAG
 from ...protocol.bodies.topic import TopicConfig
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import (
     BULK,
@@ -22,7 +22,7 @@ from ...protocol.headers.pull import (
     SUBSCRIPTION,
     SUSPEND,
     PullMessage,
-    PullMessageAnswer,
+    PullMessageResponse,
 )
 from ...protocol.names import is_system_group
 from ...store.base import status
@@ -38,7 +38,7 @@ from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .cold_data import ColdData
-from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, Holds
+from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, LongPolls
 
 PERM_READ = 4
 SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
@@ -98,7 +98,7 @@ class PullHandlers:
         self.filters = filters
         self.stats = stats
         self.now_ms = now_ms
-        self.holds = Holds(self.rerun, now_ms)
+        self.long_polls = LongPolls(self.rerun, now_ms)
         self.cold = ColdData(config, store, clients, now_ms)
 
     def rows(self) -> list[Row]:
@@ -109,7 +109,7 @@ class PullHandlers:
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         is_controlled = self.config.cold_data_flow_control_enable
         if is_controlled and self.cold.holds(header, command, connection):
             return None
@@ -117,9 +117,9 @@ class PullHandlers:
 
     def _pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Reply | bytes | None:
-        if connection.backlog.is_full:
-            raise connection.backlog.busy()
+    ) -> Response | bytes | None:
+        if connection.budget.is_full:
+            raise connection.budget.busy()
         wanted, topic, group = self.check(header, command, connection)
         if self.offsets.resets:
             moved = self._reset(header, topic, group)
@@ -137,7 +137,7 @@ class PullHandlers:
             hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
             if not _is_short(header, command):
                 hold.bytes = command.weight()
-            if self.holds.park((header.topic, header.queue_id), hold):
+            if self.long_polls.park((header.topic, header.queue_id), hold):
                 return None
             raise self._too_many(header, hold, connection)
         return self._answer(header, command, found, topic, group, connection)
@@ -148,20 +148,20 @@ class PullHandlers:
 
     def _pull_again(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         try:
             return self._pull(header, command, connection)
         except Refusal as refusal:
-            return Reply(refusal.code, refusal.fields, refusal.remark)
+            return Response(refusal.code, refusal.fields, refusal.remark)
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         """A parked pull again; None when there is still nothing and it is not `final`."""
         try:
             wanted, topic, group = self.check(header, command, connection)
         except Refusal as refusal:
-            return Reply(refusal.code, refusal.fields, refusal.remark)
+            return Response(refusal.code, refusal.fields, refusal.remark)
         if self.offsets.resets:
             moved = self._reset(header, topic, group)
             if moved is not None:
@@ -331,14 +331,14 @@ class PullHandlers:
 
     def _reset(
         self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
-    ) -> Reply | None:
+    ) -> Response | None:
         """The answer that tells a reset of this queue to its reader; None when there was none."""
         offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
         if offset is None:
             return None
         least = self.store.min_offset(header.topic, header.queue_id)
         most = self.store.max_offset(header.topic, header.queue_id)
-        answer = PullMessageAnswer(
+        answer = PullMessageResponse(
             0,
             offset,
             max(0, least),
@@ -371,7 +371,7 @@ class PullHandlers:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         connection: Connection,
-    ) -> Reply | bytes:
+    ) -> Response | bytes:
         self.offsets.pulled(header.topic, header.group, header.queue_id, found.next_offset)
         suggested = 0
         if self.config.slave_read_enable:
@@ -395,7 +395,7 @@ class PullHandlers:
                 connection.owe(found.size)
             return reply
         self.stats.misses.messages += 1
-        answer = PullMessageAnswer(
+        answer = PullMessageResponse(
             suggested,
             found.next_offset,
             found.min_offset,
@@ -422,17 +422,17 @@ class PullHandlers:
     def _too_many(self, header: PullMessage, hold: Hold, connection: Connection) -> Refusal:
         """An answer at once would be asked for again at once: this one makes clients wait."""
         if hold.bytes:
-            backlog = connection.backlog
+            budget = connection.budget
             return Refusal(
                 codes.SYSTEM_BUSY,
-                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {backlog.waiting} "
+                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {budget.waiting} "
                 f"bytes that wait for messages here, the limit is one part in {WAITING_SHARE} of "
-                f"{backlog.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
+                f"{budget.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
                 "subscribe by heartbeats",
             )
         return Refusal(
             codes.SYSTEM_BUSY,
-            f"[OVERLOAD]{self.holds.count} pulls wait for messages here, and those of queue "
+            f"[OVERLOAD]{self.long_polls.count} pulls wait for messages here, and those of queue "
             f"{header.queue_id} of topic {header.topic} or all together reach the limit of "
             f"{HOLDS_PER_QUEUE_MAX} or {HOLDS_MAX}; try again later, or stop some consumers",
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...protocol.aio.connection import Connection
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.headers.pull import PullMessage
 
 HOLDS_MAX = 1_000_000  # parked pulls in the broker
@@ -18,7 +18,7 @@ HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
 HOLDS_PER_PART = 2_000  # of which a sweep looks at once whether their time is up
 
 Key = tuple[str, int]  # topic, queue id
-Rerun = Callable[[PullMessage, Command, Connection, bool], Reply | bytes | None]
+Rerun = Callable[[PullMessage, Command, Connection, bool], Response | bytes | None]
 Watcher = Callable[[Key], None]
 
 
@@ -34,7 +34,7 @@ class Hold:
     bytes: int = 0
 
 
-class Holds:
+class LongPolls:
     """The parked pulls. `rerun(header, command, connection, may_hold)` is the pull handler."""
 
     def __init__(self, rerun: Rerun, now_ms: Callable[[], int]) -> None:
@@ -50,7 +50,7 @@ class Holds:
         holds = self.parked.get(key)
         if self.count >= HOLDS_MAX or (holds is not None and len(holds) >= HOLDS_PER_QUEUE_MAX):
             return False
-        if hold.bytes and not hold.connection.backlog.may_wait(hold.bytes):
+        if hold.bytes and not hold.connection.budget.may_wait(hold.bytes):
             return False
         if holds is None:
             self.parked[key] = [hold]
@@ -140,6 +140,6 @@ class Holds:
                     self.count += 1
                     return
                 waited_ms = self._now_ms() - hold.since_ms
-                connection.answer_late(hold.command, reply, waited_ms, is_long_polling=True)
+                connection.respond_late(hold.command, reply, waited_ms, is_long_polling=True)
         if hold.bytes:
-            connection.backlog.waiting -= hold.bytes
+            connection.budget.waiting -= hold.bytes

@@ -5,14 +5,14 @@ from collections.abc import Generator
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices
+from ...protocol.aio.slices import LongResponse, Slices
 from ...protocol.bodies.queues import ConsumeQueueData, QueryConsumeQueueResponseBody
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import (
     QueryConsumeQueue,
     QueryMessage,
-    QueryMessageAnswer,
+    QueryMessageResponse,
     ViewMessage,
 )
 from ...store.engine.store import MessageStore
@@ -20,7 +20,7 @@ from ..groups.clients import Clients
 from ..settings.config import BrokerConfig
 
 MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
-ANSWER_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
+RESPONSE_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
 KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a query
 
@@ -47,10 +47,10 @@ class QueryHandlers:
 
     def on_query(
         self, header: QueryMessage, command: Command, connection: Connection
-    ) -> LongAnswer:
-        return self.slices.answer(self._query(header), counted=False)
+    ) -> LongResponse:
+        return self.slices.respond(self._query(header), counted=False)
 
-    def _query(self, header: QueryMessage) -> Generator[object, None, Reply]:
+    def _query(self, header: QueryMessage) -> Generator[object, None, Response]:
         """The steps of a look-up: the keys of what came before it go into the index first."""
         left = self.store.index_backlog
         while left > 0:
@@ -69,30 +69,30 @@ class QueryHandlers:
         )
         for record in found:
             size += len(record)
-            if records and size > ANSWER_BYTES_MAX:
+            if records and size > RESPONSE_BYTES_MAX:
                 break
             records.append(record)
         if not records:
             raise Refusal(
                 codes.QUERY_NOT_FOUND,
                 "can not find message, maybe time range not correct",
-                QueryMessageAnswer(0, 0).to_fields(),
+                QueryMessageResponse(0, 0).to_fields(),
             )
-        answer = QueryMessageAnswer(*self.store.index_end)
-        return Reply(codes.SUCCESS, answer.to_fields(), body=records)
+        answer = QueryMessageResponse(*self.store.index_end)
+        return Response(codes.SUCCESS, answer.to_fields(), body=records)
 
-    def on_view(self, header: ViewMessage, command: Command, connection: Connection) -> Reply:
+    def on_view(self, header: ViewMessage, command: Command, connection: Connection) -> Response:
         data = self.store.message_at(header.offset)
         if data is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"can not find message by the offset, {header.offset}: {WHY_NOT_THERE}",
             )
-        return Reply(codes.SUCCESS, body=data)
+        return Response(codes.SUCCESS, body=data)
 
     def on_consume_queue(
         self, header: QueryConsumeQueue, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         topic, queue_id, index = header.topic, header.queue_id, header.index
         if queue_id not in self.store.queues(topic):
             raise Refusal(codes.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
@@ -105,10 +105,12 @@ class QueryHandlers:
             offline = f"{header.group}@{topic} is not online!"
             body.filter_data = offline if body.subscription_data is None else "null"
         if not body.min_queue_index <= index < body.max_queue_index:
-            return Reply(codes.SUCCESS, remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+            return Response(
+                codes.SUCCESS, remark=f"Index {index} of {queue_id}@{topic} is not exist!"
+            )
         count = min(max(0, header.count), ENTRIES_MAX)
         body.queue_data = [
             ConsumeQueueData(log_offset, size, tags_code)
             for log_offset, size, tags_code in self.store.entries(topic, queue_id, index, count)
         ]
-        return Reply(codes.SUCCESS, body=body.encode())
+        return Response(codes.SUCCESS, body=body.encode())

@@ -14,9 +14,9 @@ import msgspec
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage, PullMessageAnswer
+from ...protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage, PullMessageResponse
 from ...protocol.queues.logical_queues import (
     decided,
     end_of,
@@ -42,7 +42,7 @@ ANSWERS = frozenset(
 # How long a reader waits whose next messages are in an item that can't be read yet: RocketMQ
 # answers it at once, and it asks in circles while a remapping is under way.
 UNDECIDED_MS = 1_000
-Answer = Reply | bytes | None
+Answer = Response | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Reading:
     item: LogicQueueMappingItem
     is_followed: bool
 
-    def answer(self, code: int, offset: int, found: PullMessageAnswer) -> int:
+    def respond(self, code: int, offset: int, found: PullMessageResponse) -> int:
         """Make an answer to a pull at this physical offset a logical one; gives its code."""
         item, moved = self.item, None
         if code != codes.SUCCESS and not self.is_followed:
@@ -74,7 +74,7 @@ class Reading:
         return code
 
     def _revised(
-        self, code: int, offset: int, found: PullMessageAnswer
+        self, code: int, offset: int, found: PullMessageResponse
     ) -> tuple[int, LogicQueueMappingItem | None]:
         """The code for a reader who found nothing, and the item to go on in when this one is at its
         end. RocketMQ's rules; found's offsets are still physical."""
@@ -117,8 +117,8 @@ class PhysicalPull(PullMessage):
         records: list[bytes | memoryview],
         size: int,
         suggested_broker_id: int = 0,
-    ) -> Reply:
-        answer = PullMessageAnswer(
+    ) -> Response:
+        answer = PullMessageResponse(
             suggested_broker_id,
             next_offset,
             min_offset,
@@ -126,15 +126,15 @@ class PhysicalPull(PullMessage):
             topic_sys_flag=topic_sys_flag,
             group_sys_flag=group_sys_flag,
         )
-        self.reading.answer(codes.SUCCESS, self.offset, answer)
-        return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+        self.reading.respond(codes.SUCCESS, self.offset, answer)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
 
-    def missed(self, code: int, answer: PullMessageAnswer, remark: str) -> Reply:
+    def missed(self, code: int, answer: PullMessageResponse, remark: str) -> Response:
         if remark == OFFSET_RESET:  # that offset counts, wherever the reader is
-            self.reading.answer(codes.SUCCESS, self.offset, answer)
+            self.reading.respond(codes.SUCCESS, self.offset, answer)
         else:
-            code = self.reading.answer(code, self.offset, answer)
-        return Reply(code, answer.to_fields(), remark)
+            code = self.reading.respond(code, self.offset, answer)
+        return Response(code, answer.to_fields(), remark)
 
 
 class StaticPulls:
@@ -164,7 +164,7 @@ class StaticPulls:
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Answer | Coroutine[Any, Any, Reply]:
+    ) -> Answer | Coroutine[Any, Any, Response]:
         if header.lo is False or header.topic not in self._static.table:
             return self._pulls.on_pull(header, command, connection)
         items = self._items(header)
@@ -189,7 +189,7 @@ class StaticPulls:
             try:
                 items = self._items(header.logical)
             except Refusal as refusal:
-                return Reply(refusal.code, refusal.fields, refusal.remark)
+                return Response(refusal.code, refusal.fields, refusal.remark)
             header.reading = self._reading(items, header.reading.item)
         return self._pulls.rerun(header, command, connection, final)
 
@@ -240,15 +240,15 @@ class StaticPulls:
 
     async def _from_elsewhere(
         self, header: PullMessage, items: Items, item: LogicQueueMappingItem, code: int
-    ) -> Reply:
+    ) -> Response:
         physical = self._physical(header, items, item)
         answer = await self._forwarding.request(item.bname or "", code, physical)
         if answer.code not in ANSWERS:
             raise self._forwarding.refusal(item.bname or "", code, answer)
-        found = answer.header(PullMessageAnswer)
-        told = self._reading(items, item).answer(answer.code, physical.offset, found)
+        found = answer.header(PullMessageResponse)
+        told = self._reading(items, item).respond(answer.code, physical.offset, found)
         records = [answer.body] if answer.body else []
-        return Reply(told, found.to_fields(), answer.remark, records)
+        return Response(told, found.to_fields(), answer.remark, records)
 
     def _commit(self, header: PullMessage, items: Items) -> None:
         """The progress that comes with a pull, to the queue that it is in.

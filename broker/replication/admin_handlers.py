@@ -2,7 +2,7 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
 from .master import HaMaster
@@ -23,18 +23,18 @@ class AdminHaHandlers:
             Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
         ]
 
-    def on_status(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_status(self, header: None, command: Command, connection: Connection) -> Response:
         info = self.master.info() if self.slave is None else self.slave.info()
-        return Reply(codes.SUCCESS, body=info.encode())
+        return Response(codes.SUCCESS, body=info.encode())
 
     def on_reset_flush_offset(
         self, header: MasterFlushOffset, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         if self.slave is not None:  # a master passes over it, as in RocketMQ
             self.slave.master_durable_end = header.offset
         return OK
 
-    def on_epochs(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_epochs(self, header: None, command: Command, connection: Connection) -> Response:
         raise Refusal(
             codes.SYSTEM_ERROR,
             "this request only for controllerMode; this broker has no controller",

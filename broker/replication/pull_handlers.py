@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.bodies.group import SubscriptionGroupConfig
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import PullMessage
 from ...store.base import status
@@ -34,7 +34,7 @@ class SlavePullHandlers(PullHandlers):
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         if not self.config.slave_read_enable:
             raise Refusal(
                 codes.SYSTEM_BUSY,
@@ -45,7 +45,7 @@ class SlavePullHandlers(PullHandlers):
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
-    ) -> Reply | bytes | None:
+    ) -> Response | bytes | None:
         # Somebody who waited without a master waits no longer once there is one.
         return super().rerun(header, command, connection, final or self.is_master_there())
 

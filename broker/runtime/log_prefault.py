@@ -16,7 +16,7 @@ BUSY_BYTES = 1 << 20  # much came, when so much did since the last time
 FIRST_BYTES = 1 << 20  # not for who sends next to nothing
 
 
-class LogAhead:
+class LogPrefault:
     """Has the log of this store run into memory that is there. Call `step` ten times a second."""
 
     def __init__(self, store: MessageStore) -> None:

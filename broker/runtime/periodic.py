@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
+from ...protocol.aio.scheduler import Scheduler
 from ...protocol.aio.slices import OneATurn
-from ...protocol.aio.turn import Turn
 from ...store.base.errors import StoreError
-from ..settings.dynamic import HotKeys
+from ..settings.dynamic import DynamicSettings
 from .throttle import Pace
 
 log = logging.getLogger(__name__)
@@ -61,15 +61,15 @@ class Periodic:
         self._tasks.append(asyncio.create_task(_repeat(period, work)))
 
     def every_hot(
-        self, hot_keys: HotKeys, key: str, period_ms: Callable[[], int], work: Work
+        self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
     ) -> None:
         """The same with a period that this hot key says; a change begins it anew."""
         changed = asyncio.Event()
         self._work.append(work)
         self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
-        hot_keys.on_change(key, changed.set)
+        dynamic_settings.on_change(key, changed.set)
 
-    def in_steps(self, turn: Turn, step: Callable[[int], bool]) -> None:
+    def in_steps(self, turn: Scheduler, step: Callable[[int], bool]) -> None:
         """Do the work in steps, between which requests get their turn, as long as it says so.
 
         `step` is told how many messages it may move.

@@ -9,7 +9,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...store.files import json_file
 
 
-class Saved(ABC):
+class PersistentTable(ABC):
     """Such a table. Whoever changes it sets `changed`; `version` counts the texts written. Who
     writes it while others work holds `saving`."""
 

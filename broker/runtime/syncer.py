@@ -30,7 +30,7 @@ from time import perf_counter
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.codec.frame import decode_all
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.engine.sync import SyncPlan
@@ -41,18 +41,18 @@ WAITING_MAX = 100_000  # answers that wait for the disk or for slaves
 QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
 LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
-Answers = list[tuple[Connection, Command, Reply | bytes]]
+Answers = list[tuple[Connection, Command, Response | bytes]]
 # What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
-Late = Callable[[Reply | bytes, int], Reply | bytes]
+Late = Callable[[Response | bytes, int], Response | bytes]
 Group = tuple[int, int, Answers, Late]  # end in the log, when they began to wait in ms, answers
 
 
-def late_answer(reply: Reply | bytes, code: int) -> Reply:
+def late_response(reply: Response | bytes, code: int) -> Response:
     """The same answer with the code of what took too long: stored, but not known to be safe."""
-    if isinstance(reply, Reply):
-        return Reply(code, reply.fields)
+    if isinstance(reply, Response):
+        return Response(code, reply.fields)
     (answer,) = decode_all(reply)
-    return Reply(code, answer.fields())
+    return Response(code, answer.fields())
 
 
 class Syncer:
@@ -96,7 +96,7 @@ class Syncer:
         self.failure: str | None = None
 
     @property
-    def for_answers(self) -> "Syncer | None":
+    def for_responses(self) -> "Syncer | None":
         """What answers wait for; None where they wait for neither disk nor slaves."""
         return self if self._is_sync or self._has_slaves else None
 
@@ -115,7 +115,7 @@ class Syncer:
         """Called in the loop after every sync: more of the log may be readable."""
         self._after_sync.append(callback)
 
-    def after_all(self, end: int, answers: Answers, late: Late = late_answer) -> None:
+    def after_all(self, end: int, answers: Answers, late: Late = late_response) -> None:
         """Give these answers once the log is safe up to `end`: on disk, on slaves, or both.
 
         What `late` makes of them is given instead when that takes too long, or too many wait.
@@ -124,7 +124,7 @@ class Syncer:
         if len(answers) > room:
             code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
             for connection, command, reply in answers[room:]:
-                connection.answer(command, late(reply, code))
+                connection.respond(command, late(reply, code))
             answers = answers[:room]
         self._groups.append((end, self._now_ms(), answers, late))
         self._waiting += len(answers)
@@ -182,10 +182,10 @@ class Syncer:
         waited_ms = self._now_ms() - since_ms
         for connection, command, reply in answers:
             if self.failure is None:
-                connection.answer_late(command, late(reply, code), waited_ms)
+                connection.respond_late(command, late(reply, code), waited_ms)
             else:
-                refused = Reply(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                connection.answer_late(command, refused, waited_ms)
+                refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
+                connection.respond_late(command, refused, waited_ms)
 
     async def stop(self) -> None:
         """Sync what is left, answer what waits, end the thread."""
@@ -296,7 +296,7 @@ class Syncer:
         now = self._now_ms() if released else 0
         for since_ms, answers in released:
             for connection, command, reply in answers:
-                connection.answer_late(command, reply, now - since_ms)
+                connection.respond_late(command, reply, now - since_ms)
         if self._given is not None and not self._groups:
             self._given.set()
 

@@ -3,7 +3,7 @@ many messages as requests, more once nobody has been for a while. Counted, not m
 is the same on every machine.
 """
 
-from ...protocol.aio.turn import Turn
+from ...protocol.aio.scheduler import Scheduler
 
 FEW = 4  # messages moved in a step: what somebody who is served may have to wait for
 SOME = 16  # at most, when as many are served: each of them waits for the others much longer
@@ -16,7 +16,7 @@ TURNS_MANY = 1
 class Pace:
     """Asked once a step. `turns` says how many turns later the next one may come."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Scheduler) -> None:
         self.turns = TURNS_FEW
         self._turn = turn
         self._served = turn.served

@@ -2,8 +2,8 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.aio.slices import LongAnswer, Slices, reply_of
-from ...protocol.command import Command, Reply
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from .timers import Timers
 
@@ -21,7 +21,7 @@ class AdminTimerHandlers:
             Row(codes.GET_TIMER_METRICS, None, self.on_metrics),
         ]
 
-    def on_check_point(self, header: None, command: Command, connection: Connection) -> Reply:
+    def on_check_point(self, header: None, command: Command, connection: Connection) -> Response:
         """The 56 bytes that config/timercheck begins with."""
         timers = self._timers
         if timers is None:
@@ -29,9 +29,9 @@ class AdminTimerHandlers:
                 codes.SYSTEM_ERROR,
                 "The checkpoint is null: timerWheelEnable is false; switch it on",
             )
-        return Reply(body=timers.state.check.numbers())
+        return Response(body=timers.state.check.numbers())
 
-    def on_metrics(self, header: None, command: Command, connection: Connection) -> LongAnswer:
+    def on_metrics(self, header: None, command: Command, connection: Connection) -> LongResponse:
         """The text of config/timermetrics as it is now."""
         timers = self._timers
         if timers is None:
@@ -39,4 +39,4 @@ class AdminTimerHandlers:
                 codes.SYSTEM_ERROR,
                 "The timer message store is null: timerWheelEnable is false; switch it on",
             )
-        return self._slices.answer(reply_of(timers.metrics.text()))
+        return self._slices.respond(reply_of(timers.metrics.text()))

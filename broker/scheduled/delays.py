@@ -19,7 +19,7 @@ from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.engine.writing import Message
 from ...store.files import json_file
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 from ..runtime.stats import Stats
 from ..runtime.throttle import FEW
 from .real_destination import real_place
@@ -40,7 +40,7 @@ class DelayOffsets(Body):
     data_version: DataVersion | None = None
 
 
-class Delays(Saved):
+class Delays(PersistentTable):
     """The cursors of all levels. `mark((topic, queue))` says that a message was delivered."""
 
     def __init__(

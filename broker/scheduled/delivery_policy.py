@@ -43,7 +43,7 @@ Key = tuple[str, int]  # topic, queue id
 Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
 
 
-class Due:
+class DeliveryPolicy:
     """The rules. `timers` is None where timerWheelEnable is false.
 
     `came_in(numbers, topics)` is to be told of timer messages once they are stored, as `Fresh.tell`

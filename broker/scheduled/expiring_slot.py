@@ -21,7 +21,7 @@ RUNS_PER_LOOK = 8  # the same where they don't
 RECALLS_PER_LOOK = 50  # messages read in one part
 
 
-class DueSlot:
+class ExpiringSlot:
     """The slot of a time in ms. `last` is the position of its last unit.
 
     `recalls` holds "TOPIC+UNIQ_KEY" of each message to be taken back, with how often it was asked.

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.recall import RecallMessage, RecallMessageAnswer
+from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
 from ...protocol.message import properties, recall_handle
 from ...protocol.message.recall_handle import RecallHandle
 from ...protocol.message.tags import tag_hash
@@ -20,7 +20,7 @@ from ...store.timer.timer_log import WHEEL_TOPIC
 from ..runtime.syncer import Syncer
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
-from .delivery_policy import Due
+from .delivery_policy import DeliveryPolicy
 
 TAG = "_RECALL_TAG_"
 BODY = b"0"
@@ -35,14 +35,14 @@ class RecallHandlers:
         config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
-        due: Due,
+        delivery_policy: DeliveryPolicy,
         syncer: Syncer | None,
         now_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.store = store
         self.topics = topics
-        self.due = due
+        self.delivery_policy = delivery_policy
         self.syncer = syncer
         self.now_ms = now_ms
 
@@ -51,7 +51,7 @@ class RecallHandlers:
 
     def on_recall(
         self, header: RecallMessage, command: Command, connection: Connection
-    ) -> Reply | None:
+    ) -> Response | None:
         region = {"MSG_REGION": self.config.region_id}
         try:
             handle = self._handle(header)
@@ -59,8 +59,8 @@ class RecallHandlers:
         except Refusal as refusal:
             refusal.fields = region
             raise
-        answer = RecallMessageAnswer(handle.unique_key)
-        reply = Reply(codes.SUCCESS, answer.to_fields() | region)
+        answer = RecallMessageResponse(handle.unique_key)
+        reply = Response(codes.SUCCESS, answer.to_fields() | region)
         if self.syncer is not None:
             # Late or not, it is stored: RocketMQ answers both the same.
             self.syncer.after_all(end, [(connection, command, reply)], late=lambda same, code: same)
@@ -122,7 +122,7 @@ class RecallHandlers:
                 properties.PGROUP: group,
             }
         ).decode()
-        place = self.due.place(text, handle.topic, 0)
+        place = self.delivery_policy.place(text, handle.topic, 0)
         if place.topic != WHEEL_TOPIC:
             raise Refusal(
                 codes.ILLEGAL_OPERATION,

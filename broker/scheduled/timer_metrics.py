@@ -10,7 +10,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...protocol.codec import fastjson
 from ...protocol.wire import Int64
 from ...store.files import json_file
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 
 TOPICS_MAX = 100_000  # with a count of their own
 
@@ -29,7 +29,7 @@ class TimerMetricsTable(Body):
     timing_count: dict[str, Metric] = {}
 
 
-class TimerMetrics(Saved):
+class TimerMetrics(PersistentTable):
     """The counts by topic. They are figures for people: nothing depends on them."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:

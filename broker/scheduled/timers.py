@@ -23,7 +23,7 @@ from ..runtime.stats import Stats
 from ..runtime.throttle import FEW
 from ..settings.config import BrokerConfig
 from ..topics.topics import TOPICS_MAX
-from .expiring_slot import DueSlot
+from .expiring_slot import ExpiringSlot
 from .real_destination import number_of, real_place
 from .timer_counters import TimerMeters
 from .timer_delivery import NEVER_IN_WHEEL, RECALL_KEY, Copy, TimerDelivery, recall_key
@@ -97,7 +97,7 @@ class Timers:
         self.dequeued = 0
         self._store = store
         self._config = config
-        self._due: DueSlot | None = None
+        self._due: ExpiringSlot | None = None
         self._queue_target = -1  # what was in the queue when the next slot became due
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
         self._placed = False  # units of them are staged only
@@ -386,14 +386,14 @@ class Timers:
                 self._queue_target = self._store.max_offset(WHEEL_TOPIC, QUEUE)
             if is_behind and state.queue_offset < self._queue_target:
                 return True
-            due = self._due = DueSlot(slot_ms, state.wheel.get(slot_ms).last)
+            due = self._due = ExpiringSlot(slot_ms, state.wheel.get(slot_ms).last)
         if due.prepare(state.log, self._store):
             return True
         if self._deliver(due, now_ms, most) < most and state.delivered >= len(due):
             self._finish(due)
         return True
 
-    def _deliver(self, due: DueSlot, now_ms: int, most: int) -> int:
+    def _deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
         """Deliver the next messages of a slot, but not those that were taken back; how many units
         that were."""
         state = self.state
@@ -441,7 +441,7 @@ class Timers:
             counts = self._counts
             counts[topic] = counts.get(topic, 0) + number
 
-    def _finish(self, due: DueSlot) -> None:
+    def _finish(self, due: ExpiringSlot) -> None:
         state = self.state
         number = state.wheel.get(due.slot_ms).number
         state.wheel.clear(due.slot_ms)

@@ -2,9 +2,9 @@
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Malformed, Refusal
-from ...protocol.headers.send import SendMessage, SendMessageAnswer, SendMessageV1, send_answer
+from ...protocol.headers.send import SendMessage, SendMessageResponse, SendMessageV1, send_response
 from ...protocol.message.batch import split_batch
 from ...protocol.message.properties import UNIQ_KEY, decode
 from ...protocol.message.record import NEED_UNWRAP
@@ -13,9 +13,9 @@ from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.engine.uniform_batch import Batch
-from ..pull.long_polls import Holds
+from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import type_of
-from ..scheduled.delivery_policy import Due
+from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from ..topics.static_targets import LOGICAL
 from ..topics.topics import Target, Topics
@@ -37,13 +37,13 @@ class Batches:
         config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
-        due: Due,
-        holds: Holds,
+        delivery_policy: DeliveryPolicy,
+        long_polls: LongPolls,
     ) -> None:
         self._store = store
         self._topics = topics
-        self._due = due
-        self._holds = holds
+        self._delivery_policy = delivery_policy
+        self._long_polls = long_polls
         self.suffix = b""
         self._region_id = config.region_id
         self._config = config
@@ -59,7 +59,7 @@ class Batches:
         text: str,
         *,
         waits: bool,
-    ) -> tuple[Reply, int] | None:
+    ) -> tuple[Response, int] | None:
         """Take one in, for `put` to store; `text` is its properties' text, `waits` whether its
         answer waits for the disk.
 
@@ -75,7 +75,10 @@ class Batches:
         body = command.body
         if not body:
             raise _unreadable("is empty; send at least one message")
-        if "DEL" in text and self._due.place(text, header.topic, queue_id).topic != header.topic:
+        if (
+            "DEL" in text
+            and self._delivery_policy.place(text, header.topic, queue_id).topic != header.topic
+        ):
             raise _refused("a batch can't wait for its time; send the messages singly")
         key = target.keys[queue_id]
         if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
@@ -90,12 +93,12 @@ class Batches:
         )
         return None
 
-    def put(self) -> list[tuple[Reply | bytes | Refusal | StoreError, int]]:
+    def put(self) -> list[tuple[Response | bytes | Refusal | StoreError, int]]:
         """Store those that were taken in: what each is answered, or why it was not stored, and
         where it ends in the log."""
         taken, self.taken = self.taken, []
         host_hex, region = self._store.host_hex, self._region_id.encode()
-        given: list[tuple[Reply | bytes | Refusal | StoreError, int]] = []
+        given: list[tuple[Response | bytes | Refusal | StoreError, int]] = []
         places = self._store.put_batches([each[4] for each in taken], self.suffix)
         for (command, _, target, queue_id, _, unique, kind, _), placed in zip(
             taken, places, strict=True
@@ -109,7 +112,7 @@ class Batches:
                 if target.seen == LOGICAL:
                     first = target.offset(queue_id, first)
                 ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
-                reply = send_answer(
+                reply = send_response(
                     command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
                     trace_on=self._config.trace_on,
                 )  # fmt: skip
@@ -123,12 +126,12 @@ class Batches:
         target.puts.bytes += size
         target.puts.arrivals.note_batches(kind, 1, messages, size)
         key = target.keys[queue_id]
-        if key in self._holds.parked:
-            self._holds.mark(key)
+        if key in self._long_polls.parked:
+            self._long_polls.mark(key)
 
     def _put_whole(
         self, header: Header, host: bytes, body: bytes, target: Target, queue_id: int, text: str
-    ) -> tuple[Reply, int]:
+    ) -> tuple[Response, int]:
         """Store a batch for a batch queue: one record, which the consumer takes apart."""
         properties = decode(text)
         try:
@@ -153,7 +156,7 @@ class Batches:
         if target.seen == LOGICAL:
             first = target.offset(queue_id, first)
         unique = properties.get(UNIQ_KEY) or None
-        answer = SendMessageAnswer(
+        answer = SendMessageResponse(
             f"{self._store.host_hex.decode()}{start:016X}",
             queue_id,
             first,
@@ -163,7 +166,7 @@ class Batches:
             region=self._region_id,
             trace_on=self._config.trace_on,
         )
-        return Reply(codes.SUCCESS, answer.to_fields()), end
+        return Response(codes.SUCCESS, answer.to_fields()), end
 
 
 def _refused(text: str) -> Refusal:

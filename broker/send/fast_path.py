@@ -18,10 +18,10 @@ from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.epoll_reader import Crowd
 from ...protocol.aio.rpc_latency import ONEWAY, SEND_BATCH_OK, SEND_V2_OK, RpcLatency
-from ...protocol.aio.turn import Block, Lane, Turn, block_of
+from ...protocol.aio.scheduler import Block, Lane, Scheduler, block_of
 from ...protocol.codec.frame import encode_request
 from ...protocol.errors import Refusal
-from ...protocol.headers.send import SendMessage, answer_parts
+from ...protocol.headers.send import SendMessage, response_parts
 from ...protocol.kernels.plain_sends import Group, PlainSends
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.recall_handle import words_before
@@ -31,10 +31,10 @@ from ...store.kernels.gather import gather
 from ...store.kernels.index_insert import link
 from ...store.kernels.plain_records import Course, PlainRecords
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
-from ..pull.long_polls import Holds
+from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import DELAY, FIFO, NORMAL, SMALL_BYTES
 from ..runtime.stats import Stats
-from ..scheduled.delivery_policy import Due
+from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
 
@@ -46,14 +46,14 @@ SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x
 def prepare() -> None:
     """Have all compiled functions made, or found in the cache, which takes from a third of a second
     to ten of them."""
-    plain, records = PlainSends(answer_parts(b"", b"")), PlainRecords()
+    plain, records = PlainSends(response_parts(b"", b"")), PlainRecords()
     request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
     plain.read(request, [len(request)], 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
     _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
-    ends = plain.write_answers({})
+    ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
     read_all(none, room, 1, 1, np.zeros(1, np.int64))
@@ -89,8 +89,8 @@ class PlainLane:
         config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
-        due: Due,
-        holds: Holds,
+        delivery_policy: DeliveryPolicy,
+        long_polls: LongPolls,
         stats: Stats,
         latency: RpcLatency,
         now_ms: Callable[[], int],
@@ -101,8 +101,8 @@ class PlainLane:
         self._broker_name = config.broker_name
         self._store = store
         self._topics = topics
-        self._due = due
-        self._holds = holds
+        self._delivery_policy = delivery_policy
+        self._long_polls = long_polls
         self._stats = stats
         self._now_ms = now_ms
         self._records = PlainRecords()
@@ -118,16 +118,16 @@ class PlainLane:
         self._suffix = suffix
         self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         region = config.region_id.encode()
-        parts = answer_parts(self._store.host_hex, region, trace_on=config.trace_on)
+        parts = response_parts(self._store.host_hex, region, trace_on=config.trace_on)
         self._plain = PlainSends(parts)
         self._ways: dict[int, Way] = {}  # by the number of their group
         self._forgot = 0
 
-    def open(self, turn: Turn) -> None:
+    def open(self, scheduler: Scheduler) -> None:
         """From now on the connections use it."""
         if Crowd.can_be:
-            self.lane.crowd = Crowd(turn)
-        turn.lane = self.lane
+            self.lane.crowd = Crowd(scheduler)
+        scheduler.lane = self.lane
 
     async def close(self) -> None:
         """Let the connections read by themselves again."""
@@ -193,7 +193,7 @@ class PlainLane:
             for way, (number, *_) in zip(ways, plain.parts, strict=True)
             if way.slot_ms
         }
-        self._ends = plain.write_answers(words)
+        self._ends = plain.write_responses(words)
         self._answered = came
         return plain.taken
 
@@ -216,7 +216,7 @@ class PlainLane:
         if group.waits:
             waits = f"{group.waits}\x02"
             try:
-                placed = self._due.placed_all(waits, own, messages, now_ms)
+                placed = self._delivery_policy.placed_all(waits, own, messages, now_ms)
             except Refusal:  # the common way finds it, too, and says so
                 return None
             if placed is None:
@@ -238,14 +238,14 @@ class PlainLane:
 
     def _tell(self, ways: list[Way]) -> None:
         """Let those know who count messages and wait for them."""
-        plain, parked, answered = self._plain, self._holds.parked, self._latency.answered
+        plain, parked, answered = self._plain, self._long_polls.parked, self._latency.answered
         for (target, course, key, _, _, kind, answer), part in zip(ways, plain.parts, strict=True):
             number, messages, came, largest, requests = part
             topic, puts = course.queue.topic, target.puts
             if topic != target.name:  # its own has it only once its time has come
                 puts = self._stats.puts(topic)
             elif key in parked:
-                self._holds.mark(key)
+                self._long_polls.mark(key)
             extra = course.queue.fixed_bytes + len(course.more)
             size = came + messages * extra
             puts.messages += messages
@@ -281,7 +281,7 @@ class PlainLane:
             numbers[:, column] = sends[name]
         numbers[:, 3] = slots[sends["group"]]
         names = [by_number[number].target.name for number in sends["group"].tolist()]
-        self._due.came_in(numbers.ravel().tolist(), names)
+        self._delivery_policy.came_in(numbers.ravel().tolist(), names)
 
     def _without(self, left_out: set[int], block: Block) -> list[int]:
         """`_take` without these pieces, which have messages that can't go in the lane."""

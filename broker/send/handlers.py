@@ -14,9 +14,9 @@ from ...protocol.aio.connection import Connection, Row, our_fault
 from ...protocol.aio.rpc_latency import SEND_V2_OK, RpcLatency
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.codec.frame import HEADS
-from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Reply
+from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.send import SendMessage, SendMessageV1, answer_template, send_answer
+from ...protocol.headers.send import SendMessage, SendMessageV1, response_template, send_response
 from ...protocol.message import properties
 from ...protocol.message.message_id import UniqueIds
 from ...protocol.message.recall_handle import encode_with, words_before
@@ -34,12 +34,12 @@ from ...store.engine.writing import Message
 from ...store.timer.timer_log import WHEEL_TOPIC
 from ..groups.groups import Groups
 from ..groups.queue_locks import QueueLocks
-from ..pull.long_polls import Holds
+from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import DELAY, NORMAL, SMALL_BYTES, TRANSACTION, type_of
 from ..runtime.stats import Stats
 from ..runtime.syncer import WAITING_MAX, Answers, Syncer
 from ..scheduled.delays import SCHEDULE_TOPIC
-from ..scheduled.delivery_policy import Due, without
+from ..scheduled.delivery_policy import DeliveryPolicy, without
 from ..settings.config import BrokerConfig
 from ..topics.static_targets import LOGICAL, LogicalTargets
 from ..topics.topics import MULTI_TAG, Target, Topics, is_compacted
@@ -70,8 +70,8 @@ class SendHandlers:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
-        due: Due,
-        holds: Holds,
+        delivery_policy: DeliveryPolicy,
+        long_polls: LongPolls,
         stats: Stats,
         syncer: Syncer | None,
         ids: UniqueIds,
@@ -85,8 +85,8 @@ class SendHandlers:
         self.store = store
         self.topics = topics
         self.groups = groups
-        self.due = due
-        self.holds = holds
+        self.delivery_policy = delivery_policy
+        self.long_polls = long_polls
         self.stats = stats
         self.syncer = syncer
         self.ids = ids
@@ -95,19 +95,19 @@ class SendHandlers:
         self.now_ms = now_ms
         self._logical = LogicalTargets(topics.static)
         self._arrived: list[tuple[SendMessage | SendMessageV1, Command, Connection]] = []
-        self._placed = due.placed
+        self._placed = delivery_policy.placed
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
-        self._batches = Batches(config, store, topics, due, holds)
+        self._batches = Batches(config, store, topics, delivery_policy, long_polls)
         self.write_templates()
 
     def write_templates(self) -> None:
         """Take over traceOn, which stands in each message and each answer."""
         config = self.config
         self._trace_on = on = config.trace_on
-        self._template = answer_template(self._host_hex, self._region, trace_on=on)
-        self._with_handle = answer_template(
+        self._template = response_template(self._host_hex, self._region, trace_on=on)
+        self._with_handle = response_template(
             self._host_hex, self._region, with_handle=True, trace_on=on
         )
         self._error_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(on).lower()}
@@ -237,9 +237,9 @@ class SendHandlers:
                 )
                 asked.append((command, connection, queue_id, found, target, seen, waits, kind))
             except (StoreError, Refusal) as wrong:
-                connection.answer(command, self._declined(wrong))
+                connection.respond(command, self._declined(wrong))
             except Exception:
-                connection.answer(command, our_fault(command))
+                connection.respond(command, our_fault(command))
         arrived.clear()
         if batches.taken:
             self._put_batches()
@@ -249,7 +249,7 @@ class SendHandlers:
 
     def _put(self, messages: list[Message], asked: list[Asked]) -> None:
         """Store these messages and answer those who sent them; both lists are empty then."""
-        parked, template, syncer = self.holds.parked, self._template, self.syncer
+        parked, template, syncer = self.long_polls.parked, self._template, self.syncer
         held: Answers = []
         told: list[int] = []
         told_topics: list[str] = []
@@ -261,7 +261,7 @@ class SendHandlers:
             places = self.store.put_all(messages)
         except Exception:
             for command, connection, *_ in asked:
-                connection.answer(command, our_fault(command))
+                connection.respond(command, our_fault(command))
             messages.clear()
             asked.clear()
             return
@@ -271,18 +271,18 @@ class SendHandlers:
             if isinstance(place, StoreError):
                 if seen == HALF:
                     self.transactions.not_begun(target.name)
-                connection.answer(command, self._declined(place))
+                connection.respond(command, self._declined(place))
                 continue
             log_offset, queue_offset, end = place
             puts = target.puts
             if not seen:
                 key = target.keys[queue_id]
                 if key in parked:
-                    self.holds.mark(key)
+                    self.long_polls.mark(key)
             elif seen == LOGICAL:
                 key = target.keys[queue_id]
                 if key in parked:
-                    self.holds.mark(key)
+                    self.long_polls.mark(key)
                 queue_offset = target.offset(queue_id, queue_offset)
             elif seen == HALF:
                 puts = self.stats.puts(HALF_TOPIC)
@@ -305,7 +305,7 @@ class SendHandlers:
             puts.bytes += size
             if kind is not NORMAL or size > SMALL_BYTES:
                 puts.arrivals.note(kind, size)
-            reply: Reply | bytes
+            reply: Response | bytes
             if command.codec == CODEC_JSON and unique.isalnum():
                 if handle:
                     header = self._with_handle % (
@@ -316,7 +316,7 @@ class SendHandlers:
                     header = template % (queue_id, unique, log_offset, queue_offset, command.opaque)
                 reply = HEADS[len(header)] + header
             else:
-                reply = send_answer(
+                reply = send_response(
                     command,
                     queue_id,
                     unique,
@@ -335,14 +335,14 @@ class SendHandlers:
                 or type(reply) is not bytes
                 or command.code != codes.SEND_MESSAGE_V2
             ):
-                connection.answer(command, reply)
+                connection.respond(command, reply)
             else:  # the connection goes out at the end of this turn as it is
                 connection.out.append(reply)
                 sent += 1
         if sent:
             self.latency.answered[SEND_V2_OK] += sent
         if told:
-            self.due.came_in(told, told_topics)
+            self.delivery_policy.came_in(told, told_topics)
         if held and syncer is not None:
             syncer.after_all(end, held)
         messages.clear()
@@ -362,7 +362,7 @@ class SendHandlers:
                     continue
                 if seen == HALF:
                     self.transactions.not_begun(target.name)
-                connection.answer(command, self._declined(wrong))
+                connection.respond(command, self._declined(wrong))
             messages[:] = [message for message, _ in kept]
             asked[:] = [each for _, each in kept]
 
@@ -371,10 +371,12 @@ class SendHandlers:
         pairs = properties.decode(text)
         if pairs.get(properties.TRAN_MSG, "").lower() != "true":
             return False
-        if (header.reconsume_times or 0) > 0 and self.due.level(pairs.get("DELAY")) > 0:
+        if (header.reconsume_times or 0) > 0 and self.delivery_policy.level(pairs.get("DELAY")) > 0:
             return False  # a consumer's retry of a message that was committed
         if "DEL" in text:
-            self.due.place(text, header.topic, 0)  # what can't wait once committed is refused now
+            self.delivery_policy.place(
+                text, header.topic, 0
+            )  # what can't wait once committed is refused now
         if self.config.reject_transaction_message:
             raise Refusal(
                 codes.NO_PERMISSION,
@@ -462,31 +464,31 @@ class SendHandlers:
             given = self._batches.put()
         except Exception:
             for command, connection, *_ in taken:
-                connection.answer(command, our_fault(command))
+                connection.respond(command, our_fault(command))
             return
         for (command, connection, *_, waits), (reply, end) in zip(taken, given, strict=True):
             if isinstance(reply, StoreError | Refusal):
-                connection.answer(command, self._declined(reply))
+                connection.respond(command, self._declined(reply))
             else:
                 self._give(command, connection, reply, end if waits else 0)
 
     def _give(
-        self, command: Command, connection: Connection, reply: Reply | bytes, end: int
+        self, command: Command, connection: Connection, reply: Response | bytes, end: int
     ) -> None:
         """Answer, once the log is on disk up to `end` unless that is 0."""
         if end and self.syncer is not None:
             self.syncer.after_all(end, [(connection, command, reply)])
         else:
-            connection.answer(command, reply)
+            connection.respond(command, reply)
 
-    def _declined(self, wrong: StoreError | Refusal) -> Reply:
+    def _declined(self, wrong: StoreError | Refusal) -> Response:
         if isinstance(wrong, Refusal):
-            return Reply(wrong.code, self._error_fields, wrong.remark)
+            return Response(wrong.code, self._error_fields, wrong.remark)
         self.stats.failures.messages += 1
         code = codes.SERVICE_NOT_AVAILABLE
         if isinstance(wrong, IllegalMessage):
             code = codes.MESSAGE_ILLEGAL
-        return Reply(code, self._error_fields, str(wrong))
+        return Response(code, self._error_fields, str(wrong))
 
 
 def _value(text: str, name: str) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.send import (
     ReplyMessage,
     SendMessage,
-    SendMessageAnswer,
+    SendMessageResponse,
     SendMessageV1,
 )
 from ...protocol.message import properties
@@ -71,7 +71,7 @@ class ReplyHandlers:
 
     async def on_reply(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         trace_on = self.config.trace_on
         region = {"MSG_REGION": self.config.region_id, "TRACE_ON": str(trace_on).lower()}
         try:
@@ -82,7 +82,7 @@ class ReplyHandlers:
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = random.randrange(max(1, target.config.write_queue_nums))  # noqa: S311
-        answer = SendMessageAnswer(NOT_STORED, queue_id, 0)
+        answer = SendMessageResponse(NOT_STORED, queue_id, 0)
         answer.region, answer.trace_on = self.config.region_id, trace_on
         pairs = properties.decode(header.properties or "")
         pairs |= region
@@ -91,9 +91,9 @@ class ReplyHandlers:
         if self.config.store_reply_message_enable:
             self._store(header, command, connection, target, queue_id, answer)
         if why_not is None:
-            return Reply(codes.SUCCESS, answer.to_fields())
+            return Response(codes.SUCCESS, answer.to_fields())
         is_kept = answer.msg_id != NOT_STORED
-        return Reply(codes.SYSTEM_ERROR, answer.to_fields() if is_kept else region, why_not)
+        return Response(codes.SYSTEM_ERROR, answer.to_fields() if is_kept else region, why_not)
 
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
         """The topic of the reply, made when it may be; Refusal."""
@@ -181,7 +181,7 @@ class ReplyHandlers:
         connection: Connection,
         target: Target,
         queue_id: int,
-        answer: SendMessageAnswer,
+        answer: SendMessageResponse,
     ) -> None:
         """Keep the reply as a message and put its place into the answer. That it can't be kept is
         only logged, as in RocketMQ: the one who asked may have it already."""

@@ -8,7 +8,7 @@ import random
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.send import ConsumerSendMsgBack
 from ...protocol.message import properties
@@ -56,7 +56,7 @@ class RetryHandlers:
 
     def on_send_back(
         self, header: ConsumerSendMsgBack, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         group = self.groups.find(header.group)
         if group is None:
             raise Refusal(

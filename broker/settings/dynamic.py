@@ -160,7 +160,7 @@ class HotKeysTable(Body):
     data_version: DataVersion | None = None
 
 
-class HotKeys:
+class DynamicSettings:
     """Changes a running broker's config. `version` counts the changes; `later` are the texts of
     those that hold from the next start on."""
 

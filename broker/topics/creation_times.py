@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Handler, Row
-from ...protocol.command import Command, Reply
+from ...protocol.command import Command, Response
 from ...protocol.histogram import Histogram
 from ...protocol.names import is_system_topic
 
@@ -60,7 +60,7 @@ class CreationTimes:
     ) -> Any:
         outcome = FAILURE
         try:
-            answer: Reply = await reply
+            answer: Response = await reply
             outcome = SUCCESS
             return answer
         finally:

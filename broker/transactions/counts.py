@@ -10,7 +10,7 @@ from ...protocol.codec import fastjson
 from ...protocol.histogram import Histogram
 from ...protocol.wire import Int64
 from ...store.files import json_file
-from ..runtime.persistent import Saved
+from ..runtime.persistent import PersistentTable
 
 TOPICS_MAX = 100_000
 LATENCY_BOUNDS_S = (5, 60, 600, 3_600, 43_200, 86_400)
@@ -30,7 +30,7 @@ class TransactionMetrics(Body):
     data_version: DataVersion | None = None
 
 
-class TransactionCounts(Saved):
+class TransactionCounts(PersistentTable):
     """The counts. `asked` are checks of producers, `given_up` messages that nobody ended."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:

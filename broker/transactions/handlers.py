@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.transactions import EndTransaction, ResumeCheck
 from ...protocol.message import properties
@@ -22,7 +22,7 @@ from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..runtime.stats import Stats
 from ..runtime.syncer import Syncer
-from ..scheduled.delivery_policy import Due
+from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from .counts import TransactionCounts
 from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
@@ -38,7 +38,7 @@ class TransactionHandlers:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        due: Due,
+        delivery_policy: DeliveryPolicy,
         transactions: Transactions,
         counts: TransactionCounts,
         stats: Stats,
@@ -48,7 +48,7 @@ class TransactionHandlers:
     ) -> None:
         self.config = config
         self.store = store
-        self.due = due
+        self.delivery_policy = delivery_policy
         self.transactions = transactions
         self.counts = counts
         self.stats = stats
@@ -64,7 +64,7 @@ class TransactionHandlers:
 
     def on_end(
         self, header: EndTransaction, command: Command, connection: Connection
-    ) -> Reply | None:
+    ) -> Response | None:
         if header.outcome == NOT_KNOWN:
             return None  # RocketMQ gives no answer, and asks again later
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
@@ -93,7 +93,7 @@ class TransactionHandlers:
         self.syncer.after_all(end, [(connection, command, OK)], late=lambda same, code: same)
         return None
 
-    def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Reply:
+    def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Response:
         try:
             _, offset = parse_offset_message_id(header.msg_id)
         except ValueError as wrong:
@@ -160,7 +160,7 @@ class TransactionHandlers:
         raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
         place = (topic, queue_id)
         if b"DEL" in raw:
-            found = self.due.place(raw.decode(errors="replace"), topic, queue_id)
+            found = self.delivery_policy.place(raw.decode(errors="replace"), topic, queue_id)
             place, raw = (found.topic, found.queue_id), found.text.encode()
         start, _, end = self.store.put(
             *place,

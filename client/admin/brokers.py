@@ -6,15 +6,15 @@ from ...protocol import codes
 from ...protocol.bodies.cluster import KVTable
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.stats import BrokerStatsData, ConsumeStatsList
-from ...protocol.headers.admin import RuntimeInfoAnswer
+from ...protocol.headers.admin import RuntimeInfoResponse
 from ...protocol.headers.groups import BrokerConsumeStats, StatsData
 from ...protocol.headers.namesrv import (
-    AddWritePermAnswer,
+    AddWritePermResponse,
     BrokerName,
-    KVConfigAnswer,
     KVConfigItem,
+    KVConfigResponse,
     KVNamespace,
-    WipeWritePermAnswer,
+    WipeWritePermResponse,
 )
 from ..base.responses import body_of, header_of
 from ..errors import ClientError
@@ -32,7 +32,7 @@ class BrokerAdmin(Asking):
         code = codes.GET_BROKER_RUNTIME_INFO
         answer = await self._ask(address, code)
         found = body_of(answer, KVTable, code).table
-        version = header_of(answer, RuntimeInfoAnswer, code).aerobee_version
+        version = header_of(answer, RuntimeInfoResponse, code).aerobee_version
         return found if version is None else found | {AEROBEE_VERSION: version}
 
     async def broker_config(self, address: str) -> str:
@@ -77,13 +77,13 @@ class BrokerAdmin(Asking):
         """
         code = codes.WIPE_WRITE_PERM_OF_BROKER
         answers = await self._open().name_servers.ask_all(code, BrokerName(broker_name))
-        return max(header_of(each, WipeWritePermAnswer, code).topics for each in answers.values())
+        return max(header_of(each, WipeWritePermResponse, code).topics for each in answers.values())
 
     async def add_write_permission(self, broker_name: str) -> int:
         """Take `wipe_write_permission` back; how many topics that changed."""
         code = codes.ADD_WRITE_PERM_OF_BROKER
         answers = await self._open().name_servers.ask_all(code, BrokerName(broker_name))
-        return max(header_of(each, AddWritePermAnswer, code).topics for each in answers.values())
+        return max(header_of(each, AddWritePermResponse, code).topics for each in answers.values())
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Keep a value at every name server."""
@@ -97,7 +97,7 @@ class BrokerAdmin(Asking):
         answer = await servers.ask(code, KVConfigItem(namespace, key), accepted=accepted)
         if answer.code != codes.SUCCESS:
             return None
-        return header_of(answer, KVConfigAnswer, code).value
+        return header_of(answer, KVConfigResponse, code).value
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Forget a value at every name server."""

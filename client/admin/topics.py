@@ -17,7 +17,7 @@ from ...protocol.bodies.topic import (
 )
 from ...protocol.errors import Refusal
 from ...protocol.headers.namesrv import TopicsByCluster
-from ...protocol.headers.offsets import OffsetAnswer, SearchOffset
+from ...protocol.headers.offsets import OffsetResponse, SearchOffset
 from ...protocol.headers.topics import (
     QueryConsumeQueue,
     QueryConsumeTimeSpan,
@@ -95,7 +95,7 @@ class TopicAdmin(Asking):
         async def search(queue: MessageQueue) -> int:
             header = SearchOffset(topic, queue.queue_id, ms)
             answer = await self._ask(addresses[leader_of(queue)], code, header)
-            return header_of(answer, OffsetAnswer, code).offset
+            return header_of(answer, OffsetResponse, code).offset
 
         queues = [queue for queue in sorted(route.subscribe) if leader_of(queue) in addresses]
         offsets = await asyncio.gather(*(search(queue) for queue in queues))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.headers.send import SendMessageAnswer
+from ...protocol.headers.send import SendMessageResponse
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class SendReceipt:
 
 
 def receipt_of(
-    found: SendMessageAnswer,
+    found: SendMessageResponse,
     msg_id: str,
     queue: MessageQueue,
     status: SendStatus,

@@ -13,7 +13,7 @@ from ...protocol.wire import Header
 from ..errors import ClientError
 
 # Of a body, strict JSON or not: what fits into a frame (com.rocketmq.remoting.frameMaxLength).
-ANSWER_BYTES_MAX = FRAME_BYTES_MAX
+RESPONSE_BYTES_MAX = FRAME_BYTES_MAX
 
 AnyHeader = TypeVar("AnyHeader", bound=Header)
 AnyBody = TypeVar("AnyBody", bound=Body)
@@ -30,7 +30,7 @@ def header_of(answer: Command, kind: type[AnyHeader], request: int) -> AnyHeader
 def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
     """The answer's body as a `kind`; `request` is the code that was asked."""
     try:
-        return kind.decode(answer.body, lenient_bytes_max=ANSWER_BYTES_MAX)
+        return kind.decode(answer.body, lenient_bytes_max=RESPONSE_BYTES_MAX)
     except ValueError as wrong:
         raise _unreadable(request, wrong) from wrong
 
@@ -40,7 +40,7 @@ def bodies_of(answer: Command, kind: type[AnyBody], request: int) -> list[AnyBod
     try:
         if not answer.body:
             return []
-        return read(answer.body, list[kind], lenient_bytes_max=ANSWER_BYTES_MAX)  # type: ignore[valid-type]
+        return read(answer.body, list[kind], lenient_bytes_max=RESPONSE_BYTES_MAX)  # type: ignore[valid-type]
     except ValueError as wrong:
         raise _unreadable(request, wrong) from wrong
 

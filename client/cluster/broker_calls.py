@@ -14,7 +14,7 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.server import table
 from ...protocol.bodies.offsets import GetConsumerStatusBody, ResetOffsetBody
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import (
     ConsumeMessageDirectly,
@@ -39,12 +39,12 @@ def table_of(
             )
         return found
 
-    def on_ids_changed(header: ConsumerGroup, _: Command, __: Connection) -> Reply:
+    def on_ids_changed(header: ConsumerGroup, _: Command, __: Connection) -> Response:
         member(header.group)
         rebalance_soon()  # all groups of this client, as in Java
         return OK
 
-    async def on_reset(header: GroupTopic, command: Command, _: Connection) -> Reply:
+    async def on_reset(header: GroupTopic, command: Command, _: Connection) -> Response:
         try:
             body = ResetOffsetBody.decode(command.body)
         except ValueError as wrong:
@@ -52,19 +52,19 @@ def table_of(
         await member(header.group).reset_offsets(dict(body.offset_table))
         return OK
 
-    def on_status(header: GroupTopic, _: Command, __: Connection) -> Reply:
+    def on_status(header: GroupTopic, _: Command, __: Connection) -> Response:
         offsets = member(header.group).offsets_of(header.topic or "")
-        return Reply(body=GetConsumerStatusBody(offsets).encode())
+        return Response(body=GetConsumerStatusBody(offsets).encode())
 
-    def on_running_info(header: ConsumerRunningInfo, _: Command, __: Connection) -> Reply:
+    def on_running_info(header: ConsumerRunningInfo, _: Command, __: Connection) -> Response:
         info = member(header.group).running_info()
         if header.jstack:
             info.jstack = "\n".join(map(_stack, sys._current_frames().items()))
-        return Reply(body=info.encode())
+        return Response(body=info.encode())
 
     def on_consume(
         header: ConsumeMessageDirectly, command: Command, _: Connection
-    ) -> Coroutine[None, None, Reply]:
+    ) -> Coroutine[None, None, Response]:
         return _consume(member(header.group), command, header.broker_name)
 
     return table(
@@ -78,11 +78,11 @@ def table_of(
     )
 
 
-async def _consume(member: ConsumerMember, command: Command, broker_name: str | None) -> Reply:
+async def _consume(member: ConsumerMember, command: Command, broker_name: str | None) -> Response:
     began = time.monotonic()
     result = await member.consume_directly(command, broker_name)
     result.spent_time_mills = round((time.monotonic() - began) * 1000)
-    return Reply(body=result.encode())
+    return Response(body=result.encode())
 
 
 def _stack(thread: tuple[int, FrameType]) -> str:

@@ -6,7 +6,7 @@ A broker that isn't known is looked for once, in the route of the queue's topic.
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID
-from ...protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
+from ...protocol.headers.offsets import OffsetResponse, QueueAddress, SearchOffset
 from ...protocol.wire import Header
 from ..base.responses import header_of
 from ..errors import NoRouteError
@@ -44,4 +44,4 @@ async def broker_of(cluster: Cluster, queue: MessageQueue, broker_id: int = MAST
 async def _offset(cluster: Cluster, queue: MessageQueue, code: int, header: Header) -> int:
     address = await broker_of(cluster, queue)
     answer = await cluster.ask(address, code, header)
-    return header_of(answer, OffsetAnswer, code).offset
+    return header_of(answer, OffsetResponse, code).offset

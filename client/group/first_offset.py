@@ -5,7 +5,7 @@ Once the group has an offset there, that one counts and nothing else does.
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.headers.offsets import OffsetAnswer, QueueAddress, SearchOffset
+from ...protocol.headers.offsets import OffsetResponse, QueueAddress, SearchOffset
 from ...protocol.names import RETRY_PREFIX
 from ..base.responses import header_of
 from ..base.start_from import FIRST, LAST, StartFrom
@@ -48,4 +48,4 @@ class FirstOffset:
             code = codes.SEARCH_OFFSET_BY_TIMESTAMP
             search = SearchOffset(queue.topic, queue.queue_id, start.ms)
             answer = await self._cluster.ask(address, code, search)
-        return header_of(answer, OffsetAnswer, code).offset
+        return header_of(answer, OffsetResponse, code).offset

@@ -14,7 +14,7 @@ from enum import Enum
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset, UpdateConsumerOffset
+from ...protocol.headers.offsets import OffsetResponse, QueryConsumerOffset, UpdateConsumerOffset
 from ..base.responses import header_of
 from ..cluster.cluster import Cluster
 from ..errors import BrokerError, ClientError, NoRouteError
@@ -164,7 +164,7 @@ class RemoteOffsetStore(OffsetStore):
             return NONE
         if answer.code != codes.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address, "tell the group's offset")
-        return header_of(answer, OffsetAnswer, code).offset
+        return header_of(answer, OffsetResponse, code).offset
 
     async def _address(self, queue: MessageQueue) -> str:
         try:

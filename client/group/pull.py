@@ -23,7 +23,7 @@ from ...protocol.headers.pull import (
     SUBSCRIPTION,
     SUSPEND,
     PullMessage,
-    PullMessageAnswer,
+    PullMessageResponse,
 )
 from ...protocol.message import properties as props
 from ...protocol.message.batch import unwrap_all
@@ -118,11 +118,11 @@ class PullResult:
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
-def read_answer(
+def read_response(
     answer: Command, subscription: SubscriptionData, queue: MessageQueue, offset: int
 ) -> PullResult:
     """What a pull at `offset` brought; ClientError when its messages can't be read."""
-    header = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
+    header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
     result = PullResult(
         answer.code,
         header.next_offset,
@@ -191,7 +191,7 @@ class Puller:
                     return []  # it has moved, the next pull goes there
             what = f"pull queue {queue.queue_id} of {queue.topic}"
             raise BrokerError(answer.code, answer.remark, address, what)
-        result = read_answer(answer, subscription, queue, held.next_offset)
+        result = read_response(answer, subscription, queue, held.next_offset)
         if result.code == codes.PULL_OFFSET_MOVED:
             raise OffsetMoved(result.next_offset)
         fresh = held.hold_all(result.records)
@@ -287,4 +287,4 @@ async def pull_by_hand(
             await cluster.route(queue.topic, fresh=True)
         what = f"pull queue {queue.queue_id} of {queue.topic}"
         raise BrokerError(answer.code, answer.remark, address, what)
-    return read_answer(answer, subscription, queue, offset)
+    return read_response(answer, subscription, queue, offset)

@@ -25,7 +25,7 @@ MEMBERS_MAX = 16  # asked at one time
 Wanted = dict[str, tuple[str, str]]  # kind and text of the expression by topic
 
 
-class Agreement:
+class SubscriptionCheck:
     """Looks whether the members of one group agree, whenever the members are others."""
 
     def __init__(self, cluster: Cluster, group: str, model: str) -> None:

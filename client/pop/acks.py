@@ -6,7 +6,7 @@ not in the topic it was asked for in.
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeAnswer
+from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeResponse
 from ...protocol.message import pop_handles
 from ..base.responses import header_of
 from ..cluster.cluster import Cluster
@@ -34,7 +34,7 @@ async def change_invisible_time(
     header = ChangeInvisibleTime(group, topic, known.queue_id, handle, offset, ms)
     address, code = await broker_of(cluster, queue), codes.CHANGE_MESSAGE_INVISIBLETIME
     answer = await cluster.ask(address, code, header, timeout_s=ACK_SECONDS)
-    changed = header_of(answer, ChangeInvisibleTimeAnswer, code)
+    changed = header_of(answer, ChangeInvisibleTimeResponse, code)
     # The message has a check point of its own now, which begins at its own offset.
     return pop_handles.handle(
         offset,

@@ -16,7 +16,7 @@ from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.errors import Malformed
-from ...protocol.headers.pop import PopMessage, PopMessageAnswer
+from ...protocol.headers.pop import PopMessage, PopMessageResponse
 from ...protocol.message import pop_handles
 from ...protocol.message import properties as props
 from ...protocol.message.batch import unwrap
@@ -96,7 +96,7 @@ async def pop(
         return []
     if answer.code != codes.SUCCESS:
         raise BrokerError(answer.code, answer.remark, address, f"pop topic {topic}")
-    infos = header_of(answer, PopMessageAnswer, code)
+    infos = header_of(answer, PopMessageResponse, code)
     try:
         records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
         handle_of = _handles(infos, broker_name)
@@ -132,7 +132,7 @@ def _note_clock_ahead(cluster: Cluster, address: str, remark: str) -> None:
     )
 
 
-def _handles(infos: PopMessageAnswer, broker_name: str) -> Callable[[Record], str]:
+def _handles(infos: PopMessageResponse, broker_name: str) -> Callable[[Record], str]:
     starts = _entries(infos.start_offset_info)
 
     def handle_of(record: Record) -> str:
@@ -155,7 +155,7 @@ def _handles(infos: PopMessageAnswer, broker_name: str) -> Callable[[Record], st
     return handle_of
 
 
-def _count(infos: PopMessageAnswer, record: Record) -> int:
+def _count(infos: PopMessageResponse, record: Record) -> int:
     """How often a message in order was popped before."""
     counts = _entries(infos.order_count_info)
     retry = pop_handles.retry_flag(record.topic)

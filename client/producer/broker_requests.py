@@ -13,7 +13,7 @@ from enum import IntEnum
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row, host_bytes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.command import OK, Command, Reply
+from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Malformed, Refusal
 from ...protocol.headers.send import ReplyMessage
 from ...protocol.headers.transactions import CheckTransactionState, EndTransaction
@@ -87,7 +87,7 @@ class ProducerCalls:
 
     def on_check(
         self, header: CheckTransactionState, command: Command, connection: Connection
-    ) -> Reply:
+    ) -> Response:
         try:
             record = decode_record(command.body or b"")
         except Malformed as wrong:
@@ -106,7 +106,7 @@ class ProducerCalls:
             task.add_done_callback(self._tasks.discard)
         return OK
 
-    def on_reply(self, header: ReplyMessage, command: Command, _: Connection) -> Reply:
+    def on_reply(self, header: ReplyMessage, command: Command, _: Connection) -> Response:
         pairs = props.decode(header.properties or "")
         waiting = self._waiting.get(pairs.get(props.CORRELATION_ID, ""))
         if waiting is None or waiting.done():

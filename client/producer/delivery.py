@@ -14,7 +14,7 @@ from contextlib import suppress
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.command import Command
-from ...protocol.headers.send import SendMessageAnswer
+from ...protocol.headers.send import SendMessageResponse
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_PREPARED
 from ..base.latency import LatencyFaults
 from ..base.receipts import STATUS_OF_CODE, SendReceipt, SendStatus, receipt_of
@@ -30,7 +30,7 @@ from ..errors import (
     RequesterGoneError,
     UnreachableError,
 )
-from .encoding import Outgoing
+from .encoding import EncodedMessage
 from .quick_send import Begun
 from .select_queue import RoundRobin
 from .trace import Tracer
@@ -78,7 +78,7 @@ class Delivery:
 
     async def send(
         self,
-        outgoing: Outgoing,
+        encoded: EncodedMessage,
         queue: MessageQueue | None,
         timeout_s: float,
         begun: Begun | None = None,
@@ -90,30 +90,32 @@ class Delivery:
         else:
             window.enter()
         try:
-            return await self.send_now(outgoing, queue, timeout_s, begun)
+            return await self.send_now(encoded, queue, timeout_s, begun)
         finally:
             window.leave()
 
     async def send_now(
         self,
-        outgoing: Outgoing,
+        encoded: EncodedMessage,
         queue: MessageQueue | None,
         timeout_s: float,
         begun: Begun | None = None,
     ) -> SendReceipt:
         """The same, whatever else is under way. The errors are those of `Producer.send`."""
-        return await self._send_until_stored(outgoing, queue, timeout_s, begun)
+        return await self._send_until_stored(encoded, queue, timeout_s, begun)
 
-    async def send_oneway(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
+    async def send_oneway(self, encoded: EncodedMessage, queue: MessageQueue | None) -> None:
         """Write it to a connection, without a place in the window, and don't wait."""
         cluster = self._open()
         if queue is None:
-            queue = self.turn.next((await self.route(outgoing.topic)).publish)
-        header = outgoing.header(self._group, queue).to_fields()
+            queue = self.turn.next((await self.route(encoded.topic)).publish)
+        header = encoded.header(self._group, queue).to_fields()
         address = await self._address(cluster, queue)
-        await cluster.oneway(address, outgoing.code, header, outgoing.body)
+        await cluster.oneway(address, encoded.code, header, encoded.body)
 
-    def go_on(self, outgoing: Outgoing, begun: Begun, result: asyncio.Future[SendReceipt]) -> None:
+    def go_on(
+        self, encoded: EncodedMessage, begun: Begun, result: asyncio.Future[SendReceipt]
+    ) -> None:
         """Take a send over whose first try was a quick one; `result` is its caller's."""
 
         def done(task: asyncio.Task[SendReceipt]) -> None:
@@ -128,8 +130,8 @@ class Delivery:
             else:
                 result.set_result(task.result())
 
-        work = self.send(outgoing, None, begun.timeout_s, begun)
-        task = asyncio.create_task(work, name=f"send-{outgoing.msg_id}")
+        work = self.send(encoded, None, begun.timeout_s, begun)
+        task = asyncio.create_task(work, name=f"send-{encoded.msg_id}")
         self._going_on.add(task)
         task.add_done_callback(done)
         result.add_done_callback(lambda _: task.cancel())
@@ -149,7 +151,7 @@ class Delivery:
 
     async def _send_until_stored(
         self,
-        outgoing: Outgoing,
+        encoded: EncodedMessage,
         wanted: MessageQueue | None,
         timeout_s: float,
         begun: Begun | None,
@@ -161,13 +163,13 @@ class Delivery:
         stored: SendReceipt | None = None
         while not tries.are_over(clock()):
             first, begun = begun, None
-            queue = first.queue if first else wanted or await self._next(outgoing.topic, tries)
+            queue = first.queue if first else wanted or await self._next(encoded.topic, tries)
             tries.begin(self._open().leader_of(queue))
             try:
                 if first is None:
-                    receipt = await self._send_to(queue, outgoing, deadline - clock())
+                    receipt = await self._send_to(queue, encoded, deadline - clock())
                 else:
-                    receipt = await self._send_once(queue, outgoing, timeout_s, first)
+                    receipt = await self._send_once(queue, encoded, timeout_s, first)
                 if receipt.status is SendStatus.OK or not self._retry_not_stored:
                     return receipt
                 stored = receipt
@@ -176,7 +178,7 @@ class Delivery:
                     raise
                 log.debug("sending to %s failed: %s", queue.broker_name, wrong)
                 tries.failed(wrong, clock())
-                if not await self._one_may_be_tried(outgoing.topic, wanted, tries):
+                if not await self._one_may_be_tried(encoded.topic, wanted, tries):
                     break
         if stored is not None:
             return stored
@@ -209,15 +211,15 @@ class Delivery:
         return True
 
     async def _send_to(
-        self, queue: MessageQueue, outgoing: Outgoing, timeout_s: float
+        self, queue: MessageQueue, encoded: EncodedMessage, timeout_s: float
     ) -> SendReceipt:
         """Send once, and note for `latency_faults` how that went."""
         faults = self._faults
         if faults is None:
-            return await self._send_once(queue, outgoing, timeout_s)
+            return await self._send_once(queue, encoded, timeout_s)
         began = time.monotonic()
         try:
-            receipt = await self._send_once(queue, outgoing, timeout_s)
+            receipt = await self._send_once(queue, encoded, timeout_s)
         except BrokerError:
             faults.failed(queue.broker_name, answered=True)
             raise
@@ -230,21 +232,21 @@ class Delivery:
     async def _send_once(
         self,
         queue: MessageQueue,
-        outgoing: Outgoing,
+        encoded: EncodedMessage,
         timeout_s: float,
         begun: Begun | None = None,
     ) -> SendReceipt:
         cluster = self._open()
         address = begun.address if begun else await self._address(cluster, queue)
-        header = outgoing.header(self._group, queue)
+        header = encoded.header(self._group, queue)
         if begun:
             header.born_ms = begun.born_ms
         began = cluster.loop.time()
         answer = await cluster.request(
             address,
-            outgoing.code,
+            encoded.code,
             header,
-            outgoing.body,
+            encoded.body,
             timeout_s,
             begun.answer if begun else None,
         )
@@ -252,24 +254,29 @@ class Delivery:
             await cluster.route(queue.topic, fresh=True)
             address = await self._address(cluster, queue)
             left = timeout_s - (cluster.loop.time() - began)
-            answer = await cluster.request(address, outgoing.code, header, outgoing.body, left)
-        return self._receipt(answer, outgoing, queue, address, header.born_ms)
+            answer = await cluster.request(address, encoded.code, header, encoded.body, left)
+        return self._receipt(answer, encoded, queue, address, header.born_ms)
 
     def _receipt(
-        self, answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str, born_ms: int
+        self,
+        answer: Command,
+        encoded: EncodedMessage,
+        queue: MessageQueue,
+        address: str,
+        born_ms: int,
     ) -> SendReceipt:
         """What the answer to a send says; BrokerError when the message isn't stored."""
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
-            is_reply = outgoing.code == codes.SEND_REPLY_MESSAGE_V2
+            is_reply = encoded.code == codes.SEND_REPLY_MESSAGE_V2
             is_gone = is_reply and NO_REQUESTER in (answer.remark or "")
             kind = RequesterGoneError if is_gone else BrokerError
-            raise kind(answer.code, answer.remark, address, f"send to {outgoing.topic}")
-        found = header_of(answer, SendMessageAnswer, outgoing.code)
-        in_transaction = outgoing.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
-        receipt = receipt_of(found, outgoing.msg_id, queue, status, in_transaction=in_transaction)
+            raise kind(answer.code, answer.remark, address, f"send to {encoded.topic}")
+        found = header_of(answer, SendMessageResponse, encoded.code)
+        in_transaction = encoded.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED
+        receipt = receipt_of(found, encoded.msg_id, queue, status, in_transaction=in_transaction)
         if self.tracer is not None and found.region is not None and found.trace_on:
-            self.tracer.sent(outgoing, receipt, address, found.region, born_ms)
+            self.tracer.sent(encoded, receipt, address, found.region, born_ms)
         return receipt
 
     # --- addresses ------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch; 4 KiB in the real clie
 
 
 @dataclass(slots=True)
-class Outgoing:
+class EncodedMessage:
     """A request that still lacks its queue."""
 
     topic: str
@@ -92,7 +92,7 @@ class Packer:
         *,
         sys_flag: int = 0,
         code: int = codes.SEND_MESSAGE_V2,
-    ) -> Outgoing:
+    ) -> EncodedMessage:
         """One message; `more` are properties that a user may not set. IllegalMessageError."""
         message.check(self.message_bytes_max)
         pairs = message.all_properties()
@@ -108,13 +108,13 @@ class Packer:
         topic = with_namespace(message.topic, self._namespace)
         if len(self.topics) < TOPICS_REMEMBERED:
             self.topics[message.topic] = topic
-        return Outgoing(topic, code, body, text, message.flag, sys_flag, unique, batch=False)
+        return EncodedMessage(topic, code, body, text, message.flag, sys_flag, unique, batch=False)
 
-    def pack_part(self, part: Part) -> Outgoing:
+    def pack_part(self, part: Part) -> EncodedMessage:
         """A part of a batch."""
         first = part.messages[0]
         pairs = {props.WAIT: "true" if first.wait_store else "false"}
         text = encode_properties(pairs)
         code = codes.SEND_BATCH_MESSAGE
         topic = with_namespace(first.topic, self._namespace)
-        return Outgoing(topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)
+        return EncodedMessage(topic, code, part.body, text, 0, 0, ",".join(part.ids), batch=True)

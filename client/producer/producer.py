@@ -14,7 +14,7 @@ from typing import Any, Self
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Refusal
-from ...protocol.headers.recall import RecallMessage, RecallMessageAnswer
+from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
 from ...protocol.message import properties as props
 from ...protocol.message import recall_handle
 from ...protocol.message.compression import LEVEL
@@ -315,7 +315,7 @@ class Producer:
         address = cluster.address_of(broker_name)
         header = RecallMessage(topic, handle, self.group)
         answer = await cluster.ask(address, codes.RECALL_MESSAGE, header, b"", timeout)
-        msg_id = header_of(answer, RecallMessageAnswer, codes.RECALL_MESSAGE).msg_id
+        msg_id = header_of(answer, RecallMessageResponse, codes.RECALL_MESSAGE).msg_id
         if self._tracer is not None:
             self._tracer.recalled(topic, msg_id)
         return msg_id

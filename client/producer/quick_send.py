@@ -14,7 +14,7 @@ from ...protocol.aio.connection import Connection, Waiter
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.command import Command
-from ...protocol.headers.send import SendMessageAnswer, SendTemplate
+from ...protocol.headers.send import SendMessageResponse, SendTemplate
 from ...protocol.message import properties as props
 from ..base.identity import now_ms
 from ..base.message import Message
@@ -24,7 +24,7 @@ from ..base.window import Window
 from ..cluster.cluster import Cluster
 from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC, TOPICS_MAX
 from ..errors import AerobeeError
-from .encoding import Outgoing, Packer
+from .encoding import EncodedMessage, Packer
 from .select_queue import RoundRobin
 from .trace import Tracer
 
@@ -56,7 +56,7 @@ class _Target:
     template: SendTemplate
 
 
-GoOn = Callable[[Outgoing, Begun, asyncio.Future[SendReceipt]], None]
+GoOn = Callable[[EncodedMessage, Begun, asyncio.Future[SendReceipt]], None]
 
 
 class _Sending(Waiter, eq=False):
@@ -70,7 +70,7 @@ class _Sending(Waiter, eq=False):
     born_ms: int
     timeout_s: float
     result: asyncio.Future[SendReceipt]
-    outgoing: Outgoing | None
+    encoded: EncodedMessage | None
     topic: str
     body: bytes
     flag: int
@@ -86,7 +86,7 @@ class _Sending(Waiter, eq=False):
             return
         target = self.target
         try:
-            found = header_of(answer, SendMessageAnswer, SEND)
+            found = header_of(answer, SendMessageResponse, SEND)
         except AerobeeError as wrong:
             result.set_exception(wrong)
             return
@@ -110,11 +110,13 @@ class _Sending(Waiter, eq=False):
         self.owner.go_on(self._packed(), begun, self.result)
         return answer
 
-    def _packed(self) -> Outgoing:
-        if self.outgoing is not None:
-            return self.outgoing
+    def _packed(self) -> EncodedMessage:
+        if self.encoded is not None:
+            return self.encoded
         text = props.join({props.UNIQ_KEY: self.msg_id})
-        return Outgoing(self.topic, SEND, self.body, text, self.flag, 0, self.msg_id, batch=False)
+        return EncodedMessage(
+            self.topic, SEND, self.body, text, self.flag, 0, self.msg_id, batch=False
+        )
 
 
 class QuickSends:
@@ -158,19 +160,19 @@ class QuickSends:
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
         if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
-            outgoing, msg_id = None, packer.ids.at(born_ms)
+            encoded, msg_id = None, packer.ids.at(born_ms)
             header = target.template.before_opaque_of_plain(born_ms, flag, msg_id)
         else:
-            outgoing = packer.pack(message)
-            body, msg_id = outgoing.body, outgoing.msg_id
+            encoded = packer.pack(message)
+            body, msg_id = encoded.body, encoded.msg_id
             header = target.template.before_opaque(
-                outgoing.sys_flag, born_ms, flag, outgoing.properties
+                encoded.sys_flag, born_ms, flag, encoded.properties
             )
         loop = cluster.loop  # asking asyncio for it asks the kernel for our pid
         result: asyncio.Future[SendReceipt] = loop.create_future()
         sending = _Sending(
             loop.time() + timeout_s, SEND,
-            self, target, born_ms, timeout_s, result, outgoing, topic, body, flag, msg_id,
+            self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
         )  # fmt: skip
         connection.ask_now(sending, header, body)
         window.under_way += 1

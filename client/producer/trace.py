@@ -18,7 +18,7 @@ from ..base.message import Message
 from ..base.receipts import SendReceipt, SendStatus
 from ..errors import AerobeeError
 from ..group.received import MessageView
-from .encoding import Outgoing
+from .encoding import EncodedMessage
 
 if TYPE_CHECKING:
     from .producer import Producer
@@ -90,10 +90,15 @@ class Tracer:
         await self._producer.close()
 
     def sent(
-        self, outgoing: Outgoing, receipt: SendReceipt, address: str, region: str, began_ms: int
+        self,
+        encoded: EncodedMessage,
+        receipt: SendReceipt,
+        address: str,
+        region: str,
+        began_ms: int,
     ) -> None:
         """A message was stored by the broker at `address`."""
-        pairs = props.decode(outgoing.properties)
+        pairs = props.decode(encoded.properties)
         cost_ms = now_ms() - began_ms
         kind = NORMAL
         if props.TRAN_MSG in pairs:
@@ -101,10 +106,10 @@ class Tracer:
         elif any(name in pairs for name in DELAYS):
             kind = DELAYED
         self.tell(
-            outgoing.topic,
+            encoded.topic,
             [(
-                "Pub", began_ms, region, self._group, outgoing.topic, receipt.msg_id,
-                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(outgoing.body), cost_ms,
+                "Pub", began_ms, region, self._group, encoded.topic, receipt.msg_id,
+                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(encoded.body), cost_ms,
                 kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
             )],
             [*receipt.msg_id.split(","), *pairs.get(props.KEYS, "").split()],

@@ -15,7 +15,7 @@ from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.offsets import UpdateConsumerOffset
-from ...protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageAnswer
+from ...protocol.headers.pull import BULK, SUBSCRIPTION, PullMessage, PullMessageResponse
 from ...protocol.message.record import moved
 from ..base.responses import header_of
 from ..base.security import OPEN, Security
@@ -141,7 +141,7 @@ class Reader(OwnCluster):
             if answer.code == codes.NOT_LEADER_FOR_QUEUE:
                 await cluster.route(queue.topic, fresh=True)
             raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
-        found = header_of(answer, PullMessageAnswer, codes.PULL_MESSAGE)
+        found = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
         if found.suggested_broker_id != MASTER_ID:
             self._suggested[queue] = found.suggested_broker_id
         body = (answer.body if answer.code == codes.SUCCESS else None) or b""

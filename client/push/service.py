@@ -23,7 +23,7 @@ from ..group.queue_locks import FIRST_SECONDS, RENEW_SECONDS, QueueLocks
 from ..group.rebalance import Rebalance, Share
 from ..group.received import ReceivedMessage
 from ..group.send_back import SendBack
-from ..group.subscription_check import Agreement
+from ..group.subscription_check import SubscriptionCheck
 from ..producer.trace import Tracer
 from .assigned_queues import HeldQueues
 from .concurrent import ConcurrentService, ConsumeSettings
@@ -68,7 +68,7 @@ class PushParts:
         self.cluster: Cluster = membership.open_cluster()
         self.store: OffsetStore = membership.store(self.cluster)
         self.stats = ConsumeStats()
-        self.agreement = Agreement(self.cluster, group, membership.model)
+        self.subscription_check = SubscriptionCheck(self.cluster, group, membership.model)
         by_broker = settings.pop is not None and clustering and not settings.ordered
         strategy = membership.strategy if clustering else None
         self.rebalance = (
@@ -108,7 +108,7 @@ class PushParts:
             self.service.deliver,
             interval_s=settings.pull.interval_s,
             in_order=self.locks is not None,
-            is_explained=lambda: self.agreement.is_broken,
+            is_explained=lambda: self.subscription_check.is_broken,
         )
         self.held = HeldQueues(
             self.store,
@@ -156,7 +156,7 @@ class PushParts:
         """See in the background whether the group's members want the same."""
 
         async def look() -> None:
-            await self.agreement.look(list(self.rebalance.members), dict(wanted))
+            await self.subscription_check.look(list(self.rebalance.members), dict(wanted))
 
         self.in_background(asyncio.create_task(look(), name=f"agreement-{self._group}"))
 

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from .. import codes
-from ..codec.frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_answer, encode_request
+from ..codec.frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_request, encode_response
 from ..codec.header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
-from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, Command, Reply
+from ..command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, Command, Response
 from ..errors import Refusal, reason_of
 from ..wire import Header
 from .failures import UNANSWERED
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .rpc_latency import rpc_key
-from .turn import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Turn
+from .scheduler import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Scheduler
 
 if TYPE_CHECKING:
     from .epoll_reader import Crowd
@@ -51,7 +51,7 @@ CODEC_MSGPACK = 2
 # A broker passes the answer of a client on: its language says nothing about the broker.
 RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY))
 
-Answer = Reply | bytes | None
+Answer = Response | bytes | None
 Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
 Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
 Inbox = list[tuple[Any, Command, "Connection"]]
@@ -132,10 +132,10 @@ class Connection(asyncio.Protocol):
         "_next_opaque",
         "_on_lost",
         "_queued",
+        "_scheduler",
         "_sign",
         "_tasks",
         "_transport",
-        "_turn",
         "_unfinished",
         "_unfinished_rounds",
         "_unread",
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         "_waiting",
         "_writes_first",
         "address",
-        "backlog",
+        "budget",
         "codec",
         "host",
         "idle_rounds",
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        turn: Turn,
+        scheduler: Scheduler,
         rows: Mapping[int, Row],
         *,
         on_lost: Callable[["Connection"], None] | None = None,
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
         # Whole frames that go out when the turn ends: who takes an inbox adds his answers.
         self.out: list[bytes | memoryview] = []
         self.owed = 0  # bytes of answers since it last had read all
-        self.backlog = turn.backlog
+        self.budget = scheduler.budget
         self.laned = b""  # what waits in the lane of this turn
         self._counted = 0  # of what is owed, in the backlog
         self._held = 0  # of an unfinished request, in the backlog
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         self._unserved: deque[Command] = deque()
         self._unread: deque[memoryview] = deque()  # to be taken apart once those are served
         self._is_reading = True
-        self._turn = turn
+        self._scheduler = scheduler
         self._on_lost = on_lost
         self._upgrade = upgrade
         self._sign = sign
@@ -230,10 +230,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
-        latency = self._turn.latency
+        latency = self._scheduler.latency
         if latency is not None and not latency.began:
             latency.began = perf_counter()
-        lane = self._turn.lane
+        lane = self._scheduler.lane
         if (
             lane is not None
             and (lane.served >= lane.few or len(data) > LANE_MUCH or self.laned)
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         decoder = self._decoder
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
         if not self._writes_first:
-            found = self._without_answers(decoder.feed(data))
+            found = self._without_responses(decoder.feed(data))
             if self._unserved or self._unread:
                 found = self._this_turn(found, b"")
         elif self._unserved or self._unread or len(data) > READ_BYTES:
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
                 found = self._this_turn(found, b"")
         rows = self.rows
         out = self.out
-        owed_max = self.backlog.owed_max
+        owed_max = self.budget.owed_max
         is_put = False
         commands = iter(found)
         for command in commands:
@@ -262,14 +262,14 @@ class Connection(asyncio.Protocol):
                 self._wait_for_reader([command, *commands])
                 break
             flag = command.flag
-            if flag & FLAG_ANSWER:
-                self._without_answers([command])
+            if flag & FLAG_RESPONSE:
+                self._without_responses([command])
                 continue
             row = rows.get(command.code)
             try:
                 if row is None:
                     text = f" request type {command.code} not supported"
-                    reply: Any = Reply(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
+                    reply: Any = Response(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
                 else:
                     kind = row.header
                     header: Any = command.ext
@@ -279,12 +279,12 @@ class Connection(asyncio.Protocol):
                         row.inbox.append((header, command, self))
                         is_put = True
                         continue
-                    if row.bulk and self._turn.gave_much:
+                    if row.bulk and self._scheduler.gave_much:
                         self._wait_for_turn([command, *commands])
                         break
                     reply = row.handler(header, command, self)  # type: ignore[call-arg]
             except Refusal as refusal:
-                reply = Reply(refusal.code, refusal.fields, refusal.remark)
+                reply = Response(refusal.code, refusal.fields, refusal.remark)
             except Exception:
                 reply = our_fault(command)
             if reply is None:
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
             if type(reply) is bytes:
                 if not flag & FLAG_ONEWAY:
                     out.append(reply)
-            elif type(reply) is Reply:
+            elif type(reply) is Response:
                 if not flag & FLAG_ONEWAY:
                     self._append(command, reply)
             else:
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
                 self._count(command, reply)
         if (out or is_put) and not self._queued:
             self._queued = True
-            self._turn.add(self)
+            self._scheduler.add(self)
         if decoder.rest or self._held:
             self._hold(len(decoder.rest))
         if decoder.fault is not None and not (self._unserved or self._unread):
@@ -313,15 +313,15 @@ class Connection(asyncio.Protocol):
         self.leave_crowd()
         if self.laned:
             laned, self.laned = self.laned, b""
-            if self._turn.lane is not None:
-                self._turn.lane.connections.remove(self)
+            if self._scheduler.lane is not None:
+                self._scheduler.lane.connections.remove(self)
             self.serve(laned)
         while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
-            self.owed = self._turn.given = 0
+            self.owed = self._scheduler.given = 0
             self.data_received(b"")
             self.out.clear()  # nobody reads the answers
-        self.backlog.add(-self._counted - self._held)
-        self.backlog.held -= self._held
+        self.budget.add(-self._counted - self._held)
+        self.budget.held -= self._held
         self._counted = self._held = 0
         self._fd = -1
         self._lost = self._why_lost(exc)
@@ -371,19 +371,19 @@ class Connection(asyncio.Protocol):
     @property
     def is_behind(self) -> bool:
         """The peer must read first: what it asked for is better done later (`postpone`)."""
-        return self._drained is not None or self.owed > self.backlog.owed_max
+        return self._drained is not None or self.owed > self.budget.owed_max
 
     @property
     def is_to_wait(self) -> bool:
         """A request of it that waits for messages is better done later: it `is_behind`, this turn
         gave much, or all together are owed much, when one connection a turn is served."""
-        return self.is_behind or self._turn.gave_much or not self.backlog.owed_max
+        return self.is_behind or self._scheduler.gave_much or not self.budget.owed_max
 
     def owe(self, size: int) -> None:
         """So many bytes more are owed; where it is much the backlog knows it at once, and who is
         served in the same turn has less room."""
         self.owed += size
-        self._turn.given += size
+        self._scheduler.given += size
         if self.owed > COUNTED_BYTES_MIN:
             self._count_owed()
 
@@ -391,7 +391,7 @@ class Connection(asyncio.Protocol):
         """Handle a request once more, from its beginning, when the peer has read."""
         self._unserved.append(command)
         if not self.is_behind:
-            self._turn.queue(self)
+            self._scheduler.queue(self)
         self._read_or_not()
 
     async def drained(self) -> None:
@@ -399,17 +399,17 @@ class Connection(asyncio.Protocol):
         while self._drained is not None:
             await self._drained.wait()
 
-    def answer(self, command: Command, reply: Reply | bytes) -> None:
+    def respond(self, command: Command, reply: Response | bytes) -> None:
         """Answer a request whose handler returned None before. Does nothing when it was oneway."""
         if not command.flag & FLAG_ONEWAY and self._lost is not None:
             return
         self._count(command, reply)
         self._give(command, reply)
 
-    def answer_late(
+    def respond_late(
         self,
         command: Command,
-        reply: Reply | bytes,
+        reply: Response | bytes,
         waited_ms: int,
         *,
         is_long_polling: bool = False,
@@ -420,8 +420,8 @@ class Connection(asyncio.Protocol):
             return
         if self._lost is not None:
             return
-        if self._turn.latency is not None:
-            self._turn.latency.late(
+        if self._scheduler.latency is not None:
+            self._scheduler.latency.late(
                 command.code, code_of(reply), waited_ms, is_long_polling=is_long_polling
             )
         self._give(command, reply)
@@ -466,14 +466,14 @@ class Connection(asyncio.Protocol):
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         if not self._waiting:  # else it is watched until all are through
-            self._turn.watch(self)
+            self._scheduler.watch(self)
         self._waiting[opaque] = waiter
         header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
         size = len(header)
         self.out.append(HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body)
         if not self._queued:
             self._queued = True
-            self._turn.add(self)
+            self._scheduler.add(self)
 
     async def ask(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
@@ -528,7 +528,7 @@ class Connection(asyncio.Protocol):
         self.out.append(data)
         if not self._queued:
             self._queued = True
-            self._turn.add(self)
+            self._scheduler.add(self)
 
     def leave_crowd(self) -> None:
         """From now on its transport reads again."""
@@ -552,7 +552,7 @@ class Connection(asyncio.Protocol):
                 out, self.out = _split(out, WRITE_BYTES_MAX)
                 if self.out:  # the others' answers first
                     self._queued = True
-                    self._turn.add(self)
+                    self._scheduler.add(self)
             data = out[0] if len(out) == 1 else b"".join(out)
             if self._is_behind:
                 self._is_behind = transport.get_write_buffer_size() > 0
@@ -592,24 +592,24 @@ class Connection(asyncio.Protocol):
 
     def serve(self, data: bytes, *, is_odd: bool = False) -> None:
         """Read this the common way, which was in the lane; `is_odd` when it can't go there."""
-        turn = self._turn
+        scheduler = self._scheduler
         self.leave_crowd()
         if self._unread:  # it comes before that
             self._unread.appendleft(memoryview(data))
             self._is_odd = is_odd
             return
-        lane, turn.lane = turn.lane, None
+        lane, scheduler.lane = scheduler.lane, None
         self.data_received(data)
-        turn.lane = lane
+        scheduler.lane = lane
 
     def serve_more(self) -> None:
         """Serve what waits; called by `Turn` when it is this connection's turn."""
         if self._lost is not None:
             return
-        lane = self._turn.lane
+        lane = self._scheduler.lane
         if lane is not None and self._lane_share(lane):
             if self._unread:
-                self._turn.queue(self)
+                self._scheduler.queue(self)
             self._read_or_not()
             return
         self.data_received(b"")
@@ -639,14 +639,14 @@ class Connection(asyncio.Protocol):
             whole = data
         if whole[8:20] not in LANE_STARTS:
             return False
-        turn, size = self._turn, len(whole)
+        scheduler, size = self._scheduler, len(whole)
         if size > READ_BYTES or (
-            turn.is_shared and size > LANE_MUCH and lane.bytes + size > LANE_SHARE
+            scheduler.is_shared and size > LANE_MUCH and lane.bytes + size > LANE_SHARE
         ):
-            turn.asked_much(self)
-            if turn.is_shared:
+            scheduler.asked_much(self)
+            if scheduler.is_shared:
                 self._unread.append(memoryview(data))
-                turn.queue(self)
+                scheduler.queue(self)
                 self._read_or_not()
                 return True
         self._lane_now(lane, whole)
@@ -669,7 +669,7 @@ class Connection(asyncio.Protocol):
             self._decoder.rest.clear()
             self._hold(0)
         if not lane.bytes:
-            self._turn.wake()
+            self._scheduler.wake()
         self.laned = data
         lane.bytes += len(data)
         lane.connections.append(self)
@@ -684,7 +684,7 @@ class Connection(asyncio.Protocol):
             return True  # it had its share of this turn
         share: list[memoryview] = []
         data = bytes(self._decoder.rest)
-        size = LANE_SHARE if self._turn.is_shared else READ_BYTES_ALONE
+        size = LANE_SHARE if self._scheduler.is_shared else READ_BYTES_ALONE
         while unread and len(data) < size:
             first, room = unread.popleft(), size - len(data)
             if len(first) > room:
@@ -705,24 +705,26 @@ class Connection(asyncio.Protocol):
 
         `found` came from what was read just now, and `data` is what is yet to be taken apart of it.
         """
-        self._turn.asked_much(self)
+        self._scheduler.asked_much(self)
         is_new = bool(found or data)
-        turn = self._turn
-        has_to_wait = is_new and (self._unserved or self._unread or turn.is_busy or turn.gave_much)
+        scheduler = self._scheduler
+        has_to_wait = is_new and (
+            self._unserved or self._unread or scheduler.is_busy or scheduler.gave_much
+        )
         self._unserved += found
         if data:
             self._unread.append(memoryview(data))
         if not has_to_wait:
             return self._next_ones()
-        if self.owed <= self.backlog.owed_max:
-            self._turn.queue(self)
+        if self.owed <= self.budget.owed_max:
+            self._scheduler.queue(self)
         self._read_or_not()
         return []
 
     def _next_ones(self) -> list[Command]:
         unserved, unread, decoder = self._unserved, self._unread, self._decoder
-        share = self._turn.share
-        if self.owed > self.backlog.owed_max:
+        share = self._scheduler.share
+        if self.owed > self.budget.owed_max:
             return []  # the peer has to read first
         most = READ_BYTES if share <= COMMANDS_SHARED else READ_BYTES_ALONE
         while unread and not unserved:
@@ -736,7 +738,7 @@ class Connection(asyncio.Protocol):
                 unread.clear()
         now = [unserved.popleft() for _ in range(min(len(unserved), share))]
         if unserved or unread:
-            self._turn.queue(self)
+            self._scheduler.queue(self)
         self._read_or_not()
         return now
 
@@ -748,7 +750,7 @@ class Connection(asyncio.Protocol):
     def _wait_for_turn(self, commands: list[Command]) -> None:
         """These are for another turn, after what others wait for already."""
         self._unserved.extendleft(reversed(commands))
-        self._turn.queue(self)
+        self._scheduler.queue(self)
         self._read_or_not()
 
     def _settle(self) -> None:
@@ -756,30 +758,30 @@ class Connection(asyncio.Protocol):
         if self._drained is None:
             self.owed = 0
             if self._unserved or self._unread:
-                self._turn.queue(self)
+                self._scheduler.queue(self)
         self._count_owed()
 
     def _count_owed(self) -> None:
         if self.owed != self._counted:
-            self.backlog.add(self.owed - self._counted)
+            self.budget.add(self.owed - self._counted)
             self._counted = self.owed
 
     def _hold(self, count: int) -> None:
         """So many bytes of an unfinished request wait for the rest of it."""
-        backlog, more = self.backlog, count - self._held
+        budget, more = self.budget, count - self._held
         self._held = count
-        backlog.held += more
-        backlog.add(more)
-        if backlog.is_full and (
-            count > HELD_BYTES_MIN or (more > 0 and backlog.held > backlog.bytes_max)
+        budget.held += more
+        budget.add(more)
+        if budget.is_full and (
+            count > HELD_BYTES_MIN or (more > 0 and budget.held > budget.bytes_max)
         ):
-            backlog.refused += 1
+            budget.refused += 1
             log.warning(
                 "closing %s in the middle of a request: %d bytes wait for clients in memory, the "
                 "limit is twice %d; fewer clients at a time, or smaller messages",
                 self.address,
-                self.backlog.bytes,
-                self.backlog.bytes_max,
+                self.budget.bytes,
+                self.budget.bytes_max,
             )
             self.abort()
 
@@ -797,9 +799,9 @@ class Connection(asyncio.Protocol):
             self.leave_crowd()
             transport.pause_reading()
 
-    def _count(self, command: Command, reply: Reply | bytes) -> None:
+    def _count(self, command: Command, reply: Response | bytes) -> None:
         """A request is done in the turn in which it came."""
-        latency = self._turn.latency
+        latency = self._scheduler.latency
         if latency is None:
             return
         if command.flag & FLAG_ONEWAY:
@@ -807,7 +809,7 @@ class Connection(asyncio.Protocol):
         else:
             latency.answered[rpc_key(command.code, code_of(reply))] += 1
 
-    def _give(self, command: Command, reply: Reply | bytes) -> None:
+    def _give(self, command: Command, reply: Response | bytes) -> None:
         """The answer goes out at the end of this turn, if the request wants one."""
         if command.flag & FLAG_ONEWAY:
             return
@@ -817,10 +819,10 @@ class Connection(asyncio.Protocol):
             self._append(command, reply)  # type: ignore[arg-type]
         if not self._queued:
             self._queued = True
-            self._turn.add(self)
+            self._scheduler.add(self)
 
-    def _append(self, command: Command, reply: Reply) -> None:
-        pieces = encode_answer(command, reply)
+    def _append(self, command: Command, reply: Response) -> None:
+        pieces = encode_response(command, reply)
         self.out += pieces
         if reply.body:
             self.owe(sum(map(len, pieces)))
@@ -835,16 +837,16 @@ class Connection(asyncio.Protocol):
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
         if not self._waiting:  # else it is watched until all are through
-            self._turn.watch(self)
+            self._scheduler.watch(self)
         self._waiting[opaque] = waiter
         return opaque
 
-    def _without_answers(self, found: list[Command]) -> list[Command]:
+    def _without_responses(self, found: list[Command]) -> list[Command]:
         """Hand the answers among these to those who wait for them; gives the others."""
         waiting = self._waiting
         others = []
         for command in found:
-            if not command.flag & FLAG_ANSWER:
+            if not command.flag & FLAG_RESPONSE:
                 others.append(command)
                 continue
             self.peer_version = command.version
@@ -864,15 +866,15 @@ class Connection(asyncio.Protocol):
     def _later(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
         if len(self._tasks) >= TASKS_MAX:
             reply.close()
-            self.answer(command, _overload(len(self._tasks)))
+            self.respond(command, _overload(len(self._tasks)))
             return
         size = len(command.body or b"")
-        if size > HELD_BYTES_MIN and self.backlog.is_full:
+        if size > HELD_BYTES_MIN and self.budget.is_full:
             reply.close()
-            busy = self.backlog.busy()
-            self.answer(command, Reply(busy.code, busy.fields, busy.remark))
+            busy = self.budget.busy()
+            self.respond(command, Response(busy.code, busy.fields, busy.remark))
             return
-        self.backlog.add(size)
+        self.budget.add(size)
         task = asyncio.get_running_loop().create_task(
             self._finish(command, reply, perf_counter()),
             name=f"request-{command.code}-{self.address}",
@@ -881,7 +883,7 @@ class Connection(asyncio.Protocol):
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            self.backlog.add(-size)
+            self.budget.add(-size)
 
         task.add_done_callback(done)
 
@@ -891,16 +893,16 @@ class Connection(asyncio.Protocol):
         try:
             answer = await reply
         except Refusal as refusal:
-            answer = Reply(refusal.code, refusal.fields, refusal.remark)
+            answer = Response(refusal.code, refusal.fields, refusal.remark)
         except Exception:
             answer = our_fault(command)
         if answer is not None:
-            self.answer_late(command, answer, int((perf_counter() - began) * 1_000))
+            self.respond_late(command, answer, int((perf_counter() - began) * 1_000))
 
 
-def code_of(reply: Reply | bytes) -> int:
+def code_of(reply: Response | bytes) -> int:
     """The response code of a reply; one that is bytes already says that all is well."""
-    return reply.code if isinstance(reply, Reply) else codes.SUCCESS
+    return reply.code if isinstance(reply, Response) else codes.SUCCESS
 
 
 def _split(
@@ -931,17 +933,17 @@ def writable_fds(connections: Sequence[Connection]) -> list[int]:
     ]
 
 
-def our_fault(command: Command) -> Reply:
+def our_fault(command: Command) -> Response:
     """The answer to a request whose handler raises something that it should not have."""
     name = codes.REQUEST_NAMES.get(command.code, str(command.code))
     log.exception("request %s failed", name)
-    return Reply(
+    return Response(
         codes.SYSTEM_ERROR, remark=f"request {name} failed inside the server; its log says why"
     )
 
 
-def _overload(tasks: int) -> Reply:
-    return Reply(
+def _overload(tasks: int) -> Response:
+    return Response(
         codes.SYSTEM_BUSY,
         remark=f"[OVERLOAD]{tasks} requests of this connection are at work, the limit is "
         f"{TASKS_MAX}; try again later",

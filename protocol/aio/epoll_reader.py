@@ -18,7 +18,7 @@ import numpy as np
 
 from .compiled_io import NOT_READ, read_all
 from .connection import READ_BYTES, Connection
-from .turn import LANE_BYTES_MAX, Block, Turn
+from .scheduler import LANE_BYTES_MAX, Block, Scheduler
 
 READY_MAX = 1_024  # connections that are read in one turn
 
@@ -28,8 +28,8 @@ class Crowd:
 
     can_be = hasattr(select, "epoll")
 
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, Connection] = {}
         self._room = np.empty(LANE_BYTES_MAX, np.uint8)
@@ -58,7 +58,7 @@ class Crowd:
 
     def remove(self, connection: Connection, fd: int) -> None:
         """Watch it no more. It may be closed already, and another may have its number."""
-        lane = self._turn.lane
+        lane = self._scheduler.lane
         if lane is not None:
             lane.split()  # what it sent is to be found by its own name
         if self._connections.get(fd) is connection:
@@ -67,8 +67,8 @@ class Crowd:
                 self._epoll.unregister(fd)
 
     def _read(self) -> None:
-        known, room, turn = self._connections, self._room, self._turn
-        lane = turn.lane
+        known, room, scheduler = self._connections, self._room, self._scheduler
+        lane = scheduler.lane
         fds = [fd for fd, _ in self._epoll.poll(0, READY_MAX) if fd in known]
         if lane is None:
             return
@@ -78,8 +78,8 @@ class Crowd:
             fds = [fd for fd in fds if not known[fd].laned]
         if not fds:
             return
-        if turn.latency is not None and not turn.latency.began:
-            turn.latency.began = perf_counter()
+        if scheduler.latency is not None and not scheduler.latency.began:
+            scheduler.latency.began = perf_counter()
         found = self._found[: len(fds)]
         done = read_all(np.array(fds, np.int64), room.ctypes.data, len(room), READ_BYTES, found)
         senders = [known[fd] for fd in fds]
@@ -88,7 +88,7 @@ class Crowd:
         if is_left:
             senders, sizes = self._let_go(senders, sizes)
         if not lane.bytes:
-            turn.wake()
+            scheduler.wake()
         for connection in senders:
             connection.idle_rounds = 0
         lane.bytes += done
@@ -108,7 +108,7 @@ class Crowd:
                 some.append(connection)
                 some_sizes.append(size)
             if size == READ_BYTES:
-                self._turn.asked_much(connection)
+                self._scheduler.asked_much(connection)
             elif size > 0 or size == NOT_READ:  # or there was no room: its turn comes
                 continue
             connection.leave_crowd()

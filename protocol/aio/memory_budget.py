@@ -18,7 +18,7 @@ HELD_BYTES_MIN = 64 << 10  # of an unfinished request: smaller ones end when all
 WAITING_SHARE = 4  # requests that wait for messages may have one part in so many of the limit
 
 
-class Backlog:
+class MemoryBudget:
     """The sum over all connections. `owed_max` is how much one peer may be owed now, `is_full` says
     that nothing large may be added, `refused` counts what was turned away for that. `held` is the
     part of unfinished requests, which connections add up. `waiting` is the bytes of long requests

@@ -18,7 +18,7 @@ from ..command import Command
 from ..wire import Header
 from .connection import Connection, Row, Sign
 from .failures import of_connecting
-from .turn import Turn
+from .scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Peers:
         self._connect_seconds = connect_seconds
         self._tls = tls
         self._sign = sign
-        self._turn = Turn()
+        self._scheduler = Scheduler()
         self._open: dict[str, Connection] = {}
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
         self._failed: dict[str, _Failed] = {}
@@ -164,7 +164,7 @@ class Peers:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
                     lambda: Connection(
-                        self._turn,
+                        self._scheduler,
                         self._rows,
                         on_lost=lambda lost: self._lost(address, lost),
                         upgrade=self._upgrade,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..codec import header_json
 from .connection import Connection, Row
-from .memory_budget import Backlog
+from .memory_budget import MemoryBudget
 from .rpc_latency import RpcLatency
+from .scheduler import Scheduler
 from .tls import Greeting, Tls
-from .turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ class Server:
         before_write: Callable[[], None] | None = None,
         connections_max: int = CONNECTIONS_MAX,
         idle_seconds: float = IDLE_SECONDS,
-        backlog: Backlog | None = None,
+        budget: MemoryBudget | None = None,
         latency: RpcLatency | None = None,
         tls: Tls | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
-        self.turn = Turn(before_write=before_write, backlog=backlog, latency=latency)
+        self.scheduler = Scheduler(before_write=before_write, budget=budget, latency=latency)
         self._on_lost = on_lost
         self._tls = tls if tls is not None and tls.mode != "disabled" else None
         self._connections_max = connections_max
@@ -131,7 +131,7 @@ class Server:
         if expected is None:  # the table is complete once somebody gets in
             hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
             expected = self._expected[id(rows)] = header_json.expected(hot)
-        connection = Connection(self.turn, rows, on_lost=self._lost, expected=expected)
+        connection = Connection(self.scheduler, rows, on_lost=self._lost, expected=expected)
         self.connections.add(connection)
         self._empty.clear()
         return connection if self._tls is None else Greeting(connection, self._tls)
@@ -148,7 +148,7 @@ class Server:
 
         When the memory for that is full, a request must be whole within a round.
         """
-        is_full = self.turn.backlog.is_full
+        is_full = self.scheduler.budget.is_full
         for connection in list(self.connections):
             connection.idle_rounds += 1
             late = connection.idle_rounds - self._idle_rounds_max

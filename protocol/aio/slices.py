@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 
 from .. import codes
 from ..codec.frame import FRAME_BYTES_MAX, too_large
-from ..command import Reply
+from ..command import Response
 from ..errors import Refusal
-from .turn import Turn
+from .scheduler import Scheduler
 
 SLICE_SECONDS = 0.0001  # of work in one turn of the loop, while others are served
 QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
 QUIET_SLICES = 16  # slices without another request, from which on it is quiet
-ANSWERS_MAX = 16  # long answers in the making at a time
+RESPONSES_MAX = 16  # long answers in the making at a time
 
 BLOCK_BYTES = 64 << 10  # small pieces of a body are put together to so much
 
-LongAnswer = Reply | Coroutine[Any, Any, Reply]
+LongResponse = Response | Coroutine[Any, Any, Response]
 Result = TypeVar("Result")
 
 _MORE: Any = object()
@@ -56,17 +56,19 @@ class Slices:
 
     def __init__(
         self,
-        turn: Turn,
+        scheduler: Scheduler,
         part: OneATurn | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._turn = turn
+        self._scheduler = scheduler
         self._part = part or OneATurn()
         self._clock = clock
         self._answers = 0
 
-    def answer(self, steps: Generator[object, None, Reply], *, counted: bool = True) -> LongAnswer:
+    def respond(
+        self, steps: Generator[object, None, Response], *, counted: bool = True
+    ) -> LongResponse:
         """What a handler returns whose reply these steps return. The request is refused
         (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making. What grows with no table need
         not be `counted`."""
@@ -77,7 +79,7 @@ class Slices:
 
     async def run(self, steps: Generator[object, None, Result]) -> Result:
         """What these steps return, after all turns that they need."""
-        turn, served, quiet = self._turn, self._turn.served, 0
+        scheduler, served, quiet = self._scheduler, self._scheduler.served, 0
         try:
             while True:
                 async with self._part:
@@ -87,17 +89,17 @@ class Slices:
                         return found
                     if quiet < QUIET_SLICES:
                         await asyncio.sleep(0)  # every other turn is for requests alone
-                quiet = quiet + 1 if turn.served == served else 0
-                served = turn.served
+                quiet = quiet + 1 if scheduler.served == served else 0
+                served = scheduler.served
         finally:
             steps.close()
 
-    async def _answer(self, steps: Generator[object, None, Reply]) -> Reply:
-        if self._answers >= ANSWERS_MAX:
+    async def _answer(self, steps: Generator[object, None, Response]) -> Response:
+        if self._answers >= RESPONSES_MAX:
             raise Refusal(
                 codes.SYSTEM_BUSY,
                 f"[OVERLOAD]{self._answers} answers about whole tables are in the making, the "
-                f"limit is {ANSWERS_MAX}; try again later",
+                f"limit is {RESPONSES_MAX}; try again later",
             )
         self._answers += 1
         try:
@@ -138,10 +140,10 @@ def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
 
 def reply_of(
     pieces: Iterable[bytes], fields: dict[str, str] | None = None
-) -> Generator[None, None, Reply]:
+) -> Generator[None, None, Response]:
     """The steps of an answer whose body is these pieces, one after the other. Refusal as soon as
     they are more than a frame may hold."""
-    return Reply(codes.SUCCESS, fields, body=(yield from collected(_checked(pieces))))
+    return Response(codes.SUCCESS, fields, body=(yield from collected(_checked(pieces))))
 
 
 def _checked(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from .. import codes
-from ..command import FLAG_ANSWER, FLAG_ONEWAY, LANGUAGE, VERSION, Command, Reply
+from ..command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, VERSION, Command, Response
 from ..errors import Malformed, Refusal
 from . import header_binary, header_json, header_msgpack
 
@@ -167,30 +167,30 @@ def too_large(size: int) -> Refusal:
     )
 
 
-def encode_answer(request: Command, reply: Reply) -> list[bytes]:
+def encode_response(request: Command, reply: Response) -> list[bytes]:
     """The frame of an answer to `request`, in its codec, as buffers to be written in order.
 
     In the place of one that is larger than a frame may be stands a refusal that says so.
     """
     codec = request.codec
     header = CODECS[codec].encode(
-        reply.code, FLAG_ANSWER, request.opaque, VERSION, LANGUAGE, reply.fields, reply.remark
+        reply.code, FLAG_RESPONSE, request.opaque, VERSION, LANGUAGE, reply.fields, reply.remark
     )
     body = reply.body
     if isinstance(body, list):
         size = sum(map(len, body))
         if size + len(header) > FRAME_BYTES_MAX - HEAD_BYTES:
-            return encode_answer(request, _refused(size + len(header)))
+            return encode_response(request, _refused(size + len(header)))
         head = HEAD.pack(LENGTH_BYTES + len(header) + size, codec << 24 | len(header))
         return [head, header, *body]
     if body and len(body) + len(header) > FRAME_BYTES_MAX - HEAD_BYTES:
-        return encode_answer(request, _refused(len(body) + len(header)))
+        return encode_response(request, _refused(len(body) + len(header)))
     return [frame(header, codec, body or b"")]
 
 
-def _refused(size: int) -> Reply:
+def _refused(size: int) -> Response:
     refusal = too_large(size)
-    return Reply(refusal.code, remark=refusal.remark)
+    return Response(refusal.code, remark=refusal.remark)
 
 
 def frame(header: bytes, codec: int = 0, body: bytes = b"") -> bytes:

@@ -55,7 +55,7 @@ class GroupForbidden(Header):
     readable: bool | None = None
 
 
-class RuntimeInfoAnswer(Header):
+class RuntimeInfoResponse(Header):
     """What our GET_BROKER_RUNTIME_INFO (28) answers besides the body; a Java broker's has none."""
 
     aerobee_version: str | None = field(name="aerobeeVersion", default=None)

@@ -11,7 +11,7 @@ class KVConfigItem(Header):
     value: str | None = None
 
 
-class KVConfigAnswer(Header):
+class KVConfigResponse(Header):
     """The answer to GET_KV_CONFIG."""
 
     value: str | None = None
@@ -42,7 +42,7 @@ class RegisterBroker(Header):
     zone: str | None = field(name="__ZONE_NAME", default=None)
 
 
-class RegisterBrokerAnswer(Header):
+class RegisterBrokerResponse(Header):
     """The answer to REGISTER_BROKER: for a slave, where its master is."""
 
     ha_addr: str | None = field(name="haServerAddr", default=None)
@@ -58,7 +58,7 @@ class BrokerIdentity(Header):
     broker_id: Int64 = field(name="brokerId")
 
 
-class QueryDataVersionAnswer(Header):
+class QueryDataVersionResponse(Header):
     """The answer to QUERY_DATA_VERSION: whether the broker should register its topics."""
 
     changed: bool
@@ -89,13 +89,13 @@ class BrokerName(Header):
     broker_name: str = field(name="brokerName")
 
 
-class WipeWritePermAnswer(Header):
+class WipeWritePermResponse(Header):
     """The answer to WIPE_WRITE_PERM_OF_BROKER: the number of topics touched."""
 
     topics: Int32 = field(name="wipeTopicCount")
 
 
-class AddWritePermAnswer(Header):
+class AddWritePermResponse(Header):
     """The answer to ADD_WRITE_PERM_OF_BROKER: the number of topics touched."""
 
     topics: Int32 = field(name="addTopicCount")

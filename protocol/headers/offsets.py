@@ -55,13 +55,13 @@ class SearchOffset(Header):
     lo: bool | None = None
 
 
-class OffsetAnswer(Header):
+class OffsetResponse(Header):
     """The answer to 14, 29, 30, 31."""
 
     offset: Int64
 
 
-class TimestampAnswer(Header):
+class TimestampResponse(Header):
     """The answer to 32: store time in ms, -1 for an empty queue."""
 
     timestamp_ms: Int64 = field(name="timestamp")

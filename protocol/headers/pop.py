@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
+from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 
 
@@ -43,7 +43,7 @@ class PeekMessage(Header):
     max_messages: Int32 = field(name="maxMsgNums")
 
 
-class PopMessageAnswer(Header):
+class PopMessageResponse(Header):
     """What a pop answers, whatever its code. The infos are described in `pop_handles`."""
 
     pop_ms: Int64 = field(name="popTime", default=0)
@@ -76,7 +76,7 @@ class ChangeInvisibleTime(Header):
     invisible_ms: Int64 = field(name="invisibleTime")
 
 
-class ChangeInvisibleTimeAnswer(Header):
+class ChangeInvisibleTimeResponse(Header):
     """What the new handle is made of; zeros beside an error, because clients read it first."""
 
     pop_ms: Int64 = field(name="popTime", default=0)
@@ -98,7 +98,7 @@ class Notification(Header):
     attempt_id: str | None = field(name="attemptId", default=None)
 
 
-class NotificationAnswer(Header):
+class NotificationResponse(Header):
     """`polling_full`: there was none, and no place to wait for one either."""
 
     has_message: bool = field(name="hasMsg", default=False)
@@ -115,21 +115,21 @@ class PollingInfo(Header):
     queue_id: Int32 = field(name="queueId")
 
 
-class PollingInfoAnswer(Header):
+class PollingInfoResponse(Header):
     """How many pops wait under this topic, group and queue id."""
 
     count: Int32 = field(name="pollingNum", default=0)
 
 
-def popped_answer(
-    request: Command, answer: PopMessageAnswer, records: list[bytes | memoryview], size: int
-) -> Reply | bytes:
+def popped_response(
+    request: Command, answer: PopMessageResponse, records: list[bytes | memoryview], size: int
+) -> Response | bytes:
     """A pop that found `records` (`size` bytes in all): the finished frame for a JSON request.
 
     The infos hold no character that JSON would escape.
     """
     if request.codec != CODEC_JSON:
-        return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
     counts = answer.order_count_info
     count_field = "" if counts is None else f'"orderCountInfo":"{counts}",'
     header = (

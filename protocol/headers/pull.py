@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
+from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 
 # Bits of the header's sysFlag
@@ -60,7 +60,7 @@ class PullMessage(Header):
         records: list[bytes | memoryview],
         size: int,
         suggested_broker_id: int = 0,
-    ) -> Reply | bytes:
+    ) -> Response | bytes:
         """The answer with `records`, `size` bytes: the finished frame for a JSON request."""
         if request.codec == CODEC_JSON:
             header = _TEMPLATE % (
@@ -74,7 +74,7 @@ class PullMessage(Header):
             )
             head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
             return b"".join((head, header, *records))
-        answer = PullMessageAnswer(
+        answer = PullMessageResponse(
             suggested_broker_id,
             next_offset,
             min_offset,
@@ -82,14 +82,14 @@ class PullMessage(Header):
             topic_sys_flag=topic_sys_flag,
             group_sys_flag=group_sys_flag,
         )
-        return Reply(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
 
-    def missed(self, code: int, answer: "PullMessageAnswer", remark: str) -> Reply:
+    def missed(self, code: int, answer: "PullMessageResponse", remark: str) -> Response:
         """The answer without messages."""
-        return Reply(code, answer.to_fields(), remark)
+        return Response(code, answer.to_fields(), remark)
 
 
-class PullMessageAnswer(Header):
+class PullMessageResponse(Header):
     """What a pull answers, whatever its code."""
 
     suggested_broker_id: Int64 = field(name="suggestWhichBrokerId", default=0)

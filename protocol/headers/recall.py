@@ -15,7 +15,7 @@ class RecallMessage(Header):
     producer_group: str | None = field(name="producerGroup", default=None)
 
 
-class RecallMessageAnswer(Header):
+class RecallMessageResponse(Header):
     """What a recall answers: the unique key of the message taken back."""
 
     msg_id: str = field(name="msgId")

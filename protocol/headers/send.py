@@ -9,7 +9,7 @@ import msgspec
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Reply
+from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 
 
@@ -55,7 +55,7 @@ class SendMessageV1(Header):
     broker_name: str | None = field(name="bname", default=None)
 
 
-class SendMessageAnswer(Header):
+class SendMessageResponse(Header):
     """What a send answers. `msg_id` is the offset message id, for a batch a comma list of them."""
 
     msg_id: str = field(name="msgId")
@@ -157,7 +157,7 @@ _TEMPLATES = {
 }
 
 
-def answer_template(
+def response_template(
     host_hex: bytes, region: bytes, *, with_handle: bool = False, trace_on: bool = True
 ) -> bytes:
     """The header of a success answer to one message, of a broker with this host and region.
@@ -172,13 +172,13 @@ def answer_template(
     return template % (host_hex, region.replace(b"%", b"%%"))
 
 
-def answer_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
+def response_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
     """What stands between the values of `answer_template`: before the first without a handle,
     before and behind a handle, and behind each of the others; and what comes before the place of
     each further message of a batch."""
     found = []
     for with_handle in (False, True):
-        template = answer_template(host_hex, region, with_handle=with_handle, trace_on=trace_on)
+        template = response_template(host_hex, region, with_handle=with_handle, trace_on=trace_on)
         marked = template.replace(b"%016X", b"%b").replace(b"%d", b"%b")
         found.append([part.replace(b"%%", b"%") for part in marked.split(b"%b")])
     plain, handled = found
@@ -186,7 +186,7 @@ def answer_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> li
     return [plain[0], *handled, b"," + host_hex]
 
 
-def send_answer(
+def send_response(
     request: Command,
     queue_id: int,
     transaction_id: bytes,
@@ -197,7 +197,7 @@ def send_answer(
     recall_handle: str | None = None,
     *,
     trace_on: bool = True,
-) -> Reply | bytes:
+) -> Response | bytes:
     """A success answer to a send: the finished frame for a JSON request, else a Reply.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
@@ -221,7 +221,7 @@ def send_answer(
             header = with_handle % (recall_handle.encode(), *values)
         size = len(header)
         return HEAD.pack(LENGTH_BYTES + size, size) + header
-    answer = SendMessageAnswer(
+    answer = SendMessageResponse(
         f"{host_hex.decode()}{log_offset:016X}",
         queue_id,
         queue_offset,
@@ -230,4 +230,4 @@ def send_answer(
         region=region.decode(),
         trace_on=trace_on,
     )
-    return Reply(codes.SUCCESS, answer.to_fields())
+    return Response(codes.SUCCESS, answer.to_fields())

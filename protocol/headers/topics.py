@@ -72,7 +72,7 @@ class QueryMessage(Header):
     unique_key: str | None = field(name="_UNIQUE_KEY_QUERY", default=None)
 
 
-class QueryMessageAnswer(Header):
+class QueryMessageResponse(Header):
     """The answer to QUERY_MESSAGE: how far the index has come."""
 
     index_ms: Int64 = field(name="indexLastUpdateTimestamp")

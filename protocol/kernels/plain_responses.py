@@ -51,7 +51,7 @@ def _put_base64(
 
 
 @compiled
-def write_answers(
+def write_responses(
     texts: Bytes,
     sends: Table,
     groups: Table,

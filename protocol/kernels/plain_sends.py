@@ -24,7 +24,7 @@ from .plain_reading import (
     Numbers,
     read_sends,
 )
-from .plain_responses import ANSWER_VALUES_MAX, write_answers
+from .plain_responses import ANSWER_VALUES_MAX, write_responses
 
 BATCH_ROOM = 1_024  # sends for which there is room besides: those of a batch may be short
 NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the same kind
@@ -123,7 +123,7 @@ class PlainSends:
         sends = self.sends[: self.count]
         return set(sends["piece"][np.isin(sends["group"], groups)].tolist())
 
-    def write_answers(self, words: Mapping[int, bytes]) -> Numbers:
+    def write_responses(self, words: Mapping[int, bytes]) -> Numbers:
         """Write the `answers`; where those to each piece end. All sends have their places.
 
         `words` has by the numbers of groups what their recall handles begin with, if they have any.
@@ -138,7 +138,7 @@ class PlainSends:
             all_words = [words.get(number, b"") for number in range(len(self.groups))]
             texts = np.frombuffer(b"".join(all_words), np.uint8)
             text_ends = np.fromiter(accumulate(map(len, all_words)), np.int64, len(all_words))
-        write_answers(
+        write_responses(
             self.texts, self.sends, self._groups, self.count, self._parts, self._part_ends,
             texts, text_ends, self.answers, ends,
         )  # fmt: skip

@@ -20,8 +20,8 @@ from ..connecting import add_options, each, run_admin
 from ..output.sanitize import plain
 from .findings import (
     Finding,
-    no_answer,
     no_master,
+    no_response,
     of_broker,
     of_clock,
     of_group,
@@ -116,6 +116,6 @@ async def _broker(
             info = await admin.ha_status(address)
             found += of_slaves(name, settings, slaves, info)
     except AerobeeError as wrong:
-        return [no_answer(name, address, wrong)], False
+        return [no_response(name, address, wrong)], False
     found += other_masters(name, address, runtime)
     return [*of_broker(name, runtime, settings), *found], True

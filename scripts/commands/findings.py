@@ -79,7 +79,7 @@ def of_broker(
         )
 
 
-def no_answer(name: str, address: str, wrong: Exception) -> Finding:
+def no_response(name: str, address: str, wrong: Exception) -> Finding:
     """A broker that could not be examined at the address that it tells everybody."""
     where = f"broker {name}"
     if isinstance(wrong, BrokerError):

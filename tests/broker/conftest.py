@@ -128,7 +128,7 @@ def records(answer: Command) -> list[Record]:
 async def parked(broker: Broker, count: int) -> None:
     """Returns once this many pulls wait in the broker."""
     async with asyncio.timeout(60):
-        while broker.holds.count < count:  # noqa: ASYNC110 - the broker has no event for tests
+        while broker.long_polls.count < count:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
 
 

@@ -27,16 +27,16 @@ from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.scheduled.delays import Delays
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
-from aerobee.broker.settings.dynamic import HotKeys
+from aerobee.broker.settings.dynamic import DynamicSettings
 from aerobee.broker.topics.topics import Topics
 from aerobee.protocol.aio.connection import Connection, Row
-from aerobee.protocol.aio.memory_budget import Backlog
+from aerobee.protocol.aio.memory_budget import MemoryBudget
+from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.slices import Slices
-from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.command import Command, Reply, read_ext
+from aerobee.protocol.command import Command, Response, read_ext
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.engine.store import MessageStore
@@ -54,7 +54,7 @@ class Wire:
     told: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
     asked: list[tuple[int, dict[str, str], bytes, float]] = field(default_factory=list)
     answer: Command | Exception = field(default_factory=Command)
-    backlog: Backlog = field(default_factory=Backlog)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
     is_full: bool = False
 
     def oneway(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
@@ -104,7 +104,7 @@ class Parts:
         self.groups.load()
         self.offsets = Offsets(root / "config" / "consumerOffset.json", clock)
         self.clients = Clients(lambda _: None)
-        self.hot_keys = HotKeys(config, root / "config" / "hotKeys.json", clock)
+        self.dynamic_settings = DynamicSettings(config, root / "config" / "hotKeys.json", clock)
         self.marked: list[tuple[str, int]] = []
         self.delays = Delays(
             root / "config" / "delayOffset.json",
@@ -121,7 +121,7 @@ class Parts:
             started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
         # Its clock stands still, so that each answer is ready within the first slice.
-        self.slices = slices = Slices(cast(Turn, SimpleNamespace(served=0)), clock=lambda: 0.0)
+        self.slices = slices = Slices(cast(Scheduler, SimpleNamespace(served=0)), clock=lambda: 0.0)
         families = (
             AdminTopicHandlers(
                 config, self.store, self.topics, self.offsets, self.stats, slices,
@@ -141,24 +141,28 @@ class Parts:
                 self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
                 broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
-            AdminBrokerHandlers(config, self.store, self.topics, info, self.hot_keys, slices),
+            AdminBrokerHandlers(
+                config, self.store, self.topics, info, self.dynamic_settings, slices
+            ),
             QueryHandlers(config, self.store, self.clients, slices),
         )  # fmt: skip
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
 
-    def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
+    def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Response:
         """The reply to a request with these header fields, written as Java writes them."""
         reply = self._call(code, body, fields)
         if isinstance(reply, Coroutine):
             reply = asyncio.run(reply)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, Response)
         if isinstance(reply.body, list):  # as it goes into the frame
             reply.body = b"".join(reply.body)
         return reply
 
-    async def ask_later(self, code: int, body: bytes | None = None, /, **fields: object) -> Reply:
+    async def ask_later(
+        self, code: int, body: bytes | None = None, /, **fields: object
+    ) -> Response:
         """The same of a request that asks somebody else first."""
-        return await cast(Coroutine[Any, Any, Reply], self._call(code, body, fields))
+        return await cast(Coroutine[Any, Any, Response], self._call(code, body, fields))
 
     async def _save_offsets(self) -> bool:
         self.offsets.save()

@@ -7,8 +7,8 @@ import pytest
 from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.protocol.aio import turn
-from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, Backlog
+from aerobee.protocol.aio import scheduler
+from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, MemoryBudget
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import PopMessage
@@ -56,14 +56,14 @@ async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
     if wait:
         await parked(broker, 200)
         await caller.send("T", b"x" * BODY_BYTES)
-    backlog = broker.server.turn.backlog
-    await until(lambda: backlog.bytes > 0)
+    budget = broker.server.scheduler.budget
+    await until(lambda: budget.bytes > 0)
     await caller.send("T", b"others are served", queue_id=1)
-    assert backlog.bytes < OWED_BYTES_MAX + 2 * BODY_BYTES
+    assert budget.bytes < OWED_BYTES_MAX + 2 * BODY_BYTES
     answers = await read(reader, 200)
     assert {answer.code for answer in answers} == {codes.SUCCESS}
     assert sorted(answer.opaque for answer in answers) == list(range(200))
-    await until(lambda: backlog.bytes == 0)
+    await until(lambda: budget.bytes == 0)
     writer.close()
     await writer.wait_closed()
 
@@ -73,15 +73,15 @@ async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     await caller.send("T", b"x", queue_id=1)  # makes the topic
-    backlog, most = broker.server.turn.backlog, [0]
-    backlog.bytes_max = BODY_BYTES
-    add = Backlog.add
+    budget, most = broker.server.scheduler.budget, [0]
+    budget.bytes_max = BODY_BYTES
+    add = MemoryBudget.add
 
-    def counted(self: Backlog, count: int) -> None:
+    def counted(self: MemoryBudget, count: int) -> None:
         add(self, count)
         most.append(self.bytes)
 
-    monkeypatch.setattr(Backlog, "add", counted)
+    monkeypatch.setattr(MemoryBudget, "add", counted)
     pairs = []
     for number in range(10):
         pairs.append(await asyncio.open_connection("127.0.0.1", broker.port))
@@ -89,7 +89,7 @@ async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_
         asked = encode_request(codes.POP_MESSAGE, 0, pop)
         pairs[-1][1].write(pulls(1, 15_000) if kind == "pull" else asked)
     polls = broker.pop.handlers.polls
-    await until(lambda: broker.holds.count + polls.count == 10)
+    await until(lambda: broker.long_polls.count + polls.count == 10)
     await caller.send("T", b"x" * BODY_BYTES)
     answers = [(await read(reader, 1))[0] for reader, _ in pairs]
     assert {answer.code for answer in answers} == {codes.SUCCESS}
@@ -103,21 +103,21 @@ async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_the
     broker: Broker, caller: Caller
 ) -> None:
     await caller.send("T")
-    backlog = broker.server.turn.backlog
-    backlog.add(2 * backlog.bytes_max)  # as if readers that don't read had filled it
+    budget = broker.server.scheduler.budget
+    budget.add(2 * budget.bytes_max)  # as if readers that don't read had filled it
     answer = await caller.pull("T")
     assert answer.code == codes.SYSTEM_BUSY
-    assert (answer.remark or "").startswith(f"[OVERLOAD]{2 * backlog.bytes_max} bytes wait")
+    assert (answer.remark or "").startswith(f"[OVERLOAD]{2 * budget.bytes_max} bytes wait")
     assert "clientMemoryBytesMax" in (answer.remark or "")
-    assert backlog.refused == 1
+    assert budget.refused == 1
     assert (await caller.send("T")).code == codes.SUCCESS
-    backlog.add(-2 * backlog.bytes_max)
+    budget.add(-2 * budget.bytes_max)
     assert (await caller.pull("T")).code == codes.SUCCESS
 
 
 async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Config) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))
-    assert broker.server.turn.backlog.bytes_max == 16 << 20
+    assert broker.server.scheduler.budget.bytes_max == 16 << 20
 
 
 async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
@@ -156,7 +156,7 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
     start: Callable, config: Config
 ) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))  # a quarter: four of them
-    caller, backlog = Caller(broker), broker.server.turn.backlog
+    caller, budget = Caller(broker), broker.server.scheduler.budget
     await caller.send("T", queue_id=1)
 
     def ask(number: int) -> asyncio.Future[Command]:
@@ -172,19 +172,19 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
 
     first = [ask(number) for number in (0, 0, 0, 1)]
     await parked(broker, 4)
-    assert 3_009_000 < backlog.waiting < 3_010_000
+    assert 3_009_000 < budget.waiting < 3_010_000
     fourth = ask(3)
-    await until(lambda: backlog.waiting > 4_000_000)
+    await until(lambda: budget.waiting > 4_000_000)
     refused = await ask(0)
     assert refused.code == codes.SYSTEM_BUSY
     for reason in ("[OVERLOAD]this pull has 1000", "of 16777216 (clientMemoryBytesMax)", "shorter"):
         assert reason in (refused.remark or "")
     assert (await ask(3)).code == codes.POLLING_FULL
     assert (await ask(4)).fields()["pollingFull"] == "true"
-    assert backlog.refused == 3
+    assert budget.refused == 3
     await caller.send("T", TAGS="a")
     assert {(await answer).code for answer in (*first, fourth)} == {codes.SUCCESS}
-    assert backlog.waiting == 0
+    assert budget.waiting == 0
     waits = [
         asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000)),
         ask(4),
@@ -194,9 +194,9 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
         task.cancel()
     await caller.peers.close()
     await until(lambda: not broker.server.connections)
-    broker.holds.sweep(broker.now_ms())
+    broker.long_polls.sweep(broker.now_ms())
     broker.pop.handlers.tidy()
-    assert backlog.waiting == 0
+    assert budget.waiting == 0
 
 
 async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
@@ -216,33 +216,33 @@ async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
     remarks = sorted(answer.remark or "" for answer in answers)
     assert sum("[OVERLOAD]3000000 bytes of replies are on their way" in r for r in remarks) == 3
     assert sum("no answer from" in r or "did not read" in r for r in remarks) == 3
-    assert broker.server.turn.backlog.bytes < 2 << 20  # what is written, and not read
+    assert broker.server.scheduler.budget.bytes < 2 << 20  # what is written, and not read
     writer.close()
-    await until(lambda: broker.server.turn.backlog.bytes == 0)
+    await until(lambda: broker.server.scheduler.budget.bytes == 0)
 
 
 async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_memory_for_it(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.protocol.aio.connection.HELD_BYTES_MIN", 1_000)
-    backlog = broker.server.turn.backlog
-    backlog.add(2 * backlog.bytes_max)  # as if readers that don't read had filled it
+    budget = broker.server.scheduler.budget
+    budget.add(2 * budget.bytes_max)  # as if readers that don't read had filled it
     header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, "")
     for size, code in ((900, codes.SYSTEM_ERROR), (2_000, codes.SYSTEM_BUSY)):
         answer = await caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * size)
         assert answer.code == code  # an error: it is looked at, and nobody has asked
     assert "clientMemoryBytesMax" in (answer.remark or "")
-    assert backlog.bytes == 2 * backlog.bytes_max
-    backlog.add(-2 * backlog.bytes_max)
+    assert budget.bytes == 2 * budget.bytes_max
+    budget.add(-2 * budget.bytes_max)
 
 
 @pytest.mark.parametrize(
     ("share", "brought", "parts"),
     [
-        (turn.COMMANDS_ALONE, 3, [2, 6, 2, 2]),
-        (turn.COMMANDS_ALONE, 4, [2, 8, 2, 2]),
-        (turn.COMMANDS_SHARED, 1, [2, 2, 2, 2]),
-        (turn.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
+        (scheduler.COMMANDS_ALONE, 3, [2, 6, 2, 2]),
+        (scheduler.COMMANDS_ALONE, 4, [2, 8, 2, 2]),
+        (scheduler.COMMANDS_SHARED, 1, [2, 2, 2, 2]),
+        (scheduler.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
     ],
 )
 async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
@@ -276,7 +276,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
             store.put("T", 0, 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
 
     monkeypatch.setattr(store, "index_pending", index_pending)
-    broker.server.turn.share = share
+    broker.server.scheduler.share = share
     await broker._index()
     assert taken[:4] == parts
     assert store.index_backlog == 0
@@ -288,12 +288,12 @@ async def test_keys_wait_for_the_end_of_a_burst_unless_they_are_too_many(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_LATER", 10)
     await broker._periodic.stop()
-    store, one_turn = broker.store, broker.server.turn
+    store, one_turn = broker.store, broker.server.scheduler
     for number in range(15):
         await caller.send("T", b"x")
-        one_turn.share = turn.COMMANDS_SHARED
+        one_turn.share = scheduler.COMMANDS_SHARED
         await broker._index()
         assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
-    one_turn.share = turn.COMMANDS_ALONE
+    one_turn.share = scheduler.COMMANDS_ALONE
     await broker._index()
     assert store.index_backlog <= 1

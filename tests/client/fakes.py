@@ -17,7 +17,7 @@ from aerobee.protocol.aio.server import Server
 from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-from aerobee.protocol.command import OK, Command, Reply
+from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
 from aerobee.protocol.message.record import Record, encode_record
@@ -25,7 +25,7 @@ from aerobee.protocol.message.record import Record, encode_record
 UNTIL_SECONDS = 60  # of the real clock; a deadline, for a machine that has much else to do
 HOST = b"\x7f\0\0\x01\0\0\x2a\x9f"
 
-Answer = Callable[[Command, Connection], Reply | None]
+Answer = Callable[[Command, Connection], Response | None]
 
 
 class FakeServer:
@@ -51,14 +51,14 @@ class FakeServer:
         if self._server is not None:
             await self._server.stop()
 
-    def _on(self, _: None, command: Command, connection: Connection) -> Reply | None:
+    def _on(self, _: None, command: Command, connection: Connection) -> Response | None:
         if connection not in self.connections:
             self.connections.append(connection)
         self.requests[command.code].append(command)
         self.order.append(command.code)
         answer = self.answers.get(command.code)
         if answer is None:
-            return Reply(codes.REQUEST_CODE_NOT_SUPPORTED, remark="not in this test")
+            return Response(codes.REQUEST_CODE_NOT_SUPPORTED, remark="not in this test")
         return answer(command, connection)
 
 
@@ -77,12 +77,12 @@ class FakeBroker(FakeServer):
             codes.SEND_MESSAGE_V2: self.take,
             codes.SEND_BATCH_MESSAGE: self.take,
             codes.UPDATE_CONSUMER_OFFSET: lambda *_: OK,
-            codes.QUERY_CONSUMER_OFFSET: lambda *_: Reply(codes.QUERY_NOT_FOUND, remark="new"),
-            codes.GET_MAX_OFFSET: lambda *_: Reply(fields={"offset": "0"}),
+            codes.QUERY_CONSUMER_OFFSET: lambda *_: Response(codes.QUERY_NOT_FOUND, remark="new"),
+            codes.GET_MAX_OFFSET: lambda *_: Response(fields={"offset": "0"}),
             codes.PULL_MESSAGE: lambda *_: None,  # held for ever
         }
 
-    def take(self, command: Command, _: Connection) -> Reply:
+    def take(self, command: Command, _: Connection) -> Response:
         """The answer of a broker that has stored the message."""
         header = command.header(SendMessage)
         self.stored += 1
@@ -91,7 +91,7 @@ class FakeBroker(FakeServer):
             "queueId": str(header.queue_id),
             "queueOffset": str(self.stored - 1),
         }
-        return Reply(fields=fields)
+        return Response(fields=fields)
 
     @property
     def sent(self) -> list[SendMessage]:
@@ -99,14 +99,14 @@ class FakeBroker(FakeServer):
         commands = self.requests[codes.SEND_MESSAGE_V2] + self.requests[codes.SEND_BATCH_MESSAGE]
         return [command.header(SendMessage) for command in commands]
 
-    def _heartbeat(self, command: Command, _: Connection) -> Reply:
+    def _heartbeat(self, command: Command, _: Connection) -> Response:
         beat = HeartbeatData.decode(command.body)
         if beat.consumer_data_set:
             self.members.add(beat.client_id)
         return OK
 
-    def _member_list(self, *_: object) -> Reply:
-        return Reply(body=GetConsumerListByGroupResponseBody(sorted(self.members)).encode())
+    def _member_list(self, *_: object) -> Response:
+        return Response(body=GetConsumerListByGroupResponseBody(sorted(self.members)).encode())
 
 
 class FakeCluster(FakeServer):
@@ -136,14 +136,14 @@ class FakeCluster(FakeServer):
         assert len(self.brokers) == 1
         return self.brokers[0]
 
-    def _route(self, command: Command, _: Connection) -> Reply:
+    def _route(self, command: Command, _: Connection) -> Response:
         topic = command.header(TopicName).topic
         if topic not in self.topics:
-            return Reply(codes.TOPIC_NOT_EXIST, remark=f"No topic route info: {topic}")
+            return Response(codes.TOPIC_NOT_EXIST, remark=f"No topic route info: {topic}")
         brokers = list(self.brokers)
         if self.shuffle is not None:
             self.shuffle(brokers)
-        return Reply(body=route_of(self.topics[topic], brokers, self.order_conf).encode())
+        return Response(body=route_of(self.topics[topic], brokers, self.order_conf).encode())
 
 
 def route_of(
@@ -180,7 +180,7 @@ def pulled(
     next_offset: int = 0,
     code: int = codes.SUCCESS,
     extra: Mapping[str, str] | None = None,
-) -> Reply:
+) -> Response:
     """The answer to a pull."""
     fields = {
         "suggestWhichBrokerId": "0",
@@ -189,10 +189,10 @@ def pulled(
         "maxOffset": str(next_offset),
         **(extra or {}),
     }
-    return Reply(code, fields, body=b"".join(records or ()))
+    return Response(code, fields, body=b"".join(records or ()))
 
 
-def popped_with_tags(offset: int, *tags: bytes) -> Reply:
+def popped_with_tags(offset: int, *tags: bytes) -> Response:
     """The answer to a pop: a message for each tag, from this offset of queue 0 on."""
     offsets = range(offset, offset + len(tags))
     fields = {
@@ -207,7 +207,7 @@ def popped_with_tags(offset: int, *tags: bytes) -> Reply:
         record(at, tag, raw_properties=b"TAGS\x01%b\x02" % tag)
         for at, tag in zip(offsets, tags, strict=True)
     ]
-    return Reply(fields=fields, body=b"".join(records))
+    return Response(fields=fields, body=b"".join(records))
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from aerobee.protocol.bodies.queues import (
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from aerobee.protocol.command import OK, Command, Reply
+from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.offsets import (
     QueryConsumerOffset,
     QueueAddress,
@@ -69,7 +69,7 @@ class Shelf:
         for command, connection in held:
             reply = self._answer(command, connection)
             if reply is not None:
-                connection.answer(command, reply)
+                connection.respond(command, reply)
 
     def pulls_of(self, topic: str, queue_id: int = 0) -> list[int]:
         """The offsets that were pulled in one queue."""
@@ -77,12 +77,12 @@ class Shelf:
             pull.offset for pull in self.pulls if (pull.topic, pull.queue_id) == (topic, queue_id)
         ]
 
-    def pull(self, command: Command, connection: Connection) -> Reply | None:
+    def pull(self, command: Command, connection: Connection) -> Response | None:
         """The answer to a pull, None when it is held."""
         self.pulls.append(command.header(PullMessage))
         return self._answer(command, connection)
 
-    def _answer(self, command: Command, connection: Connection) -> Reply | None:
+    def _answer(self, command: Command, connection: Connection) -> Response | None:
         header = command.header(PullMessage)
         place = (header.topic, header.queue_id)
         stored = self.records[place]
@@ -94,30 +94,30 @@ class Shelf:
         end = min(header.offset + header.max_messages, len(stored))
         return pulled(stored[header.offset : end], end)
 
-    def _commit(self, command: Command, _: Connection) -> Reply:
+    def _commit(self, command: Command, _: Connection) -> Response:
         header = command.header(UpdateConsumerOffset)
         self.committed[header.topic, header.queue_id] = header.commit_offset
         return OK
 
-    def _query(self, command: Command, _: Connection) -> Reply:
+    def _query(self, command: Command, _: Connection) -> Response:
         header = command.header(QueryConsumerOffset)
         offset = self.committed.get((header.topic, header.queue_id))
         if offset is None:
-            return Reply(codes.QUERY_NOT_FOUND, remark="new")
-        return Reply(fields={"offset": str(offset)})
+            return Response(codes.QUERY_NOT_FOUND, remark="new")
+        return Response(fields={"offset": str(offset)})
 
-    def _max(self, command: Command, _: Connection) -> Reply:
+    def _max(self, command: Command, _: Connection) -> Response:
         header = command.header(QueueAddress)
-        return Reply(fields={"offset": str(len(self.records[header.topic, header.queue_id]))})
+        return Response(fields={"offset": str(len(self.records[header.topic, header.queue_id]))})
 
-    def _min(self, command: Command, _: Connection) -> Reply:
+    def _min(self, command: Command, _: Connection) -> Response:
         header = command.header(QueueAddress)
-        return Reply(fields={"offset": str(self.least[header.topic, header.queue_id])})
+        return Response(fields={"offset": str(self.least[header.topic, header.queue_id])})
 
-    def _search(self, command: Command, _: Connection) -> Reply:
-        return Reply(fields={"offset": str(command.header(SearchOffset).timestamp_ms)})
+    def _search(self, command: Command, _: Connection) -> Response:
+        return Response(fields={"offset": str(command.header(SearchOffset).timestamp_ms)})
 
-    def _lock(self, command: Command, _: Connection) -> Reply:
+    def _lock(self, command: Command, _: Connection) -> Response:
         body = LockBatchRequestBody.decode(command.body)
         mine = [
             queue
@@ -125,15 +125,15 @@ class Shelf:
             if self.locks.setdefault((queue.topic, queue.queue_id), body.client_id)
             == body.client_id
         ]
-        return Reply(body=LockBatchResponseBody(mine).encode())
+        return Response(body=LockBatchResponseBody(mine).encode())
 
-    def _unlock(self, command: Command, _: Connection) -> Reply:
+    def _unlock(self, command: Command, _: Connection) -> Response:
         body = UnlockBatchRequestBody.decode(command.body)
         for queue in body.mq_set:
             if self.locks.get((queue.topic, queue.queue_id)) == body.client_id:
                 del self.locks[queue.topic, queue.queue_id]
         return OK
 
-    def _back(self, command: Command, _: Connection) -> Reply:
+    def _back(self, command: Command, _: Connection) -> Response:
         self.backs.append(command.header(ConsumerSendMsgBack))
         return OK

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aerobee.console.endpoint import OFF, PORT_DISTANCE, Answers, Door, Family
+from aerobee.console.endpoint import OFF, PORT_DISTANCE, Answers, Endpoint, Family
 from aerobee.console.exposition import SAMPLES_PER_STEP
 from aerobee.console.page import Status
 from prometheus_client.parser import text_string_to_metric_families
@@ -67,12 +67,12 @@ def daemon() -> Daemon:
 @pytest.fixture
 async def get(daemon: Daemon) -> AsyncIterator[Get]:
     """Asks a running door for a path."""
-    door = Door("127.0.0.1", 0, daemon.answers())
-    await door.start()
-    assert door.url is not None
-    async with aiohttp.ClientSession(door.url) as session:
+    endpoint = Endpoint("127.0.0.1", 0, daemon.answers())
+    await endpoint.start()
+    assert endpoint.url is not None
+    async with aiohttp.ClientSession(endpoint.url) as session:
         yield session.get
-    await door.stop()
+    await endpoint.stop()
 
 
 async def test_a_daemon_that_is_well_answers_ok(get: Get) -> None:
@@ -195,9 +195,9 @@ async def test_a_name_can_not_smuggle_markup_into_the_page(get: Get, daemon: Dae
 async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        door = Door("127.0.0.1", port, daemon.answers())
+        endpoint = Endpoint("127.0.0.1", port, daemon.answers())
         with pytest.raises(OSError, match=f"can't serve HTTP on 127.0.0.1:{port}: .*httpPort"):
-            await door.start()
+            await endpoint.start()
 
 
 async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
@@ -206,14 +206,17 @@ async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
     caplog.set_level("INFO")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        door = Door("127.0.0.1", None, daemon.answers(), listen_port=port - PORT_DISTANCE)
-        await door.start()
-        assert door.port > port
-        assert door.url == f"http://127.0.0.1:{door.port}/"
-        async with aiohttp.ClientSession() as session, session.get(f"{door.url}healthz") as answer:
+        endpoint = Endpoint("127.0.0.1", None, daemon.answers(), listen_port=port - PORT_DISTANCE)
+        await endpoint.start()
+        assert endpoint.port > port
+        assert endpoint.url == f"http://127.0.0.1:{endpoint.port}/"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{endpoint.url}healthz") as answer,
+        ):
             assert answer.status == 200
-        assert f"port {port} is taken, so the status page is on port {door.port}" in caplog.text
-        await door.stop()
+        assert f"port {port} is taken, so the status page is on port {endpoint.port}" in caplog.text
+        await endpoint.stop()
 
 
 async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
@@ -222,16 +225,16 @@ async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for listen_port in (port - PORT_DISTANCE, 0, 65_530):
-        door = Door("127.0.0.1", None, daemon.answers(), listen_port=listen_port)
-        await door.start()
-        assert door.port > 0
+        endpoint = Endpoint("127.0.0.1", None, daemon.answers(), listen_port=listen_port)
+        await endpoint.start()
+        assert endpoint.port > 0
         if listen_port == port - PORT_DISTANCE:
-            assert door.port == port
-        await door.stop()
+            assert endpoint.port == port
+        await endpoint.stop()
 
 
 async def test_a_door_that_is_off_has_no_address(daemon: Daemon) -> None:
-    door = Door("127.0.0.1", OFF, daemon.answers())
-    await door.start()
-    assert door.url is None
-    await door.stop()
+    endpoint = Endpoint("127.0.0.1", OFF, daemon.answers())
+    await endpoint.start()
+    assert endpoint.url is None
+    await endpoint.stop()

@@ -44,7 +44,7 @@ class Asker:
             assert data, "the name server closed the connection"
             for command in self._decoder.feed(data):
                 assert command.opaque == 7
-                assert command.is_answer
+                assert command.is_response
                 found: Any = command.ext
                 if isinstance(found, msgspec.Raw):
                     found = msgspec.json.decode(found)

@@ -566,7 +566,7 @@ async def test_a_consumer_may_wait_for_messages(guarded: Broker, as_user: Caller
     await shop.send("T", queue_id=0)
     reading = asyncio.create_task(shop.pull("T", 1, suspend_ms=20_000))
     async with asyncio.timeout(60):
-        while guarded.holds.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
+        while guarded.long_polls.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     await shop.send("T", b"second", queue_id=0)
     assert (await reading).code == codes.SUCCESS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.command import Command, Reply, read_ext
+from aerobee.protocol.command import Command, Response, read_ext
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.message.message_id import offset_message_id
 from aerobee.protocol.message.record import decode_record
@@ -39,7 +39,7 @@ async def test_a_consumers_answer_is_passed_on_as_it_is(parts: Parts) -> None:
     wire = parts.join("CG", {"T": "*"})
     wire.answer = Command(0, read_ext({"a": "b"}), remark="fine", body=b"running")
     reply = await parts.ask_later(RUNNING, **info(parts))
-    assert reply == Reply(0, {"a": "b"}, "fine", b"running")
+    assert reply == Response(0, {"a": "b"}, "fine", b"running")
     ((code, fields, body, seconds),) = wire.asked
     assert (code, body, seconds) == (RUNNING, b"", 10.0)
     assert fields == {"consumerGroup": "CG", "clientId": "c1", "jstackEnable": "true"}
@@ -48,7 +48,7 @@ async def test_a_consumers_answer_is_passed_on_as_it_is(parts: Parts) -> None:
 async def test_a_consumers_refusal_is_passed_on_too(parts: Parts) -> None:
     parts.join("CG", {"T": "*"}).answer = Command(codes.SYSTEM_ERROR, remark="no such group here")
     reply = await parts.ask_later(RUNNING, **info(parts))
-    assert reply == Reply(1, None, "no such group here")
+    assert reply == Response(1, None, "no such group here")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_a_message_is_given_to_one_consumer(parts: Parts) -> None:
         "topic": "T",
     }
     reply = await parts.ask_later(DIRECTLY, **fields)
-    assert reply == Reply(0, None, None, b"consumed")
+    assert reply == Response(0, None, None, b"consumed")
     ((code, sent, body, _),) = wire.asked
     assert code == DIRECTLY
     assert sent == {**fields, "brokerName": "broker-a", "topicSysFlag": "3", "groupSysFlag": "0"}

@@ -254,7 +254,7 @@ def test_the_least_offset_of_all_groups_but_where_the_compared_one_is_behind(
 @pytest.fixture
 def members(consumed: Parts) -> Parts:
     """The same, with resets that go through the members."""
-    consumed.hot_keys.update({"useServerSideResetOffset": "false"})
+    consumed.dynamic_settings.update({"useServerSideResetOffset": "false"})
     return consumed
 
 

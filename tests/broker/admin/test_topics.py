@@ -13,7 +13,7 @@ from aerobee.protocol.bodies.topic import (
     TopicConfigAndMappingSerializeWrapper,
     TopicList,
 )
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.errors import Refusal
 
 from ..parts import START_MS, Parts
@@ -35,7 +35,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
     parts.store.close()
 
 
-def update(parts: Parts, topic: str, **fields: object) -> Reply:
+def update(parts: Parts, topic: str, **fields: object) -> Response:
     """UPDATE_AND_CREATE_TOPIC as mqadmin sends it."""
     wanted: dict[str, object] = {
         "topic": topic,

@@ -13,7 +13,7 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.heartbeat import CheckClientRequestBody
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.offsets import OffsetAnswer, TimestampAnswer
+from aerobee.protocol.headers.offsets import OffsetResponse, TimestampResponse
 
 from ..conftest import Caller, Config
 
@@ -171,7 +171,7 @@ async def offset(caller: Caller, code: int, **fields: object) -> int:
     texts = {name: str(value) for name, value in fields.items()}
     answer = await caller.ask(code, {"topic": "T", "queueId": "0"} | texts)
     assert answer.code == 0, answer.remark
-    return answer.header(OffsetAnswer).offset
+    return answer.header(OffsetResponse).offset
 
 
 async def test_offsets_are_kept_as_reported(broker: Broker, caller: Caller) -> None:
@@ -232,9 +232,9 @@ async def test_the_bounds_of_a_queue_and_the_place_of_a_time(
     assert await offset(caller, codes.SEARCH_OFFSET_BY_TIMESTAMP, timestamp=later) == 3
     fields = {"topic": "T", "queueId": "0"}
     first = await caller.ask(codes.GET_EARLIEST_MSG_STORETIME, fields)
-    assert before <= first.header(TimestampAnswer).timestamp_ms <= broker.now_ms()
+    assert before <= first.header(TimestampResponse).timestamp_ms <= broker.now_ms()
     none = await caller.ask(codes.GET_EARLIEST_MSG_STORETIME, fields | {"queueId": "2"})
-    assert none.header(TimestampAnswer).timestamp_ms == -1
+    assert none.header(TimestampResponse).timestamp_ms == -1
 
 
 async def test_a_group_without_retry_queues_has_a_retry_topic_without_queues(

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from aerobee.broker.groups.clients import ConsumerGroup
 from aerobee.broker.groups.member_notices import AT_ONCE_MAX, MemberNotices
+from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.slices import Slices
-from aerobee.protocol.aio.turn import Turn
 
 
 class Wire:
@@ -25,7 +25,7 @@ def group_of(number: int, told: list[Wire]) -> ConsumerGroup:
 
 def notices() -> MemberNotices:
     times = iter(range(1 << 30))
-    return MemberNotices(Slices(Turn(), clock=lambda: float(next(times))))
+    return MemberNotices(Slices(Scheduler(), clock=lambda: float(next(times))))
 
 
 async def test_few_members_are_told_at_once() -> None:

@@ -9,11 +9,11 @@ from aerobee.protocol.bodies.stats import ConsumeStats
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from aerobee.protocol.headers.offsets import (
-    OffsetAnswer,
+    OffsetResponse,
     QueryConsumerOffset,
     QueueAddress,
     SearchOffset,
-    TimestampAnswer,
+    TimestampResponse,
     UpdateConsumerOffset,
 )
 
@@ -38,7 +38,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
 
 def offset(answer: Command) -> int:
     assert answer.code == codes.SUCCESS, answer.remark
-    return answer.header(OffsetAnswer).offset
+    return answer.header(OffsetResponse).offset
 
 
 async def progress(cluster: StaticCluster, broker: str = "b") -> Command:
@@ -59,7 +59,7 @@ async def test_the_leader_tells_where_the_whole_queue_begins_and_ends(
     assert offset(await ask(codes.GET_MAX_OFFSET, address)) == BLOCK + 1
     first_ms = cluster.brokers["a"].store.earliest_store_ms(T, 0)
     earliest = await ask(codes.GET_EARLIEST_MSG_STORETIME, address)
-    assert earliest.header(TimestampAnswer).timestamp_ms == first_ms > 0
+    assert earliest.header(TimestampResponse).timestamp_ms == first_ms > 0
 
 
 async def test_between_brokers_ids_and_offsets_are_physical(cluster: StaticCluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.groups.subscription_check import Agreement
+from aerobee.broker.groups.subscription_check import SubscriptionCheck
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
@@ -24,7 +24,7 @@ def parts(tmp_path: Path) -> Iterator[Parts]:
 
 
 def heard(
-    agreement: Agreement,
+    subscription_check: SubscriptionCheck,
     wire: Wire,
     name: str,
     says: Says,
@@ -34,12 +34,12 @@ def heard(
 ) -> None:
     wanted = [subscription(topic, text, kind) for topic, text in says.items()]
     consumer = ConsumerData("g", "CONSUME_PASSIVELY", model, None, wanted)
-    agreement.heard(wire, name, consumer)  # type: ignore[arg-type]
+    subscription_check.heard(wire, name, consumer)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def agreement() -> Agreement:
-    return Agreement("g")
+def subscription_check() -> SubscriptionCheck:
+    return SubscriptionCheck("g")
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def agreement() -> Agreement:
     ],
 )
 def test_who_says_the_same_in_other_words_agrees(
-    agreement: Agreement, one: Says, two: Says
+    subscription_check: SubscriptionCheck, one: Says, two: Says
 ) -> None:
-    heard(agreement, Wire(), "c1", one)
-    heard(agreement, Wire(), "c2", two)
-    assert not agreement.differs
-    assert agreement.describe() == ""
+    heard(subscription_check, Wire(), "c1", one)
+    heard(subscription_check, Wire(), "c2", two)
+    assert not subscription_check.differs
+    assert subscription_check.describe() == ""
 
 
 @pytest.mark.parametrize(
@@ -76,64 +76,70 @@ def test_who_says_the_same_in_other_words_agrees(
     ],
 )
 def test_who_says_something_else_is_named(
-    agreement: Agreement, one: Says, two: Says, text: str
+    subscription_check: SubscriptionCheck, one: Says, two: Says, text: str
 ) -> None:
-    heard(agreement, Wire(), "c1", one)
-    heard(agreement, Wire(), "c2", two)
-    assert agreement.differs
-    assert agreement.describe() == text
+    heard(subscription_check, Wire(), "c1", one)
+    heard(subscription_check, Wire(), "c2", two)
+    assert subscription_check.differs
+    assert subscription_check.describe() == text
 
 
-def test_expressions_and_message_models_count_as_well(agreement: Agreement) -> None:
-    heard(agreement, Wire(), "c1", {"T": "a > 1"}, kind="SQL92")
-    heard(agreement, Wire(), "c2", {"T": "a > 1"}, kind="SQL92", model="BROADCASTING")
-    assert agreement.describe() == "message model: c2: BROADCASTING / c1: CLUSTERING"
-    heard(agreement, Wire(), "c3", {"T": "a > 2"}, kind="SQL92")
-    assert agreement.describe().endswith("topic T: c1, c2: SQL92 a > 1 / c3: SQL92 a > 2")
+def test_expressions_and_message_models_count_as_well(
+    subscription_check: SubscriptionCheck,
+) -> None:
+    heard(subscription_check, Wire(), "c1", {"T": "a > 1"}, kind="SQL92")
+    heard(subscription_check, Wire(), "c2", {"T": "a > 1"}, kind="SQL92", model="BROADCASTING")
+    assert subscription_check.describe() == "message model: c2: BROADCASTING / c1: CLUSTERING"
+    heard(subscription_check, Wire(), "c3", {"T": "a > 2"}, kind="SQL92")
+    assert subscription_check.describe().endswith("topic T: c1, c2: SQL92 a > 1 / c3: SQL92 a > 2")
 
 
-def test_two_members_under_one_client_id_are_told_apart(agreement: Agreement) -> None:
-    heard(agreement, Wire(), "same", {"T": "a"})
-    heard(agreement, Wire(), "same", {"T": "b"})
-    assert agreement.describe() == "topic T: same: tags a / same: tags b"
+def test_two_members_under_one_client_id_are_told_apart(
+    subscription_check: SubscriptionCheck,
+) -> None:
+    heard(subscription_check, Wire(), "same", {"T": "a"})
+    heard(subscription_check, Wire(), "same", {"T": "b"})
+    assert subscription_check.describe() == "topic T: same: tags a / same: tags b"
 
 
-def test_a_description_stays_short(agreement: Agreement) -> None:
-    heard(agreement, Wire(), "odd", {f"T{n}": "x" * 5_000 for n in range(8)})
+def test_a_description_stays_short(subscription_check: SubscriptionCheck) -> None:
+    heard(subscription_check, Wire(), "odd", {f"T{n}": "x" * 5_000 for n in range(8)})
     for number in range(20):
-        heard(agreement, Wire(), f"c{number}", {f"T{n}": "*" for n in range(8)})
-    text = agreement.describe()
+        heard(subscription_check, Wire(), f"c{number}", {f"T{n}": "*" for n in range(8)})
+    text = subscription_check.describe()
     assert "c0, c1, c10 and 17 more: all messages / odd: tags xxx" in text
     assert text.endswith("; and 3 more topics")
     assert len(text) < 2_000
 
 
-def test_they_agree_again_when_one_changes_its_mind_or_leaves(agreement: Agreement) -> None:
+def test_they_agree_again_when_one_changes_its_mind_or_leaves(
+    subscription_check: SubscriptionCheck,
+) -> None:
     one, two = Wire(), Wire()
-    heard(agreement, one, "c1", {"T": "a"})
-    heard(agreement, two, "c2", {"T": "b"})
-    heard(agreement, one, "c1", {"T": "b"})
-    assert not agreement.differs
-    heard(agreement, one, "c1", {"T": "a"})
-    assert agreement.differs
-    agreement.left(one)  # type: ignore[arg-type]
-    agreement.left(one)  # type: ignore[arg-type]
-    assert not agreement.differs
+    heard(subscription_check, one, "c1", {"T": "a"})
+    heard(subscription_check, two, "c2", {"T": "b"})
+    heard(subscription_check, one, "c1", {"T": "b"})
+    assert not subscription_check.differs
+    heard(subscription_check, one, "c1", {"T": "a"})
+    assert subscription_check.differs
+    subscription_check.left(one)  # type: ignore[arg-type]
+    subscription_check.left(one)  # type: ignore[arg-type]
+    assert not subscription_check.differs
 
 
 def test_the_log_names_a_group_once_and_says_when_it_is_over(
-    agreement: Agreement, caplog: pytest.LogCaptureFixture
+    subscription_check: SubscriptionCheck, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     one, two = Wire(), Wire()
-    heard(agreement, one, "c1", {"T": "a"})
+    heard(subscription_check, one, "c1", {"T": "a"})
     assert caplog.messages == []
     for _ in range(3):
-        heard(agreement, two, "c2", {"T": "b"})
+        heard(subscription_check, two, "c2", {"T": "b"})
     (line,) = caplog.messages
     assert "members of group g subscribe differently" in line
     assert "topic T: c1: tags a / c2: tags b; give all members the same" in line
-    agreement.left(two)  # type: ignore[arg-type]
+    subscription_check.left(two)  # type: ignore[arg-type]
     assert caplog.messages[1:] == ["the members of group g subscribe alike again"]
 
 

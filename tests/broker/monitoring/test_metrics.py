@@ -216,7 +216,7 @@ async def test_long_polls_and_oneway_requests_are_told_apart(
     await caller.send("T")
     waiting = asyncio.create_task(caller.pull("T", 1, suspend_ms=2_000))
     async with asyncio.timeout(30):
-        while not broker.holds.count:  # noqa: ASYNC110 - the broker has no event for it
+        while not broker.long_polls.count:  # noqa: ASYNC110 - the broker has no event for it
             await asyncio.sleep(0)
     clock.ms += 2_500
     await broker.catch_up()

@@ -148,8 +148,8 @@ async def test_a_peek_is_refused_while_others_have_not_read_their_answers(
 ) -> None:
     p = await popper(run, config, clock)
     await p.send(b"a")
-    backlog = p.broker.server.turn.backlog
-    backlog.add(2 * backlog.bytes_max)
+    budget = p.broker.server.scheduler.budget
+    budget.add(2 * budget.bytes_max)
     assert (await ask(p)).code == codes.SYSTEM_BUSY
-    backlog.add(-2 * backlog.bytes_max)
+    budget.add(-2 * budget.bytes_max)
     assert await seen(p) == ([b"a"], 1)

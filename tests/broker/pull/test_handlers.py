@@ -16,7 +16,7 @@ from aerobee.protocol.headers.pull import (
     CLASS_FILTER,
     COMMIT_OFFSET,
     SUBSCRIPTION,
-    PullMessageAnswer,
+    PullMessageResponse,
 )
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.message.tags import tag_hash
@@ -34,7 +34,7 @@ async def filled(caller: Caller, count: int = 5) -> None:
 async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None:
     await filled(caller)
     answer = await caller.pull("T", 1, max_messages=3)
-    header = answer.header(PullMessageAnswer)
+    header = answer.header(PullMessageResponse)
     assert (answer.code, answer.remark) == (0, "FOUND")
     assert [record.body for record in records(answer)] == [b"1", b"2", b"3"]
     assert (header.next_offset, header.min_offset, header.max_offset) == (4, 0, 5)
@@ -48,7 +48,7 @@ async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
     assert [record.body for record in records(plain)] == [b"%d" % number for number in range(32)]
     bulk = await caller.pull("T", max_messages=90, sys_flag=BULK)
     assert [record.body for record in records(bulk)] == [b"%d" % number for number in range(90)]
-    assert bulk.header(PullMessageAnswer).next_offset == 90
+    assert bulk.header(PullMessageResponse).next_offset == 90
     odd = await caller.pull("T", max_messages=90, sys_flag=BULK, expression="odd")
     assert [record.body for record in records(odd)] == [b"%d" % n for n in range(1, 90, 2)]
     monkeypatch.setattr(pull_module, "BULK_BYTES_MAX", 1)
@@ -74,7 +74,7 @@ async def test_tags_are_filtered(caller: Caller, expression: str, bodies: list[b
     await filled(caller)
     answer = await caller.pull("T", expression=expression)
     assert [record.body for record in records(answer)] == bodies
-    assert answer.header(PullMessageAnswer).next_offset >= int(bodies[-1]) + 1
+    assert answer.header(PullMessageResponse).next_offset >= int(bodies[-1]) + 1
 
 
 async def test_a_tag_expression_that_takes_long_to_read_is_refused(caller: Caller) -> None:
@@ -101,7 +101,7 @@ async def test_an_offset_without_a_message_has_its_own_code(
     await filled(caller, 3)
     answer = await caller.pull("T", offset)
     assert (answer.code, answer.remark) == (code, remark)
-    assert answer.header(PullMessageAnswer).next_offset == following
+    assert answer.header(PullMessageResponse).next_offset == following
 
 
 async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
@@ -109,7 +109,7 @@ async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
     at_start = await caller.pull("T", 0, queue_id=3)
     beyond = await caller.pull("T", 5, queue_id=3)
     assert (at_start.code, beyond.code) == (codes.PULL_NOT_FOUND, codes.PULL_OFFSET_MOVED)
-    assert beyond.header(PullMessageAnswer).next_offset == 0
+    assert beyond.header(PullMessageResponse).next_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_every_status_of_the_store_has_its_code_and_passes_its_offsets_on(
     await filled(caller, 1)
     monkeypatch.setattr(broker.store, "get", lambda *_: Found(found, 70, 60, 90, [], 0, 0))
     answer = await caller.pull("T", 65)
-    header = answer.header(PullMessageAnswer)
+    header = answer.header(PullMessageResponse)
     if found == status.NO_MATCHED_LOGIC_QUEUE:
         found = status.NO_MESSAGE_IN_QUEUE
     assert (answer.code, answer.remark) == (code, status.NAMES[found])
@@ -143,7 +143,7 @@ async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
     await filled(caller, 3)
     answer = await caller.pull("T", 0, expression="none")
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
-    assert answer.header(PullMessageAnswer).next_offset == 3
+    assert answer.header(PullMessageResponse).next_offset == 3
 
 
 async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller: Caller) -> None:
@@ -166,7 +166,7 @@ async def test_a_waiting_pull_is_not_woken_by_other_tags(broker: Broker, caller:
     await caller.send("T", b"mine", TAGS="b")
     answer = await waiting
     assert [record.body for record in records(answer)] == [b"mine"]
-    assert answer.header(PullMessageAnswer).next_offset == 5
+    assert answer.header(PullMessageResponse).next_offset == 5
 
 
 async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_for(
@@ -182,7 +182,7 @@ async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_fo
     broker.wake(("T", 0))
     answer = await waiting
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
-    following = answer.header(PullMessageAnswer).next_offset
+    following = answer.header(PullMessageResponse).next_offset
     assert 1 < following <= 901
     found = await caller.pull("T", following, expression="b", suspend_ms=15_000)
     assert [record.body for record in records(found)] == [b"mine"]
@@ -192,7 +192,7 @@ async def test_a_pull_that_waited_in_vain_is_answered_when_its_time_is_up(caller
     await filled(caller, 1)
     answer = await caller.pull("T", 1, suspend_ms=1)
     assert answer.code == codes.PULL_NOT_FOUND
-    assert answer.header(PullMessageAnswer).next_offset == 1
+    assert answer.header(PullMessageResponse).next_offset == 1
 
 
 async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, caller: Caller) -> None:
@@ -215,7 +215,7 @@ async def test_a_pull_waits_no_longer_than_the_limit_and_a_negative_time_is_none
     for suspend_ms in (1 << 60, -5):
         answer = await caller.pull("T", 1, suspend_ms=suspend_ms)
         assert answer.code == codes.PULL_NOT_FOUND
-    assert broker.holds.count == 0
+    assert broker.long_polls.count == 0
 
 
 async def test_a_pull_may_carry_an_offset_to_commit(broker: Broker, caller: Caller) -> None:
@@ -406,7 +406,7 @@ async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(
     text = "a" if kind == "TAG" else "TAGS = 'a'"
     answer = await caller.pull("T", max_messages=asked, expression=text, kind=kind)
     assert len(records(answer)) == count
-    assert answer.header(PullMessageAnswer).next_offset == count
+    assert answer.header(PullMessageResponse).next_offset == count
     await caller.peers.close()
 
 
@@ -419,14 +419,14 @@ async def test_who_has_fallen_behind_is_sent_to_a_slave_where_slaves_are_read(  
     await filled(caller)
     for asked in ({}, {"expression": "TAGS IS NOT NULL", "kind": "SQL92"}, {"expression": "none"}):
         behind = await caller.pull("T", 0, max_messages=2, **asked)
-        assert behind.header(PullMessageAnswer).suggested_broker_id == 1
+        assert behind.header(PullMessageResponse).suggested_broker_id == 1
     broker.groups.put(
         SubscriptionGroupConfig("cg", broker_id=3, which_broker_when_consume_slowly=2)
     )
     behind = await caller.pull("T", 0, max_messages=2)
-    assert behind.header(PullMessageAnswer).suggested_broker_id == 2
+    assert behind.header(PullMessageResponse).suggested_broker_id == 2
     at_the_end = await caller.pull("T", 5)
-    assert at_the_end.header(PullMessageAnswer).suggested_broker_id == 3
+    assert at_the_end.header(PullMessageResponse).suggested_broker_id == 3
     await caller.peers.close()
 
 
@@ -436,7 +436,7 @@ async def test_without_slave_reads_nobody_is_sent_away(
     await filled(caller)
     monkeypatch.setattr(broker.store, "in_memory", lambda *_: False)
     answer = await caller.pull("T", 0)
-    assert answer.header(PullMessageAnswer).suggested_broker_id == 0
+    assert answer.header(PullMessageResponse).suggested_broker_id == 0
 
 
 async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config) -> None:  # type: ignore[no-untyped-def]

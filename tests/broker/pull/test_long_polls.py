@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from aerobee.broker.pull import long_polls as holds_module
-from aerobee.broker.pull.long_polls import Hold, Holds
-from aerobee.protocol.command import Command, Reply
+from aerobee.broker.pull.long_polls import Hold, LongPolls
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import PullMessage
 
 QUEUE = ("T", 0)
@@ -21,8 +21,8 @@ class Wire:
     postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 
-    def answer_late(
-        self, command: Command, reply: Reply, waited_ms: int, *, is_long_polling: bool
+    def respond_late(
+        self, command: Command, reply: Response, waited_ms: int, *, is_long_polling: bool
     ) -> None:
         self.sent.append((command.opaque, reply.code))
 
@@ -39,11 +39,11 @@ class Messages:
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Wire, final: bool
-    ) -> Reply | None:
+    ) -> Response | None:
         self.looked.append((header.queue_id, final))
         if header.queue_id in self.there:
-            return Reply(0)
-        return Reply(19) if final else None
+            return Response(0)
+        return Response(19) if final else None
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def messages() -> Messages:
 
 
 @pytest.fixture
-def holds(messages: Messages) -> Holds:
-    return Holds(messages.rerun, lambda: 0)  # type: ignore[arg-type]
+def long_polls(messages: Messages) -> LongPolls:
+    return LongPolls(messages.rerun, lambda: 0)  # type: ignore[arg-type]
 
 
 def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> Hold:
@@ -61,137 +61,143 @@ def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -
     return Hold(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
 
 
-def test_only_the_pulls_of_a_marked_queue_run_again(holds: Holds, messages: Messages) -> None:
+def test_only_the_pulls_of_a_marked_queue_run_again(
+    long_polls: LongPolls, messages: Messages
+) -> None:
     wire = Wire()
-    assert holds.park(QUEUE, hold(wire, 1))
-    assert holds.park(OTHER, hold(wire, 2, 1))
+    assert long_polls.park(QUEUE, hold(wire, 1))
+    assert long_polls.park(OTHER, hold(wire, 2, 1))
     messages.there = {0, 1}
-    holds.mark(QUEUE)
-    holds.serve()
+    long_polls.mark(QUEUE)
+    long_polls.serve()
     assert wire.sent == [(1, 0)]
-    assert holds.count == 1
-    holds.serve()
+    assert long_polls.count == 1
+    long_polls.serve()
     assert wire.sent == [(1, 0)]
 
 
-def test_a_pull_that_still_finds_nothing_stays_parked(holds: Holds, messages: Messages) -> None:
+def test_a_pull_that_still_finds_nothing_stays_parked(
+    long_polls: LongPolls, messages: Messages
+) -> None:
     wire = Wire()
-    holds.park(QUEUE, hold(wire, 1))
-    holds.mark(QUEUE)
-    holds.serve()
-    assert (wire.sent, holds.count) == ([], 1)
+    long_polls.park(QUEUE, hold(wire, 1))
+    long_polls.mark(QUEUE)
+    long_polls.serve()
+    assert (wire.sent, long_polls.count) == ([], 1)
     messages.there = {0}
-    holds.mark(QUEUE)
-    holds.serve()
-    assert (wire.sent, holds.count) == ([(1, 0)], 0)
+    long_polls.mark(QUEUE)
+    long_polls.serve()
+    assert (wire.sent, long_polls.count) == ([(1, 0)], 0)
 
 
-def test_a_pull_is_answered_when_its_time_is_up_and_not_before(holds: Holds) -> None:
+def test_a_pull_is_answered_when_its_time_is_up_and_not_before(long_polls: LongPolls) -> None:
     wire = Wire()
-    holds.park(QUEUE, hold(wire, 1, deadline_ms=1_000))
-    holds.park(QUEUE, hold(wire, 2, deadline_ms=2_000))
-    holds.sweep(999)
+    long_polls.park(QUEUE, hold(wire, 1, deadline_ms=1_000))
+    long_polls.park(QUEUE, hold(wire, 2, deadline_ms=2_000))
+    long_polls.sweep(999)
     assert wire.sent == []
-    holds.sweep(1_000)
-    assert (wire.sent, holds.count) == ([(1, 19)], 1)
-    holds.sweep(2_000)
-    assert (wire.sent, holds.count) == ([(1, 19), (2, 19)], 0)
+    long_polls.sweep(1_000)
+    assert (wire.sent, long_polls.count) == ([(1, 19)], 1)
+    long_polls.sweep(2_000)
+    assert (wire.sent, long_polls.count) == ([(1, 19), (2, 19)], 0)
 
 
-def test_a_client_that_left_is_forgotten(holds: Holds, messages: Messages) -> None:
+def test_a_client_that_left_is_forgotten(long_polls: LongPolls, messages: Messages) -> None:
     gone, here = Wire(), Wire()
-    holds.park(QUEUE, hold(gone, 1))
-    holds.park(QUEUE, hold(here, 2))
+    long_polls.park(QUEUE, hold(gone, 1))
+    long_polls.park(QUEUE, hold(here, 2))
     gone.is_lost = True
-    holds.sweep(0)
-    assert holds.count == 1
+    long_polls.sweep(0)
+    assert long_polls.count == 1
     messages.there = {0}
-    holds.mark(QUEUE)
-    holds.serve()
+    long_polls.mark(QUEUE)
+    long_polls.serve()
     assert (gone.sent, here.sent) == ([], [(2, 0)])
 
 
 def test_one_pull_over_the_limit_is_not_parked(
-    holds: Holds, monkeypatch: pytest.MonkeyPatch
+    long_polls: LongPolls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holds_module, "HOLDS_PER_QUEUE_MAX", 2)
     wire = Wire()
-    assert [holds.park(QUEUE, hold(wire, n)) for n in range(3)] == [True, True, False]
-    assert holds.park(OTHER, hold(wire, 4, 1))
+    assert [long_polls.park(QUEUE, hold(wire, n)) for n in range(3)] == [True, True, False]
+    assert long_polls.park(OTHER, hold(wire, 4, 1))
     monkeypatch.setattr(holds_module, "HOLDS_MAX", 3)
-    assert not holds.park(("U", 0), hold(wire, 5))
-    assert holds.count == 3
+    assert not long_polls.park(("U", 0), hold(wire, 5))
+    assert long_polls.count == 3
 
 
-def test_everybody_can_be_woken_at_once(holds: Holds, messages: Messages) -> None:
+def test_everybody_can_be_woken_at_once(long_polls: LongPolls, messages: Messages) -> None:
     wire = Wire()
-    holds.park(QUEUE, hold(wire, 1))
-    holds.park(OTHER, hold(wire, 2, 1))
-    holds.wake_all()
-    holds.serve()
+    long_polls.park(QUEUE, hold(wire, 1))
+    long_polls.park(OTHER, hold(wire, 2, 1))
+    long_polls.wake_all()
+    long_polls.serve()
     assert messages.looked == [(0, False), (1, False)]
 
 
-def test_who_watches_a_queue_is_told_after_its_pulls(holds: Holds, messages: Messages) -> None:
+def test_who_watches_a_queue_is_told_after_its_pulls(
+    long_polls: LongPolls, messages: Messages
+) -> None:
     told: list[tuple[tuple[str, int], int]] = []
 
     def watcher(key: tuple[str, int]) -> None:
         told.append((key, len(messages.looked)))
 
-    holds.watch(QUEUE, watcher)
-    assert QUEUE in holds.parked
-    assert holds.count == 0
-    holds.mark(QUEUE)
-    holds.mark(OTHER)
-    holds.serve()
-    holds.park(QUEUE, hold(Wire(), 1))
-    holds.mark(QUEUE)
-    holds.serve()
+    long_polls.watch(QUEUE, watcher)
+    assert QUEUE in long_polls.parked
+    assert long_polls.count == 0
+    long_polls.mark(QUEUE)
+    long_polls.mark(OTHER)
+    long_polls.serve()
+    long_polls.park(QUEUE, hold(Wire(), 1))
+    long_polls.mark(QUEUE)
+    long_polls.serve()
     assert told == [(QUEUE, 0), (QUEUE, 1)]
-    holds.sweep(1_000)
-    assert QUEUE in holds.parked
-    holds.unwatch(QUEUE, watcher)
-    assert QUEUE not in holds.parked
-    holds.mark(QUEUE)
-    holds.serve()
+    long_polls.sweep(1_000)
+    assert QUEUE in long_polls.parked
+    long_polls.unwatch(QUEUE, watcher)
+    assert QUEUE not in long_polls.parked
+    long_polls.mark(QUEUE)
+    long_polls.serve()
     assert len(told) == 2
 
 
-def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(holds: Holds) -> None:
-    holds.watch(QUEUE, print)
-    holds.park(QUEUE, hold(Wire(), 1))
-    holds.unwatch(QUEUE, print)
-    assert holds.count == len(holds.parked[QUEUE]) == 1
+def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(long_polls: LongPolls) -> None:
+    long_polls.watch(QUEUE, print)
+    long_polls.park(QUEUE, hold(Wire(), 1))
+    long_polls.unwatch(QUEUE, print)
+    assert long_polls.count == len(long_polls.parked[QUEUE]) == 1
 
 
 def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
-    holds: Holds, messages: Messages
+    long_polls: LongPolls, messages: Messages
 ) -> None:
     slow, quick = Wire(is_to_wait=True), Wire()
-    holds.park(QUEUE, hold(slow, 1))
-    holds.park(QUEUE, hold(quick, 2))
+    long_polls.park(QUEUE, hold(slow, 1))
+    long_polls.park(QUEUE, hold(quick, 2))
     messages.there.add(0)
-    holds.mark(QUEUE)
-    holds.serve()
+    long_polls.mark(QUEUE)
+    long_polls.serve()
     assert (slow.sent, slow.postponed) == ([], [1])
     assert quick.sent == [(2, 0)]
-    assert holds.count == 0
+    assert long_polls.count == 0
 
 
 def test_a_sweep_over_many_pauses_and_passes_over_what_was_served_meanwhile(
-    holds: Holds, messages: Messages, monkeypatch: pytest.MonkeyPatch
+    long_polls: LongPolls, messages: Messages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holds_module, "HOLDS_PER_PART", 4)
     wire = Wire()
     for queue_id in range(8):
-        assert holds.park(("T", queue_id), hold(wire, queue_id, queue_id))
+        assert long_polls.park(("T", queue_id), hold(wire, queue_id, queue_id))
     pauses = 0
-    for _ in holds.sweep_in_parts(1_000):
+    for _ in long_polls.sweep_in_parts(1_000):
         pauses += 1
         if pauses == 1:
             messages.there = {5}
-            holds.mark(("T", 5))
-            holds.serve()
+            long_polls.mark(("T", 5))
+            long_polls.serve()
     assert pauses == 3
     assert sorted(wire.sent) == [(n, 0 if n == 5 else 19) for n in range(8)]
-    assert holds.count == 0
+    assert long_polls.count == 0

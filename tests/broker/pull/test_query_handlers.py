@@ -9,7 +9,7 @@ import pytest
 from aerobee.broker.pull import query_handlers as query_module
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.queues import QueryConsumeQueueResponseBody
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.protocol.message.tags import string_hash
@@ -30,7 +30,7 @@ def refused(parts: Parts, code: int, /, **fields: object) -> Refusal:
     return caught.value
 
 
-def query(parts: Parts, key: str, **fields: object) -> Reply:
+def query(parts: Parts, key: str, **fields: object) -> Response:
     wanted = {
         "topic": "T",
         "key": key,
@@ -41,7 +41,7 @@ def query(parts: Parts, key: str, **fields: object) -> Reply:
     return parts.ask(codes.QUERY_MESSAGE, **(wanted | fields))
 
 
-def records(reply: Reply) -> list[Record]:
+def records(reply: Response) -> list[Record]:
     body = reply.body
     return decode_all(body if isinstance(body, bytes) else b"".join(body or []))
 

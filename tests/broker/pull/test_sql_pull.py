@@ -14,7 +14,7 @@ from aerobee.protocol.bodies.heartbeat import (
 )
 from aerobee.protocol.bodies.subscription import SQL92, SubscriptionData, subscription
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.pull import PullMessageAnswer
+from aerobee.protocol.headers.pull import PullMessageResponse
 from aerobee.protocol.message.batch import Entry, encode_batch
 
 from ..conftest import Caller, Config, parked, records
@@ -51,7 +51,7 @@ def bodies(answer: Command) -> list[bytes]:
 
 
 def next_offset(answer: Command) -> int:
-    return answer.header(PullMessageAnswer).next_offset
+    return answer.header(PullMessageResponse).next_offset
 
 
 # --- an expression in the pull --------------------------------------------------------------------

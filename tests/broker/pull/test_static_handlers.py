@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.offsets import OffsetAnswer, QueryConsumerOffset
-from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageAnswer
-from aerobee.protocol.headers.send import SendMessageAnswer
+from aerobee.protocol.headers.offsets import OffsetResponse, QueryConsumerOffset
+from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageResponse
+from aerobee.protocol.headers.send import SendMessageResponse
 
 from ..conftest import parked, records
 from ..static_cluster import BLOCK, StaticCluster, static_cluster
@@ -27,12 +27,12 @@ async def send(cluster: StaticCluster, broker: str, *bodies: bytes, queue_id: in
     """The logical offsets of these messages."""
     answers = [await cluster.callers[broker].send(T, body, queue_id=queue_id) for body in bodies]
     assert {answer.code for answer in answers} == {codes.SUCCESS}, answers[0].remark
-    return [answer.header(SendMessageAnswer).queue_offset for answer in answers]
+    return [answer.header(SendMessageResponse).queue_offset for answer in answers]
 
 
-def read(answer: Command) -> tuple[int, list[tuple[int, bytes]], PullMessageAnswer]:
+def read(answer: Command) -> tuple[int, list[tuple[int, bytes]], PullMessageResponse]:
     """The code of a pull's answer, its messages with their logical offsets, its offsets."""
-    header = answer.header(PullMessageAnswer)
+    header = answer.header(PullMessageResponse)
     delta = header.offset_delta
     assert delta is not None
     found = [(each.queue_offset + delta, each.body) for each in records(answer)]
@@ -141,7 +141,7 @@ async def test_a_reader_waits_a_moment_while_what_follows_has_no_offset_yet(
     await cluster.begin_move(T, 0, "b")
     waiting = asyncio.create_task(cluster.callers["b"].pull(T, 1, suspend_ms=60_000))
     await parked(cluster.brokers["a"], 1)  # RocketMQ answers at once, and is asked in circles
-    (hold,) = cluster.brokers["a"].holds.parked[T, 0]
+    (hold,) = cluster.brokers["a"].long_polls.parked[T, 0]
     assert hold.header.suspend_ms == 1_000
     assert (await waiting).code == codes.PULL_NOT_FOUND
 
@@ -170,7 +170,7 @@ async def test_the_progress_that_comes_with_a_pull_is_a_logical_offset(
     assert cluster.brokers["b"].offsets.get(T, "cg", 0) == 1
     header = QueryConsumerOffset("cg", T, 0)
     known = await caller.ask(codes.QUERY_CONSUMER_OFFSET, header)
-    assert known.header(OffsetAnswer).offset == BLOCK + 1
+    assert known.header(OffsetResponse).offset == BLOCK + 1
 
 
 async def test_a_reset_is_told_as_a_logical_offset(cluster: StaticCluster) -> None:
@@ -180,7 +180,7 @@ async def test_a_reset_is_told_as_a_logical_offset(cluster: StaticCluster) -> No
     cluster.brokers["b"].offsets.reset(T, "cg", 0, 1)
     answer = await cluster.callers["b"].pull(T, BLOCK)
     assert (answer.code, answer.remark) == (codes.PULL_OFFSET_MOVED, "OFFSET_RESET")
-    assert answer.header(PullMessageAnswer).next_offset == BLOCK + 1
+    assert answer.header(PullMessageResponse).next_offset == BLOCK + 1
 
 
 async def test_ordinary_topics_of_the_broker_are_read_as_ever(cluster: StaticCluster) -> None:
@@ -192,17 +192,17 @@ async def test_ordinary_topics_of_the_broker_are_read_as_ever(cluster: StaticClu
     await caller.send("Plain", b"2")
     answer = await waiting
     assert [each.body for each in records(answer)] == [b"2"]
-    assert answer.header(PullMessageAnswer).offset_delta is None
+    assert answer.header(PullMessageResponse).offset_delta is None
 
 
 async def test_a_broker_without_static_topics_looks_for_none(cluster: StaticCluster) -> None:
     broker = cluster.brokers["a"]
-    before = broker.holds.rerun
+    before = broker.long_polls.rerun
     await cluster.callers["a"].send("Plain", b"1")
     await cluster.callers["a"].pull("Plain")
-    assert broker.holds.rerun == before
+    assert broker.long_polls.rerun == before
     await cluster.create(T, ["a"])
-    assert broker.holds.rerun != before
+    assert broker.long_polls.rerun != before
 
 
 async def test_a_slave_sends_nobody_on_and_forgets_nothing_before_it_has_all_messages(

@@ -439,7 +439,7 @@ async def test_without_a_slave_it_is_a_slave_timeout_and_the_message_stays(
 )
 async def test_who_is_to_wait_for_no_slave_does_not(run: Any, config: Config, more: Any) -> None:
     broker, caller = await master(run, config, **more)
-    assert broker.syncer.for_answers is None
+    assert broker.syncer.for_responses is None
     assert (await caller.send("T")).code == codes.SUCCESS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from aerobee.broker.runtime.periodic import Periodic
-from aerobee.protocol.aio.turn import Turn
+from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.store.base.errors import DiskFull
 
 
@@ -64,7 +64,7 @@ async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() ->
 
     periodic = Periodic()
     loop.call_soon(next_turn)
-    periodic.in_steps(Turn(), step)
+    periodic.in_steps(Scheduler(), step)
     await asyncio.gather(
         periodic.in_turns(work("one")), periodic.in_turns(work("other")), periodic.catch_up()
     )

@@ -9,8 +9,8 @@ import pytest
 from aerobee.broker.runtime import syncer as syncer_module
 from aerobee.broker.runtime.syncer import Syncer
 from aerobee.protocol import codes
-from aerobee.protocol.codec.frame import decode_all, encode_answer, encode_request
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
+from aerobee.protocol.command import Command, Response
 
 from ..conftest import Clock
 
@@ -66,19 +66,19 @@ class Peer:
     """A connection: the answers that went out."""
 
     def __init__(self) -> None:
-        self.answers: list[Reply | bytes] = []
+        self.answers: list[Response | bytes] = []
         self.came = asyncio.Event()
 
-    def answer(self, command: Command, reply: Reply | bytes) -> None:
-        self.answer_late(command, reply, 0)
+    def respond(self, command: Command, reply: Response | bytes) -> None:
+        self.respond_late(command, reply, 0)
 
-    def answer_late(self, command: Command, reply: Reply | bytes, waited_ms: int) -> None:
+    def respond_late(self, command: Command, reply: Response | bytes, waited_ms: int) -> None:
         self.answers.append(reply)
         self.came.set()
 
     @property
     def codes(self) -> list[int]:
-        return [cast(Reply, reply).code for reply in self.answers]
+        return [cast(Response, reply).code for reply in self.answers]
 
 
 Make = Callable[..., Awaitable[Syncer]]
@@ -124,8 +124,8 @@ def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
     return start
 
 
-def reply(number: int = 0) -> Reply:
-    return Reply(codes.SUCCESS, {"queueOffset": str(number)})
+def reply(number: int = 0) -> Response:
+    return Response(codes.SUCCESS, {"queueOffset": str(number)})
 
 
 def put(store: Store, syncer: Syncer, peer: Peer, *numbers: int, **more: Any) -> None:
@@ -162,7 +162,7 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     put(store, syncer, second, 1)
     put(store, syncer, second, 2)
     under_way: list[int] = []
-    first.answer_late = lambda *_: under_way.append(len(store.plans))  # type: ignore[method-assign]
+    first.respond_late = lambda *_: under_way.append(len(store.plans))  # type: ignore[method-assign]
     store.open.set()
     await asyncio.wait_for(second.came.wait(), 60)
     assert under_way == [2]
@@ -221,7 +221,7 @@ async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
 ) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
-    frame = b"".join(encode_answer(_request(7), reply(1)))
+    frame = b"".join(encode_response(_request(7), reply(1)))
     store.end = 100
     syncer.after_all(100, [(cast(Any, peer), COMMAND, reply(0)), (cast(Any, peer), COMMAND, frame)])
     await begun(store)
@@ -232,7 +232,7 @@ async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
     put(store, syncer, peer, 2)
     syncer.sweep()
     assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2
-    assert [cast(Reply, late).fields["queueOffset"] for late in peer.answers] == ["0", "1"]
+    assert [cast(Response, late).fields["queueOffset"] for late in peer.answers] == ["0", "1"]
     store.open.set()
     assert await syncer.reach(store.end)
     assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2 + [codes.SUCCESS]
@@ -351,7 +351,7 @@ SLAVES: dict[str, Any] = {"has_slaves": True, "slave_timeout_ms": SLAVE_TIMEOUT_
 
 async def test_an_answer_waits_until_the_slaves_have_its_message(make: Make, store: Store) -> None:
     syncer, peer = await make(is_sync=False, **SLAVES), Peer()
-    assert syncer.for_answers is syncer
+    assert syncer.for_responses is syncer
     put(store, syncer, peer, 0, 1)
     put(store, syncer, peer, 2)
     syncer.replicated(99)
@@ -394,7 +394,7 @@ async def test_slaves_that_take_too_long_are_told_and_the_answer_is_kept(
     clock.ms += 1
     syncer.sweep()
     assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
-    assert cast(Reply, peer.answers[0]).fields["queueOffset"] == "7"
+    assert cast(Response, peer.answers[0]).fields["queueOffset"] == "7"
     syncer.replicated(100)
     assert len(peer.answers) == 1
 
@@ -451,5 +451,5 @@ async def test_a_stop_waits_for_slaves_that_are_about_to_have_it_and_for_no_othe
 
 
 async def test_where_nothing_is_waited_for_there_is_nothing_to_wait_with(make: Make) -> None:
-    assert (await make(is_sync=False)).for_answers is None
-    assert (await make()).for_answers is not None
+    assert (await make(is_sync=False)).for_responses is None
+    assert (await make()).for_responses is not None

@@ -18,7 +18,7 @@ import pytest
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.runtime.throttle import FEW
 from aerobee.broker.scheduled.delays import Delays
-from aerobee.broker.scheduled.delivery_policy import Due
+from aerobee.broker.scheduled.delivery_policy import DeliveryPolicy
 from aerobee.broker.scheduled.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
@@ -74,7 +74,7 @@ class Rig:
             self.woken.append,
             self.stats,
         )
-        self.due = Due(self.config, self.delays, timers, self.clock)
+        self.delivery_policy = DeliveryPolicy(self.config, self.delays, timers, self.clock)
 
     def clock(self) -> int:
         return self.now_ms
@@ -82,10 +82,10 @@ class Rig:
     def send(self, body: bytes, wait_ms: int, **pairs: str) -> None:
         """A message that is to come after this time."""
         names = {"TIMER_DELIVER_MS": str(self.now_ms + wait_ms), "UNIQ_KEY": body.decode()} | pairs
-        place = self.due.place(properties.encode(names).decode(), "T", 0)
+        place = self.delivery_policy.place(properties.encode(names).decode(), "T", 0)
         start, offset, end = self.put(place.topic, place.queue_id, body, place.text.encode())
         if self.tells:
-            self.due.came_in([offset, start, end - start, place.out_ms], ["T"])
+            self.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
 
     def put(self, topic: str, queue_id: int, body: bytes, raw: bytes) -> tuple[int, int, int]:
         placed = self.store.put(topic, queue_id, 0, 0, self.now_ms, HOST, body, raw, 0)
@@ -398,7 +398,7 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
     """What was sent is put into the wheel in runs, what must be looked up a few at a time."""
     one = rig()
     for number in range(300):
-        place = one.due.place(f"TIMER_DELIVER_MS\x01{START_MS + 9_000}\x02", "T", 0)
+        place = one.delivery_policy.place(f"TIMER_DELIVER_MS\x01{START_MS + 9_000}\x02", "T", 0)
         start, offset, end = one.store.put(
             place.topic,
             place.queue_id,
@@ -411,7 +411,7 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
             0,
         )
         if number < 200:
-            one.due.came_in([offset, start, end - start, place.out_ms], ["T"])
+            one.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
     one.timers.step(one.now_ms)
     assert 200 < one.timers.state.queue_offset <= 200 + LOOKS_PER_STEP
     one.work()
@@ -495,7 +495,9 @@ def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
     timed, delayed = one_by_one(40), [b"d%d" % number for number in range(40)]
     for number, (body, other) in enumerate(zip(timed, delayed, strict=True)):
         topic = b"T" if number % 3 else b"U"
-        place = one.due.place(f"TIMER_DELIVER_MS\x01{START_MS + 2_000}\x02", topic.decode(), 0)
+        place = one.delivery_policy.place(
+            f"TIMER_DELIVER_MS\x01{START_MS + 2_000}\x02", topic.decode(), 0
+        )
         one.put(place.topic, 0, body, place.text.encode())
         raw = b"DELAY\x011\x02REAL_TOPIC\x01%b\x02REAL_QID\x010\x02" % topic
         one.put("SCHEDULE_TOPIC_XXXX", 0, other, raw)
@@ -608,7 +610,7 @@ def test_with_sync_flush_only_what_is_on_the_disk_goes_on(rig: OpenRig) -> None:
 def test_the_offsets_of_delay_levels_do_not_pass_what_the_log_has_on_disk(rig: OpenRig) -> None:
     one = rig()
     for _ in range(3):
-        place = one.due.place("DELAY\x011\x02", "T", 0)
+        place = one.delivery_policy.place("DELAY\x011\x02", "T", 0)
         one.put(place.topic, place.queue_id, b"body", place.text.encode())
     one.now_ms += 1_000
     while one.delays.deliver(one.now_ms):
@@ -630,7 +632,7 @@ def noted(rig: Rig) -> dict[int, int]:
 
 def test_levels_that_were_taken_out_still_deliver_what_they_have(rig: OpenRig) -> None:
     one = rig()
-    place = one.due.place("DELAY\x014\x02", "T", 0)
+    place = one.delivery_policy.place("DELAY\x014\x02", "T", 0)
     one.put(place.topic, place.queue_id, b"body", place.text.encode())
     one.close()
     two = rig(message_delay_level="1s 2s")
@@ -696,20 +698,24 @@ def test_random_histories_with_kills_lose_nothing_and_deliver_nothing_early(
 ) -> None:
     chance = random.Random(seed)
     one = rig()
-    due: dict[bytes, int] = {}
+    delivery_policy: dict[bytes, int] = {}
     recalled: set[bytes] = set()
     for number in range(400):
         what = chance.random()
         if what < 0.55:
             body = b"%d" % number
             wait_ms = int(10 ** chance.uniform(0, 5))
-            due[body] = one.now_ms + wait_ms
+            delivery_policy[body] = one.now_ms + wait_ms
             one.send(body, wait_ms)
         elif what < 0.62:
-            later = [body for body, at_ms in due.items() if at_ms // 1_000 > one.now_ms // 1_000]
+            later = [
+                body
+                for body, at_ms in delivery_policy.items()
+                if at_ms // 1_000 > one.now_ms // 1_000
+            ]
             if later:
                 body = chance.choice(later)
-                slot_ms = (due[body] - 1) // 1_000 * 1_000
+                slot_ms = (delivery_policy[body] - 1) // 1_000 * 1_000
                 if slot_ms > one.now_ms:
                     recalled.add(body)
                     key = {"TIMER_DEL_UNIQKEY": f"T+{body.decode()}", "UNIQ_KEY": body.decode()}
@@ -727,8 +733,8 @@ def test_random_histories_with_kills_lose_nothing_and_deliver_nothing_early(
             one = rig(one.root, one.now_ms)
     one.at(one.now_ms + 200_000)
     came = Counter(body for body, _ in one.came())
-    assert all(at_ms >= due[body] for body, at_ms in one.came())
-    assert came.keys() == due.keys() - recalled
+    assert all(at_ms >= delivery_policy[body] for body, at_ms in one.came())
+    assert came.keys() == delivery_policy.keys() - recalled
     assert max(came.values()) == 1
     assert one.timers.state.waiting == 0
 

@@ -13,7 +13,7 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import READ_BYTES, Connection, host_text
 from aerobee.protocol.aio.epoll_reader import Crowd
-from aerobee.protocol.aio.turn import CROWD_MIN
+from aerobee.protocol.aio.scheduler import CROWD_MIN
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.batch import Entry, encode_batch
@@ -47,7 +47,7 @@ async def clients(broker: Broker) -> AsyncIterator[list[Client]]:
 
 
 def joined(broker: Broker) -> int:
-    lane = broker.server.turn.lane
+    lane = broker.server.scheduler.lane
     assert lane is not None
     assert lane.crowd is not None
     return len(lane.crowd)
@@ -166,5 +166,5 @@ async def test_a_stop_lets_everybody_go(broker: Broker, clients: list[Client]) -
     for client in clients:
         async with asyncio.timeout(60):
             assert await client.reader.read() == b""
-    assert broker.server.turn.lane is not None
-    assert broker.server.turn.lane.crowd is None
+    assert broker.server.scheduler.lane is not None
+    assert broker.server.scheduler.lane.crowd is None

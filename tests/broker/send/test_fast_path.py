@@ -15,7 +15,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 from aerobee.broker.monitoring.metrics import families
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.protocol.aio import turn
+from aerobee.protocol.aio import scheduler
 from aerobee.protocol.aio.connection import READ_BYTES
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
@@ -173,13 +173,13 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture(params=[turn.CROWD_MIN, 0])
+@pytest.fixture(params=[scheduler.CROWD_MIN, 0])
 async def laned(
     config: Config, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
     """A broker whose lane takes everything that it can take, also with everybody in its crowd."""
-    monkeypatch.setattr(turn, "LANE_FEW", 0)
-    monkeypatch.setattr(turn, "CROWD_MIN", request.param)
+    monkeypatch.setattr(scheduler, "LANE_FEW", 0)
+    monkeypatch.setattr(scheduler, "CROWD_MIN", request.param)
     async with with_lane(config) as broker:
         yield broker
 
@@ -248,9 +248,9 @@ async def known(broker: Broker) -> Client:
 
 @pytest.fixture
 def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """As if somebody sent little all the time; messages and bytes of each turn's lane."""
-    loop_turn = laned.server.turn
-    monkeypatch.setattr(loop_turn, "share", turn.COMMANDS_SHARED)
+    """As if somebody sent little all the time; messages and bytes of each scheduler's lane."""
+    loop_turn = laned.server.scheduler
+    monkeypatch.setattr(loop_turn, "share", scheduler.COMMANDS_SHARED)
     monkeypatch.setattr(loop_turn, "_shared_until", float("inf"))
     found: list[tuple[int, int]] = []
     put_plain = laned.store.put_plain
@@ -267,7 +267,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
     clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
-    much = 3 * turn.LANE_SHARE // len(send(0))
+    much = 3 * scheduler.LANE_SHARE // len(send(0))
     frames = b"".join(map(send, range(much)))
     little = await known(laned)
     shared.clear()
@@ -278,7 +278,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
         assert [answer.opaque for answer in await client.answers(much)] == list(range(much))
     assert len(await little.answers(1)) == 1
     assert sum(count for count, _ in shared) == 8 * much + 1
-    assert max(size for _, size in shared) < 2 * turn.LANE_SHARE + len(send(1))
+    assert max(size for _, size in shared) < 2 * scheduler.LANE_SHARE + len(send(1))
     for client in (*clients, little):
         client.close()
 
@@ -298,7 +298,7 @@ async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_mess
 async def test_who_asks_for_little_is_answered_before_the_others_messages_are_stored(
     laned: Broker, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop_turn = laned.server.turn
+    loop_turn = laned.server.scheduler
     much = await known(laned)
     (of_much,) = laned.server.connections
     little = await Client.connect(laned, bytes(8))
@@ -331,7 +331,7 @@ async def test_a_large_batch_is_a_share_by_itself(
     plain = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
     header = SendMessage(*plain, max_reconsume_times=16, batch=True).to_fields()
     batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header, encode_batch(entries))
-    assert turn.LANE_SHARE < len(batch) < READ_BYTES / 2
+    assert scheduler.LANE_SHARE < len(batch) < READ_BYTES / 2
     client.writer.write(batch * 10)
     assert len(await client.answers(10)) == 10
     assert [count for count, _ in shared] == [80] * 10
@@ -430,7 +430,7 @@ async def test_the_daemon_opens_the_lane_by_itself(config: Config) -> None:
     part = CompiledSends(broker)
     await part.start()
     async with asyncio.timeout(120):
-        while broker.server.turn.lane is None:  # noqa: ASYNC110 - the part has no event
+        while broker.server.scheduler.lane is None:  # noqa: ASYNC110 - the part has no event
             await asyncio.sleep(0.01)
     await part.stop()
     await broker.stop()
@@ -474,12 +474,12 @@ def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
     return found
 
 
-@pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, turn.CROWD_MIN), (2, 0)])
+@pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, scheduler.CROWD_MIN), (2, 0)])
 async def test_what_goes_in_the_lane_becomes_the_same(
     config: Config, tmp_path: Path, seed: int, crowd_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "LANE_FEW", 0)
-    monkeypatch.setattr(turn, "CROWD_MIN", crowd_min)
+    monkeypatch.setattr(scheduler, "LANE_FEW", 0)
+    monkeypatch.setattr(scheduler, "CROWD_MIN", crowd_min)
     found = []
     port = free_broker_port()  # it is in the messages
     for with_lane in (False, True):

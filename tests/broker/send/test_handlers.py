@@ -7,8 +7,8 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.headers.pull import PullMessageAnswer
-from aerobee.protocol.headers.send import SendMessage, SendMessageAnswer, SendMessageV1
+from aerobee.protocol.headers.pull import PullMessageResponse
+from aerobee.protocol.headers.send import SendMessage, SendMessageResponse, SendMessageV1
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch, unwrap
 from aerobee.protocol.message.message_id import parse_offset_message_id
@@ -18,7 +18,7 @@ from ..conftest import Caller, Config, parked, records
 
 async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller) -> None:
     answer = await caller.send("T", b"hello", queue_id=2, TAGS="paid", KEYS="k1 k2", UNIQ_KEY="U1")
-    header = answer.header(SendMessageAnswer)
+    header = answer.header(SendMessageResponse)
     assert (answer.code, header.queue_id, header.queue_offset) == (0, 2, 0)
     assert (header.transaction_id, header.region, header.trace_on) == ("U1", "DefaultRegion", True)
     (record,) = records(await caller.pull("T", queue_id=2))
@@ -66,13 +66,13 @@ async def test_queue_offsets_count_up_in_each_queue(caller: Caller) -> None:
     offsets = []
     for number in range(6):
         answer = await caller.send("T", b"%d" % number, queue_id=number % 2)
-        offsets.append(answer.header(SendMessageAnswer).queue_offset)
+        offsets.append(answer.header(SendMessageResponse).queue_offset)
     assert offsets == [0, 0, 1, 1, 2, 2]
 
 
 async def test_a_missing_unique_key_is_made(caller: Caller) -> None:
     answer = await caller.send("T")
-    made = answer.header(SendMessageAnswer).transaction_id
+    made = answer.header(SendMessageResponse).transaction_id
     (record,) = records(await caller.pull("T"))
     assert made == record.properties["UNIQ_KEY"]
     assert len(made or "") == 32
@@ -80,7 +80,7 @@ async def test_a_missing_unique_key_is_made(caller: Caller) -> None:
 
 async def test_a_queue_id_below_zero_lets_the_broker_choose(caller: Caller) -> None:
     answer = await caller.send("T", queue_id=-1)
-    assert 0 <= answer.header(SendMessageAnswer).queue_id < 4
+    assert 0 <= answer.header(SendMessageResponse).queue_id < 4
 
 
 async def test_a_pop_mark_does_not_get_into_the_store(caller: Caller) -> None:
@@ -95,7 +95,7 @@ async def test_properties_without_a_last_separator_and_look_alikes(caller: Calle
         "pg", "T", "TBW102", 4, 0, 0, 5, 0, "MY_UNIQ_KEY\x01no\x02XTAGS\x01no\x02UNIQ_KEY\x01yes"
     )
     answer = await caller.ask(codes.SEND_MESSAGE, header, b"x")
-    assert answer.header(SendMessageAnswer).transaction_id == "yes"
+    assert answer.header(SendMessageResponse).transaction_id == "yes"
     (record,) = records(await caller.pull("T"))
     assert record.properties["UNIQ_KEY"] == "yes"
     assert record.properties["CLUSTER"] == "DefaultCluster"
@@ -208,7 +208,7 @@ async def test_bodies_over_the_limit_and_empty_ones_are_refused(caller: Caller) 
     assert "empty" in (empty.remark or "")
     long = await caller.send("T", P="x" * 33_000)
     assert long.code == codes.MESSAGE_ILLEGAL
-    assert (await caller.send("T")).header(SendMessageAnswer).queue_offset == 1
+    assert (await caller.send("T")).header(SendMessageResponse).queue_offset == 1
 
 
 def batch_of(count: int) -> bytes:
@@ -223,7 +223,7 @@ async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
     answer = await caller.send(
         "T", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True, UNIQ_KEY="U0,U1,U2"
     )
-    header = answer.header(SendMessageAnswer)
+    header = answer.header(SendMessageResponse)
     assert (answer.code, header.queue_offset, header.transaction_id) == (0, 1, "U0,U1,U2")
     found = records(await caller.pull("T", 1))
     assert [record.body for record in found] == [b"body-0", b"body-1", b"body-2"]
@@ -257,7 +257,7 @@ async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
         assert sent.fields()["queueOffset"] == str(first)
         assert "," not in sent.fields()["msgId"]
     pulled = await caller.pull("B", 1)
-    header = pulled.header(PullMessageAnswer)
+    header = pulled.header(PullMessageResponse)
     assert (header.next_offset, header.min_offset, header.max_offset) == (6, 0, 6)
     found = [one for each in records(pulled) for one in unwrap(each)]
     assert [one.queue_offset for one in found] == [0, 1, 2, 3, 4, 5]
@@ -273,7 +273,7 @@ async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message
     waiting = asyncio.create_task(caller.pull("B", 1, suspend_ms=15_000))
     await parked(broker, 1)
     await caller.send("B", batch_of(2), code=codes.SEND_BATCH_MESSAGE, batch=True)
-    assert (await waiting).header(PullMessageAnswer).next_offset == 3
+    assert (await waiting).header(PullMessageResponse).next_offset == 3
     waiting = asyncio.create_task(caller.pull("B", 3, suspend_ms=15_000))
     await parked(broker, 1)
     await caller.send("B", b"single")
@@ -378,7 +378,7 @@ async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
     assert [record.body for record in stored] == [b"one", b"two", b"three", b"four", b"five"]
     places = {record.body: (record.queue_offset, record.offset_id) for record in stored}
     for number, body, unique in ((0, b"one", "U1"), (5, b"four", "é-4"), (7, b"five", "U5")):
-        told = answers[number].header(SendMessageAnswer)
+        told = answers[number].header(SendMessageResponse)
         assert (told.queue_offset, told.msg_id) == places[body]
         assert told.transaction_id == unique
 
@@ -412,7 +412,7 @@ async def test_a_fault_of_the_store_is_told_to_each_and_the_next_turn_goes_on(
 async def test_a_oneway_send_is_stored_and_not_answered(caller: Caller) -> None:
     header = SendMessage("pg", "T", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01U\x02")
     await caller.peers.oneway(caller.address, codes.SEND_MESSAGE_V2, header, b"quiet")
-    assert (await caller.send("T", b"loud")).header(SendMessageAnswer).queue_offset == 1
+    assert (await caller.send("T", b"loud")).header(SendMessageResponse).queue_offset == 1
     assert [record.body for record in records(await caller.pull("T"))] == [b"quiet", b"loud"]
 
 
@@ -420,7 +420,7 @@ async def test_of_two_equal_properties_the_last_is_the_one(caller: Caller) -> No
     text = "UNIQ_KEY\x01old\x02TAGS\x01old\x02UNIQ_KEY\x01new\x02TAGS\x01new\x02"
     header = SendMessageV1("pg", "T", "TBW102", 4, 0, 0, 5, 0, text)
     answer = await caller.ask(codes.SEND_MESSAGE, header, b"x")
-    assert answer.header(SendMessageAnswer).transaction_id == "new"
+    assert answer.header(SendMessageResponse).transaction_id == "new"
     assert records(await caller.pull("T", expression="old")) == []
     assert len(records(await caller.pull("T", expression="new"))) == 1
 

@@ -10,7 +10,7 @@ from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from aerobee.protocol.bodies.topic import TopicConfig
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import ReplyMessage, SendMessage, SendMessageV1
 from aerobee.protocol.message import properties
 
@@ -25,7 +25,7 @@ class Asker:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.pushed: list[tuple[ReplyMessage, bytes]] = []
-        self.answer: Reply | None = Reply()
+        self.answer: Response | None = Response()
         code = codes.PUSH_REPLY_MESSAGE_TO_CLIENT
         self.peers = Peers(
             rows={code: Row(code, ReplyMessage, self._on_push, "ANY")}, upgrade=False
@@ -36,7 +36,7 @@ class Asker:
         beat = HeartbeatData(client_id, [ProducerData(name) for name in names], []).encode()
         await self.peers.request(self.caller.address, codes.HEART_BEAT, None, beat, 20)
 
-    def _on_push(self, header: ReplyMessage, command: Command, _: Connection) -> Reply | None:
+    def _on_push(self, header: ReplyMessage, command: Command, _: Connection) -> Response | None:
         self.pushed.append((header, command.body or b""))
         return self.answer
 
@@ -148,7 +148,7 @@ async def test_a_reply_to_nobody_is_refused(caller: Caller) -> None:
 
 async def test_a_client_that_declines_is_named(caller: Caller, asker: Asker) -> None:
     await asker.come()
-    asker.answer = Reply(codes.SYSTEM_ERROR, remark="nobody waits for it")
+    asker.answer = Response(codes.SYSTEM_ERROR, remark="nobody waits for it")
     answer = await reply(caller)
     assert answer.code == codes.SYSTEM_ERROR
     assert "push reply message to asker fail. It answered 1 nobody waits for it" in (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import KEYS, BrokerConfig
-from aerobee.broker.settings.dynamic import AT_START, HOT, HotKeys
+from aerobee.broker.settings.dynamic import AT_START, HOT, DynamicSettings
 from aerobee.broker.settings.inert_keys import UNKNOWN_KEYS_MAX
 from aerobee.broker.transactions.transactions import Transactions
 from aerobee.conf.load import text_of
@@ -88,7 +88,7 @@ async def test_switching_off_the_making_of_groups_refuses_new_ones(caller: Calle
 
 async def test_the_memory_for_clients_can_be_changed(broker: Broker, caller: Caller) -> None:
     assert (await update(caller, f"clientMemoryBytesMax={32 << 20}")).code == codes.SUCCESS
-    assert broker.server.turn.backlog.bytes_max == 32 << 20
+    assert broker.server.scheduler.budget.bytes_max == 32 << 20
     assert (await update(caller, "clientMemoryBytesMax=1")).code == codes.INVALID_PARAMETER
 
 
@@ -279,7 +279,7 @@ async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
     await broker.stop()
     broker = await start(config())
     assert broker.config.flush_disk_type == "SYNC_FLUSH"
-    assert broker.syncer.for_answers is not None
+    assert broker.syncer.for_responses is not None
 
 
 async def test_an_unknown_key_that_is_set_to_nothing_is_forgotten(
@@ -389,6 +389,6 @@ def test_a_kept_change_of_a_key_that_is_not_hot_is_dropped(
     }
     path.write_text(json.dumps({"changes": changes}))
     config = BrokerConfig()
-    HotKeys(config, path, lambda: 0).load()
+    DynamicSettings(config, path, lambda: 0).load()
     assert (config.listen_port, config.short_polling_time_mills) == (10_911, 1_000)
     assert caplog.text.count("is dropped") == 2

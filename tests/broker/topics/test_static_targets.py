@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
-from aerobee.protocol.headers.send import SendMessageAnswer
+from aerobee.protocol.headers.send import SendMessageResponse
 from aerobee.protocol.message.batch import Entry, encode_batch
 
 from ..conftest import records
@@ -24,7 +24,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
 def place(answer: Command) -> tuple[int, int]:
     """The queue and the offset that a send was told."""
     assert answer.code == codes.SUCCESS, answer.remark
-    found = answer.header(SendMessageAnswer)
+    found = answer.header(SendMessageResponse)
     return found.queue_id, found.queue_offset
 
 

@@ -92,7 +92,7 @@ async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config)
     waiting = await half(caller)
     pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
     async with asyncio.timeout(60):
-        while broker.holds.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
+        while broker.long_polls.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
         await end(caller, waiting)
         assert [record.body for record in records(await pull)] == [b"half"]

@@ -20,7 +20,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.clients import UnregisterClient
 
 from ..fakes import FakeCluster, until
@@ -64,7 +64,7 @@ async def test_leaving_tells_every_connected_broker(two: FakeCluster) -> None:
 async def test_a_broker_that_goes_away_is_connected_again_and_asked_once_more(
     fake: FakeCluster,
 ) -> None:
-    replies = [Reply(codes.GO_AWAY), OK]
+    replies = [Response(codes.GO_AWAY), OK]
     fake.broker.answers[codes.GET_BROKER_CONFIG] = lambda *_: replies.pop(0)
     cluster = Cluster(fake.address)
     answer = await cluster.request(fake.broker.address, codes.GET_BROKER_CONFIG)
@@ -80,7 +80,7 @@ async def test_a_heartbeat_that_fails_is_logged_and_goes_on(
     cluster.join_producer("shop")
     await cluster.route("orders")
     await cluster.beat()
-    fake.broker.answers[codes.HEART_BEAT] = lambda *_: Reply(codes.SYSTEM_BUSY, remark="later")
+    fake.broker.answers[codes.HEART_BEAT] = lambda *_: Response(codes.SYSTEM_BUSY, remark="later")
     await cluster.beat()
     assert "heartbeat to broker" in caplog.text
     assert "later" in caplog.text
@@ -93,7 +93,7 @@ async def test_errors_say_who_what_and_how_long(fake: FakeCluster) -> None:
     with pytest.raises(NoAnswerError, match=r"GET_BROKER_CONFIG within 0\.06 s") as silent:
         await cluster.ask(fake.broker.address, codes.GET_BROKER_CONFIG, timeout_s=0.06)
     assert isinstance(silent.value, TimeoutError)
-    fake.broker.answers[codes.GET_BROKER_CONFIG] = lambda *_: Reply(16, remark="who are you")
+    fake.broker.answers[codes.GET_BROKER_CONFIG] = lambda *_: Response(16, remark="who are you")
     with pytest.raises(BrokerError, match=r"NO_PERMISSION \(16\).*who are you"):
         await cluster.ask(fake.broker.address, codes.GET_BROKER_CONFIG)
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1") as gone:
@@ -137,10 +137,10 @@ async def test_an_answer_that_can_not_be_read_is_a_client_error(fake: FakeCluste
     cluster = Cluster(fake.address)
     offsets = RemoteOffsetStore(cluster, "g")
     await cluster.route("orders")
-    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(fields={"offset": "x"})
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(fields={"offset": "x"})
     with pytest.raises(ClientError, match=r"QUERY_CONSUMER_OFFSET .* can't be read"):
         await offsets.read(MessageQueue("orders", "broker-a", 0), ReadFrom.STORE)
-    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Reply(body=b"]")
+    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Response(body=b"]")
     with pytest.raises(ClientError, match="TopicRouteData"):
         await cluster.route("other")
     await cluster.close()
@@ -158,7 +158,7 @@ async def test_slaves_are_asked_only_when_that_is_allowed(fake: FakeCluster) -> 
     route = TopicRouteData(
         None, [QueueData("a", 1, 1, 6)], [BrokerData("c", "a", {1: "one:1", 3: "three:3"})]
     )
-    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Reply(body=route.encode())
+    fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Response(body=route.encode())
     cluster = Cluster(fake.address)
     await cluster.route("orders")
     assert cluster.address_of("a", 1) == "one:1"

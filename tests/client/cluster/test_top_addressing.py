@@ -23,7 +23,7 @@ class Page:
         self.paths: list[str] = []
         self.address = ""
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.Response:
         self.paths.append(request.path)
         return web.Response(status=self.status, text=self.text)
 

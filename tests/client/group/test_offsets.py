@@ -12,7 +12,7 @@ from aerobee.client.group.local_offsets import LocalOffsetStore
 from aerobee.client.group.offsets import OffsetStore, ReadFrom, RemoteOffsetStore
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.protocol.command import OK, Command, Reply
+from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.offsets import (
     QueryConsumerOffset,
     UpdateConsumerOffset,
@@ -29,17 +29,17 @@ def keep_offsets(broker: FakeBroker) -> dict[tuple[str, int], int]:
     """Have the broker remember offsets; what it knows, by topic and queue."""
     known: dict[tuple[str, int], int] = {}
 
-    def update(command: Command, _: object) -> Reply:
+    def update(command: Command, _: object) -> Response:
         header = command.header(UpdateConsumerOffset)
         known[header.topic, header.queue_id] = header.commit_offset
         return OK
 
-    def query(command: Command, _: object) -> Reply:
+    def query(command: Command, _: object) -> Response:
         header = command.header(QueryConsumerOffset)
         offset = known.get((header.topic, header.queue_id))
         if offset is None:
-            return Reply(codes.QUERY_NOT_FOUND, remark="new")
-        return Reply(fields={"offset": str(offset)})
+            return Response(codes.QUERY_NOT_FOUND, remark="new")
+        return Response(fields={"offset": str(offset)})
 
     broker.answers[codes.UPDATE_CONSUMER_OFFSET] = update
     broker.answers[codes.QUERY_CONSUMER_OFFSET] = query
@@ -175,7 +175,7 @@ async def test_one_queue_is_persisted_for_sure_and_a_refusal_is_only_logged(
     await store.persist(QUEUE)
     (command,) = fake.broker.requests[codes.UPDATE_CONSUMER_OFFSET]
     assert command.flag == 0
-    fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_ERROR)
+    fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_ERROR)
     await store.persist(QUEUE)
     assert "offset 7 of group g in queue 1 of orders is not persisted yet" in caplog.text
 
@@ -184,7 +184,7 @@ async def test_telling_a_broker_raises_unless_it_is_oneway(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = RemoteOffsetStore(cluster, "g")
-    fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_ERROR)
+    fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_ERROR)
     await store.update_to_broker(QUEUE, 7)
     with pytest.raises(BrokerError, match="SYSTEM_ERROR"):
         await store.update_to_broker(QUEUE, 7, oneway=False)
@@ -226,7 +226,7 @@ async def test_a_group_that_never_was_there_is_not_a_broker_that_can_not_say(
 ) -> None:
     store = RemoteOffsetStore(cluster, "g")
     assert await store.read(QUEUE, ReadFrom.STORE) == -1
-    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_BUSY)
     with pytest.raises(BrokerError, match="SYSTEM_BUSY"):
         await store.read(QUEUE, ReadFrom.STORE)
 

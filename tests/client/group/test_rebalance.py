@@ -12,7 +12,7 @@ from aerobee.client.errors import ClientError
 from aerobee.client.group.rebalance import Rebalance
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.queues.allocation import Strategy, average, circle
 
 from ..clock import Clock
@@ -83,7 +83,7 @@ async def test_a_queue_that_can_not_be_taken_is_tried_again_after_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     answer = fake.broker.answers[codes.QUERY_CONSUMER_OFFSET]
-    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_BUSY)
     async with member(fake) as consumer:
         await until(lambda: bool(fake.broker.requests[codes.QUERY_CONSUMER_OFFSET]))
         await clock.settle()
@@ -110,7 +110,7 @@ async def test_before_the_first_rebalance_nothing_is_pulled_and_after_it_one_pul
         fake.broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = answer
         command, connection = held[0]
         reply = answer(command, connection)  # type: ignore[arg-type]
-        connection.answer(command, reply)  # type: ignore[attr-defined]
+        connection.respond(command, reply)  # type: ignore[attr-defined]
         await until(lambda: len(consumer.queues) == 3)
         await until(lambda: len(shelf.pulls) == 4)
         assert sorted((each.topic, each.queue_id) for each in shelf.pulls) == [
@@ -152,7 +152,7 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
         await first.ack()
         commit = fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET]
 
-        def note(command: Command, connection: object) -> Reply | None:
+        def note(command: Command, connection: object) -> Response | None:
             dropped.append(second.is_void)
             return commit(command, connection)  # type: ignore[arg-type]
 
@@ -276,11 +276,11 @@ async def test_every_member_computes_the_same_plan_from_shuffled_answers(
         at = next(orders) % len(items)
         items[:] = items[at:] + items[:at]
 
-    def list_members(*_: object) -> Reply:
+    def list_members(*_: object) -> Response:
         found = list(members)
         if what == "members":
             turn(found)
-        return Reply(body=GetConsumerListByGroupResponseBody(found).encode())
+        return Response(body=GetConsumerListByGroupResponseBody(found).encode())
 
     for broker in two.brokers:
         broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = list_members

@@ -10,7 +10,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.clients import ConsumerConnection
 from aerobee.protocol.bodies.running import ConsumerRunningInfo
 from aerobee.protocol.bodies.subscription import SubscriptionData
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.clients import ConsumerRunningInfo as AskRunningInfo
 
 from ..clock import Clock
@@ -26,11 +26,13 @@ def tell(fake: FakeCluster, table: dict[str, SubscriptionData], model: str = "CL
     info = ConsumerRunningInfo(subscription_set=list(table.values()))
     same = ConsumerRunningInfo(subscription_set=list(subscriptions_of("g", MINE).values()))
 
-    def running(command: Command, _: object) -> Reply:
+    def running(command: Command, _: object) -> Response:
         is_odd = command.header(AskRunningInfo).client_id == "odd"
-        return Reply(body=(info if is_odd else same).encode())
+        return Response(body=(info if is_odd else same).encode())
 
-    fake.broker.answers[codes.GET_CONSUMER_CONNECTION_LIST] = lambda *_: Reply(body=group.encode())
+    fake.broker.answers[codes.GET_CONSUMER_CONNECTION_LIST] = lambda *_: Response(
+        body=group.encode()
+    )
     fake.broker.answers[codes.GET_CONSUMER_RUNNING_INFO] = running
 
 
@@ -93,7 +95,7 @@ async def test_once_that_is_said_the_pulls_that_fail_by_it_are_not_spoken_of(
 ) -> None:
     tell(fake, subscriptions_of("g", {"more": "*"}))
     fake.broker.members |= {"odd", "same"}
-    lost = Reply(codes.SUBSCRIPTION_NOT_EXIST, remark="who?")
+    lost = Response(codes.SUBSCRIPTION_NOT_EXIST, remark="who?")
     fake.broker.answers[codes.PULL_MESSAGE] = lambda *_: lost
     pulls = fake.broker.requests[codes.PULL_MESSAGE]
     async with Consumer(fake.address, group="g", topics=MINE, client_id="me"):

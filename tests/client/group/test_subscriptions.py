@@ -7,7 +7,7 @@ from aerobee.client.group.membership import Membership
 from aerobee.client.group.subscriptions import subscriptions_of
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.heartbeat import CheckClientRequestBody, HeartbeatData
-from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.command import OK, Response
 
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
@@ -51,7 +51,7 @@ async def test_a_condition_is_judged_by_a_broker_and_travels_with_its_kind(
 async def test_a_condition_that_the_broker_refuses_stops_the_start_with_the_remedy_once(
     fake: FakeCluster, shelf: Shelf, remark: str
 ) -> None:
-    said = Reply(codes.SUBSCRIPTION_PARSE_FAILED, remark=remark)
+    said = Response(codes.SUBSCRIPTION_PARSE_FAILED, remark=remark)
     fake.broker.answers[codes.CHECK_CLIENT_CONFIG] = lambda *_: said
     consumer = Consumer(fake.address, group="g", topics={"orders": by_sql("a LIKE 'b'")})
     with pytest.raises(ClientError, match=r"LIKE.*is not accepted") as refused:

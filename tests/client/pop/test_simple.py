@@ -17,7 +17,7 @@ from aerobee.client.errors import BrokerError, ClientError, ClosedError
 from aerobee.client.pop.simple import PoppedMessage
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
-from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.pop import AckMessage, PopMessage
 
 from ..conftest import broker_config
@@ -109,9 +109,9 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         record(7, b"new"),
         record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02"),
     ]
-    answers = [Reply(fields=fields, body=b"".join(stored))]
+    answers = [Response(fields=fields, body=b"".join(stored))]
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
-        answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
+        answers.pop() if answers else Response(codes.POLLING_TIMEOUT)
     )
     async with SimpleConsumer(fake.address, group="g", topics=["orders"], start="earliest") as mail:
         new, old = await mail.receive(timeout=0)
@@ -120,7 +120,7 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         header = fake.broker.requests[codes.POP_MESSAGE][0].header(PopMessage)
         assert (header.queue_id, header.init_mode, header.poll_ms) == (-1, 0, 0)
         assert (header.expression, header.expression_type) == ("*", "TAG")
-        refused = fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        refused = fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Response(codes.SYSTEM_BUSY)
         assert callable(refused)
         assert await mail.receive(timeout=0) == []
 
@@ -130,7 +130,7 @@ async def test_a_tag_with_the_hash_of_a_wanted_one_is_not_given_and_does_not_com
 ) -> None:
     answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # of one hash, 2112
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
-        answers.pop() if answers else Reply(codes.POLLING_TIMEOUT)
+        answers.pop() if answers else Response(codes.POLLING_TIMEOUT)
     )
     fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: OK
     async with SimpleConsumer(fake.address, group="g", topics={"orders": "Aa"}) as mail:
@@ -170,8 +170,10 @@ async def test_an_ack_that_is_refused_raises(fake: FakeCluster, shelf: Shelf) ->
         "popTime": str(soon), "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
         "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7",
     }  # fmt: skip
-    fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Reply(fields=fields, body=record(7))
-    fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: Reply(codes.NO_MESSAGE, remark="too late")
+    fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Response(fields=fields, body=record(7))
+    fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: Response(
+        codes.NO_MESSAGE, remark="too late"
+    )
     async with SimpleConsumer(fake.address, group="g", topics=["orders"]) as mail:
         (message,) = await mail.receive()
         assert message.handle == f"5 {soon} 60000 3 0 broker-a 0 7"

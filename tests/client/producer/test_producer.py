@@ -21,7 +21,7 @@ from aerobee.client.errors import (
 from aerobee.protocol import codes
 from aerobee.protocol.aio import peers
 from aerobee.protocol.aio.connection import Connection
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.batch import split_batch
@@ -42,11 +42,13 @@ def refuse(code: int, times: int, cluster: FakeCluster) -> None:
 
     for broker in cluster.brokers:
 
-        def answer(command: Command, connection: Connection, take: object = broker.take) -> Reply:
+        def answer(
+            command: Command, connection: Connection, take: object = broker.take
+        ) -> Response:
             left[0] -= 1
             assert callable(take)
-            taken: Reply = take(command, connection)
-            return Reply(code, remark="not now") if left[0] >= 0 else taken
+            taken: Response = take(command, connection)
+            return Response(code, remark="not now") if left[0] >= 0 else taken
 
         broker.answers[codes.SEND_MESSAGE_V2] = answer
 
@@ -223,8 +225,8 @@ async def test_a_message_that_is_stored_but_not_safe_yet_is_sent_with_its_status
 ) -> None:
     taken = fake.broker.take
 
-    def answer(command: Command, connection: Connection) -> Reply:
-        return Reply(code, taken(command, connection).fields)
+    def answer(command: Command, connection: Connection) -> Response:
+        return Response(code, taken(command, connection).fields)
 
     fake.broker.answers[codes.SEND_MESSAGE_V2] = answer
     async with Producer(fake.address) as producer:
@@ -315,9 +317,11 @@ async def test_parts_of_a_batch_for_one_queue_keep_their_order(fake: FakeCluster
 async def test_a_batch_sent_in_part_says_what_was_not_sent(fake: FakeCluster) -> None:
     take = fake.broker.take
 
-    def answer(command: Command, connection: Connection) -> Reply:
+    def answer(command: Command, connection: Connection) -> Response:
         taken = take(command, connection)
-        return taken if fake.broker.stored <= 2 else Reply(codes.MESSAGE_ILLEGAL, remark="enough")
+        return (
+            taken if fake.broker.stored <= 2 else Response(codes.MESSAGE_ILLEGAL, remark="enough")
+        )
 
     fake.broker.answers[codes.SEND_BATCH_MESSAGE] = answer
     messages = [Message("orders", b"%03d" % number) for number in range(40)]
@@ -350,10 +354,10 @@ async def test_a_burst_larger_than_all_buffers_comes_through(fake: FakeCluster) 
     body = bytes(range(256)) * 64
     answer = fake.broker.take
 
-    def long_answer(command: Command, connection: Connection) -> Reply:
-        return Reply(0, {**(answer(command, connection).fields or {}), "pad": "x" * 16_384})
+    def long_response(command: Command, connection: Connection) -> Response:
+        return Response(0, {**(answer(command, connection).fields or {}), "pad": "x" * 16_384})
 
-    fake.broker.answers[codes.SEND_MESSAGE_V2] = long_answer
+    fake.broker.answers[codes.SEND_MESSAGE_V2] = long_response
     async with Producer(fake.address, compress_bytes_min=1 << 20, under_way_max=2000) as producer:
         sends = (producer.send(Message("orders", body), timeout=60) for _ in range(1500))
         receipts = await asyncio.wait_for(asyncio.gather(*sends), 60)
@@ -427,9 +431,9 @@ async def test_what_is_stored_but_not_safe_is_tried_elsewhere_when_told(
 ) -> None:
     for broker in two.brokers:
 
-        def late(command: Command, connection: Connection, take: object = broker.take) -> Reply:
+        def late(command: Command, connection: Connection, take: object = broker.take) -> Response:
             assert callable(take)
-            return Reply(codes.FLUSH_DISK_TIMEOUT, take(command, connection).fields)
+            return Response(codes.FLUSH_DISK_TIMEOUT, take(command, connection).fields)
 
         broker.answers[codes.SEND_MESSAGE_V2] = late
     async with Producer(two.address, retry_not_stored=retry) as producer:

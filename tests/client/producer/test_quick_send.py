@@ -22,7 +22,7 @@ from aerobee.client.producer import producer as producing
 from aerobee.client.producer import quick_send
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.testing import LocalCluster
 
 from ..fakes import FakeCluster, until
@@ -55,7 +55,7 @@ async def test_what_the_broker_refuses_goes_on_to_another_broker(two: FakeCluste
             await producer.send(Message("orders", b"x"))
         begun, refused = producer.begun, two.brokers[0]
         assert begun
-        refused.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY, remark="no")
+        refused.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY, remark="no")
         receipts = [await producer.send(Message("orders", b"x")) for _ in range(8)]
         assert producer.begun == begun + 8
     assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}
@@ -67,7 +67,7 @@ async def test_what_no_broker_takes_is_an_error_that_says_how_often_it_was_tried
     async with Quick(fake.address) as producer:
         await ready(producer)
         sent = len(fake.broker.sent)
-        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(
             codes.SYSTEM_BUSY, remark="no"
         )
         with pytest.raises(BrokerError, match="no") as caught:
@@ -81,7 +81,7 @@ async def test_an_answer_that_says_no_for_good_is_not_tried_again(fake: FakeClus
     async with Quick(fake.address) as producer:
         await ready(producer)
         sent = len(fake.broker.sent)
-        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.MESSAGE_ILLEGAL)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.MESSAGE_ILLEGAL)
         with pytest.raises(BrokerError):
             await producer.send(Message("orders", b"x"))
     assert len(fake.broker.sent) - sent == 1
@@ -93,7 +93,7 @@ async def test_a_connection_that_is_lost_meanwhile_costs_a_try_and_not_the_messa
     take = fake.broker.answers[codes.SEND_MESSAGE_V2]
     left = 1
 
-    def cut(command: Command, connection: Connection) -> Reply | None:
+    def cut(command: Command, connection: Connection) -> Response | None:
         nonlocal left
         if left:
             left = 0
@@ -145,7 +145,7 @@ async def test_a_cancelled_send_has_its_place_in_the_window_until_it_is_answered
         command, connection = held[0]
         reply = take(command, connection)
         assert reply is not None
-        connection.answer(command, reply)
+        connection.respond(command, reply)
         assert (await second).status is SendStatus.OK
     assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2]] == [
         b"first", b"x", b"y",
@@ -168,7 +168,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_and_the_connection_goes
     take = fake.broker.answers[codes.SEND_MESSAGE_V2]
     async with Quick(fake.address) as producer:
         await ready(producer)
-        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(fields={"queueId": "many"})
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(fields={"queueId": "many"})
         with pytest.raises(ClientError, match=r"SEND_MESSAGE_V2 \(310\) can't be read"):
             await producer.send(Message("orders", b"x"))
         fake.broker.answers[codes.SEND_MESSAGE_V2] = take
@@ -181,7 +181,7 @@ async def test_the_queue_that_the_broker_names_is_the_one_of_the_receipt(fake: F
     fields = {"msgId": "ID", "queueId": "77", "queueOffset": "5", "recallHandle": "h"}
     async with Quick(fake.address) as producer:
         await ready(producer)
-        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(fields=fields)
+        fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(fields=fields)
         receipt = await producer.send(Message("orders", b"x"))
     assert (receipt.queue.queue_id, receipt.queue_offset, receipt.recall_handle) == (77, 5, "h")
 

@@ -10,7 +10,7 @@ from aerobee.client.errors import ClientError, NoAnswerError, RequesterGoneError
 from aerobee.client.group.process_queue import ProcessQueue
 from aerobee.client.producer import broker_requests as calls
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import decode_all
 from aerobee.testing import LocalCluster
@@ -82,7 +82,9 @@ async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> No
 
 async def test_each_broker_is_asked_once_for_a_requester_that_is_gone(two: FakeCluster) -> None:
     two.topics["c_REPLY_TOPIC"] = 4
-    refusal = Reply(codes.SYSTEM_ERROR, remark="push reply message fail, channel of <x> not found.")
+    refusal = Response(
+        codes.SYSTEM_ERROR, remark="push reply message fail, channel of <x> not found."
+    )
     for broker in two.brokers:
         broker.answers[codes.SEND_REPLY_MESSAGE_V2] = lambda *_: refusal
     pairs = {"CLUSTER": "c", "CORRELATION_ID": "1", "REPLY_TO_CLIENT": "x", "TTL": "3000"}
@@ -106,7 +108,7 @@ async def test_a_handler_that_replies_to_somebody_who_left_fails_in_one_line(
     async with Producer(cluster.name_server) as producer:
 
         @consumer.listener
-        async def answer(message: MessageView) -> None:
+        async def respond(message: MessageView) -> None:
             await producer.reply(message, b"too late")
 
         async with consumer:

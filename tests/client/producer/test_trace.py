@@ -7,7 +7,7 @@ from aerobee.client import Message, Producer
 from aerobee.client.producer import trace as trace_module
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties as props
 
@@ -21,7 +21,7 @@ def traced(fake: FakeCluster) -> FakeCluster:
     """A broker that says that it is traced, as real ones do."""
     fake.topics[TRACE] = 1
 
-    def take(command: Command, connection: Connection) -> Reply:
+    def take(command: Command, connection: Connection) -> Response:
         reply = fake.broker.take(command, connection)
         reply.fields = (reply.fields or {}) | {"MSG_REGION": "region-a", "TRACE_ON": "true"}
         return reply
@@ -94,11 +94,11 @@ async def test_a_trace_that_can_not_be_sent_holds_nothing_up(
 ) -> None:
     take = traced.broker.answers[codes.SEND_MESSAGE_V2]
 
-    def refuse(command: Command, connection: Connection) -> Reply:
+    def refuse(command: Command, connection: Connection) -> Response:
         if command.header(SendMessage).topic == TRACE:
-            return Reply(codes.MESSAGE_ILLEGAL, remark="no traces here")
+            return Response(codes.MESSAGE_ILLEGAL, remark="no traces here")
         reply = take(command, connection)
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, Response)
         return reply
 
     traced.broker.answers[codes.SEND_MESSAGE_V2] = refuse

@@ -13,7 +13,7 @@ from aerobee.client.producer.broker_requests import TransactionState
 from aerobee.client.producer.transactions import TransactionProducer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message import properties as props
 from aerobee.testing import LocalCluster
@@ -188,9 +188,9 @@ async def test_another_producer_of_the_group_answers_for_one_that_is_gone(
 async def test_a_half_message_that_is_not_safe_is_rolled_back(fake: FakeCluster) -> None:
     ends: list[EndTransaction] = []
 
-    def late(command: Command, connection: Connection) -> Reply:
+    def late(command: Command, connection: Connection) -> Response:
         fields = fake.broker.take(command, connection).fields or {}
-        return Reply(codes.FLUSH_DISK_TIMEOUT, fields | {"msgId": "7F00000100002A9F" + "0" * 16})
+        return Response(codes.FLUSH_DISK_TIMEOUT, fields | {"msgId": "7F00000100002A9F" + "0" * 16})
 
     def end(command: Command, _: Connection) -> None:
         ends.append(command.header(EndTransaction))

@@ -10,7 +10,7 @@ from aerobee.client.pull import lite_pulling
 from aerobee.client.pull.assigned import MessageQueueState
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.headers.pull import LITE_PULL, SUBSCRIPTION, SUSPEND
 
 from ..clock import Clock
@@ -58,7 +58,7 @@ async def test_poll_gives_the_messages_of_one_pull_in_order(
 async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
-    fake.broker.answers[codes.LITE_PULL_MESSAGE] = lambda *_: Reply(
+    fake.broker.answers[codes.LITE_PULL_MESSAGE] = lambda *_: Response(
         codes.REQUEST_CODE_NOT_SUPPORTED, remark="request type 361 not supported"
     )
     shelf.put("orders", 0, *(b"%d" % at for at in range(12)))
@@ -276,9 +276,9 @@ async def test_a_refused_pull_is_tried_again_after_a_while(
 ) -> None:
     tried = list[float]()
 
-    def refuse(*_: object) -> Reply:
+    def refuse(*_: object) -> Response:
         tried.append(clock.time())
-        return Reply(code)
+        return Response(code)
 
     fake.broker.answers[codes.LITE_PULL_MESSAGE] = refuse
     async with member(fake) as consumer:

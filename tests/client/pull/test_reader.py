@@ -9,7 +9,7 @@ from aerobee.client.pull.reader import Reader
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import BULK, PullMessage
 
 from ..fakes import FakeBroker, FakeCluster, pulled, record
@@ -24,12 +24,12 @@ async def slave(fake: FakeCluster) -> AsyncIterator[FakeBroker]:
     slave = FakeBroker("broker-a")
     await slave.start()
 
-    def route(command: Command, _: Connection) -> Reply:
+    def route(command: Command, _: Connection) -> Response:
         addresses = {0: fake.broker.address, SLAVE_ID: slave.address}
         route = TopicRouteData(
             None, [QueueData("broker-a", 1, 1, 6)], [BrokerData("c", "broker-a", addresses)]
         )
-        return Reply(body=route.encode())
+        return Response(body=route.encode())
 
     fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = route
     yield slave
@@ -49,7 +49,7 @@ def offsets(server: FakeBroker) -> list[int]:
 def says(suggested: int, *, code: int = codes.SUCCESS) -> object:
     """An answer of one message that suggests this broker for the next pull."""
 
-    def answer(command: Command, _: Connection) -> Reply:
+    def answer(command: Command, _: Connection) -> Response:
         offset = command.header(PullMessage).offset
         extra = {"suggestWhichBrokerId": str(suggested)}
         if code != codes.SUCCESS:

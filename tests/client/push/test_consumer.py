@@ -11,7 +11,7 @@ from aerobee.client.push import concurrent, pulling
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
-from aerobee.protocol.command import OK, Command, Reply
+from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.offsets import SearchOffset, UpdateConsumerOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
@@ -32,7 +32,7 @@ class Log:
         self._held: list[tuple[Command, Connection]] = []
         broker.answers[codes.PULL_MESSAGE] = self.pull
 
-    def pull(self, command: Command, connection: Connection) -> Reply | None:
+    def pull(self, command: Command, connection: Connection) -> Response | None:
         """The answer to a pull."""
         header = command.header(PullMessage)
         self.served.append(header)
@@ -49,7 +49,7 @@ class Log:
             reply = self.pull(command, connection)
             self.served.pop()
             if reply is not None:
-                connection.answer(command, reply)
+                connection.respond(command, reply)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_a_retried_message_bears_the_topic_it_was_sent_to(one_queue: FakeC
     raw = props.encode({"RETRY_TOPIC": "orders", "UNIQ_KEY": "U1"})
     stored = record(0, topic="%RETRY%g", raw_properties=raw, reconsume_times=2)
 
-    def pull(command: Command, _: Connection) -> Reply | None:
+    def pull(command: Command, _: Connection) -> Response | None:
         header = command.header(PullMessage)
         return pulled([stored], 1) if (header.topic, header.offset) == ("%RETRY%g", 0) else None
 
@@ -197,7 +197,7 @@ async def test_a_message_the_broker_does_not_take_back_comes_again_here(
     monkeypatch.setattr(concurrent, "RETRY_LOCALLY_SECONDS", 0.01)
     broker = one_queue.broker
     Log(broker, [record(0)])
-    broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY)
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as member:
         first = await member.receive(SECONDS)
         assert first is not None
@@ -245,9 +245,9 @@ async def test_settling_twice_settles_once(one_queue: FakeCluster) -> None:
 async def test_an_offset_that_moved_is_followed_also_backwards(one_queue: FakeCluster) -> None:
     broker, moved = one_queue.broker, []
     log = Log(broker, [record(at, b"%d" % at) for at in range(3)])
-    broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(fields={"offset": "77"})
+    broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(fields={"offset": "77"})
 
-    def pull(command: Command, connection: Connection) -> Reply | None:
+    def pull(command: Command, connection: Connection) -> Response | None:
         if command.header(PullMessage).offset == 77:
             moved.append(77)
             return pulled(next_offset=1, code=codes.PULL_OFFSET_MOVED)
@@ -268,9 +268,9 @@ async def test_a_broker_that_has_lost_the_group_is_told_again(
     log = Log(broker, [record(0)])
     refusals = [codes.SUBSCRIPTION_NOT_EXIST, codes.SYSTEM_BUSY, codes.FLOW_CONTROL]
 
-    def pull(command: Command, connection: Connection) -> Reply | None:
+    def pull(command: Command, connection: Connection) -> Response | None:
         if refusals:
-            return Reply(refusals.pop(0), remark="who?")
+            return Response(refusals.pop(0), remark="who?")
         return log.pull(command, connection)
 
     broker.answers[codes.PULL_MESSAGE] = pull
@@ -334,8 +334,8 @@ async def test_a_new_group_begins_where_it_was_told(
     one_queue: FakeCluster, start: str | int, code: int | None, offset: int
 ) -> None:
     broker = one_queue.broker
-    broker.answers[codes.GET_MAX_OFFSET] = lambda *_: Reply(fields={"offset": "42"})
-    broker.answers[codes.SEARCH_OFFSET_BY_TIMESTAMP] = lambda *_: Reply(fields={"offset": "17"})
+    broker.answers[codes.GET_MAX_OFFSET] = lambda *_: Response(fields={"offset": "42"})
+    broker.answers[codes.SEARCH_OFFSET_BY_TIMESTAMP] = lambda *_: Response(fields={"offset": "17"})
     log = Log(broker, [])
     async with Consumer(one_queue.address, group="g", topics=["orders"], start=start):
         await until(lambda: len(log.served) == 2)
@@ -406,7 +406,7 @@ async def test_nothing_changes_when_the_members_can_not_be_learnt(fake: FakeClus
     Log(broker, [])
     async with Consumer(fake.address, group="g", topics=["orders"]) as consumer:
         await until(lambda: len(consumer.queues) == 4)
-        broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = lambda *_: Reply(1, remark="lost")
+        broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = lambda *_: Response(1, remark="lost")
         await consumer.rebalance()
         assert len(consumer.queues) == 4
 

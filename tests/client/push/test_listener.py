@@ -17,7 +17,7 @@ from aerobee.client.errors import ClientError
 from aerobee.client.group.received import ReceivedMessage
 from aerobee.client.push import concurrent
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 
 from ..clock import Clock
 from ..fakes import FakeCluster, until
@@ -194,8 +194,8 @@ async def test_a_failed_send_back_comes_again_here_after_5_seconds_and_is_not_re
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
-    fake.broker.answers[codes.CONSUMER_SEND_MSG_BACK] = lambda *_: Reply(codes.SYSTEM_BUSY)
-    fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.CONSUMER_SEND_MSG_BACK] = lambda *_: Response(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY)
     times = list[tuple[bytes, int]]()
     consumer = member(fake)
 
@@ -221,7 +221,7 @@ async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_plain_send(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", raw_properties=b"UNIQ_KEY\x01U0\x02TAGS\x01t\x02")
-    fake.broker.answers[codes.CONSUMER_SEND_MSG_BACK] = lambda *_: Reply(codes.SYSTEM_ERROR)
+    fake.broker.answers[codes.CONSUMER_SEND_MSG_BACK] = lambda *_: Response(codes.SYSTEM_ERROR)
     async with member(fake) as consumer:
         message = await consumer.receive(SECONDS)
         assert message is not None

@@ -15,7 +15,7 @@ from aerobee.client import (
 )
 from aerobee.client.group.received import ReceivedMessage
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.testing import LocalCluster
 
@@ -166,7 +166,7 @@ async def test_a_lock_that_is_not_renewed_is_believed_in_for_30_seconds(
     async with member(fake) as consumer:
         first = await consumer.receive(SECONDS)
         assert first is not None
-        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Response(codes.SYSTEM_BUSY)
         await clock.advance(27)
         await first.ack()
         second = await consumer.receive(0)
@@ -185,7 +185,7 @@ async def test_a_lost_lock_is_asked_for_once_at_a_time(
         assert first is not None
         await until(lambda: shelf.pulls_of("orders")[-1] == 2)
         answer = fake.broker.answers[codes.LOCK_BATCH_MQ]
-        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Response(codes.SYSTEM_BUSY)
         await clock.advance(31)
         fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: None  # it thinks
         asked = len(fake.broker.requests[codes.LOCK_BATCH_MQ])
@@ -210,7 +210,7 @@ async def test_nothing_is_handed_out_once_the_lock_is_30_seconds_old(
         first = await consumer.receive(SECONDS)
         assert first is not None
         answer = fake.broker.answers[codes.LOCK_BATCH_MQ]
-        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Reply(codes.SYSTEM_BUSY)
+        fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Response(codes.SYSTEM_BUSY)
         await clock.advance(60)
         await first.ack()
         await clock.advance(5)
@@ -316,7 +316,7 @@ async def test_a_message_that_can_not_be_given_up_keeps_its_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"bad", b"good")
-    fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY)
     settings = ConsumeSettings(suspend_s=0.01)
     async with member(fake, consume=settings, max_reconsume_times=0) as consumer:
         for _ in range(3):
@@ -414,7 +414,7 @@ async def test_a_cancelled_task_leaves_its_message_at_the_front(
 async def test_a_queue_that_was_locked_but_never_taken_is_given_back_when_another_gets_it(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
-    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Reply(codes.SYSTEM_BUSY)
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_BUSY)
     async with member(fake) as consumer:
         await until(lambda: shelf.locks.get(("orders", 0)) == "b")
         assert consumer.queues == []

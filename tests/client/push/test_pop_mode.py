@@ -16,7 +16,7 @@ from aerobee.protocol.bodies.assignment import (
     QueryAssignmentResponseBody,
 )
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.command import OK, Reply
+from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.pop import PopMessage
 from aerobee.testing import LocalCluster
 
@@ -269,10 +269,10 @@ def popping_broker(fake: FakeCluster) -> FakeCluster:
     """A broker that lets everybody pop."""
     fake.topics["%RETRY%g"] = 1
 
-    def assign(*_: object) -> Reply:
+    def assign(*_: object) -> Response:
         queue = MessageQueue("orders", "broker-a", -1)
         body = QueryAssignmentResponseBody([MessageQueueAssignment(queue, "POP")])
-        return Reply(body=body.encode())
+        return Response(body=body.encode())
 
     fake.broker.answers[codes.QUERY_ASSIGNMENT] = assign
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: None  # held
@@ -309,7 +309,7 @@ async def test_too_many_that_wait_at_the_broker_are_not_made_more_at_once(
     popping_broker: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(popped_queues, "AGAIN_SECONDS", 3600)
-    popping_broker.broker.answers[codes.POP_MESSAGE] = lambda *_: Reply(
+    popping_broker.broker.answers[codes.POP_MESSAGE] = lambda *_: Response(
         codes.POLLING_FULL, remark="full"
     )
     async with member(popping_broker):

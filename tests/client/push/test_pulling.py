@@ -3,7 +3,7 @@
 import pytest
 from aerobee.client import Consumer
 from aerobee.protocol import codes
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 
 from ..clock import Clock
 from ..fakes import FakeCluster, until
@@ -16,7 +16,7 @@ async def test_a_broker_that_does_not_know_the_subscription_is_spoken_of_once(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.topics["orders"] = 4
-    fake.broker.answers[codes.PULL_MESSAGE] = lambda *_: Reply(
+    fake.broker.answers[codes.PULL_MESSAGE] = lambda *_: Response(
         codes.SUBSCRIPTION_NOT_EXIST, remark="who?"
     )
     pulls = fake.broker.requests[codes.PULL_MESSAGE]

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from aerobee.protocol import codes
-from aerobee.protocol.aio import turn as turns
+from aerobee.protocol.aio import scheduler as schedulers
 from aerobee.protocol.aio.rpc_latency import SEND_V2_OK, Rpc, RpcLatency
-from aerobee.protocol.aio.turn import Turn
+from aerobee.protocol.aio.scheduler import Scheduler
 
 SEND = Rpc(codes.SEND_MESSAGE_V2, codes.SUCCESS, is_oneway=False, is_long_polling=False)
 
@@ -17,9 +17,9 @@ def shown(latency: RpcLatency) -> dict[Rpc, list[int]]:
 
 async def answered(latency: RpcLatency, times: int) -> None:
     """So many sends are answered in one turn of the loop."""
-    turn = Turn(latency=latency)
+    scheduler = Scheduler(latency=latency)
     latency.answered[SEND_V2_OK] += times
-    turn.wake()
+    scheduler.wake()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -29,7 +29,7 @@ async def test_the_answers_of_a_turn_have_its_latency(
     monkeypatch: pytest.MonkeyPatch, seconds: float, bucket: int
 ) -> None:
     latency = RpcLatency()
-    for module in ("turn", "rpc_latency"):
+    for module in ("scheduler", "rpc_latency"):
         monkeypatch.setattr(f"aerobee.protocol.aio.{module}.perf_counter", lambda: 100.0 + seconds)
     latency.began = 100.0
     await answered(latency, 3)
@@ -42,7 +42,7 @@ async def test_what_is_quick_and_what_is_late_is_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     latency = RpcLatency()
-    monkeypatch.setattr(turns, "perf_counter", lambda: 100.0)
+    monkeypatch.setattr(schedulers, "perf_counter", lambda: 100.0)
     latency.began = 100.0
     await answered(latency, 2)
     latency.late(codes.SEND_MESSAGE_V2, codes.SUCCESS, 50_000)
@@ -55,9 +55,9 @@ async def test_what_is_quick_and_what_is_late_is_counted_together(
 async def test_there_are_so_many_combinations_of_codes_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "SERIES_MAX", 5)
+    monkeypatch.setattr(schedulers, "SERIES_MAX", 5)
     monkeypatch.setattr("aerobee.protocol.aio.rpc_latency.SERIES_MAX", 5)
-    monkeypatch.setattr(turns, "perf_counter", lambda: 100.0)
+    monkeypatch.setattr(schedulers, "perf_counter", lambda: 100.0)
     latency = RpcLatency()
     for code in range(20):
         latency.began = 100.0

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aerobee.protocol import codes
-from aerobee.protocol.aio import turn as turns
+from aerobee.protocol.aio import scheduler as schedulers
 from aerobee.protocol.aio.connection import (
     READ_BYTES,
     READ_BYTES_ALONE,
@@ -19,12 +19,12 @@ from aerobee.protocol.aio.connection import (
     Row,
     host_bytes,
 )
-from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, OWED_IN_TURN_MAX, Backlog
+from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, OWED_IN_TURN_MAX, MemoryBudget
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.scheduler import COMMANDS_ALONE, COMMANDS_SHARED
 from aerobee.protocol.aio.server import UNFINISHED_ROUND_BYTES, Server, table
-from aerobee.protocol.aio.turn import COMMANDS_ALONE, COMMANDS_SHARED
 from aerobee.protocol.codec.frame import HEAD, FrameDecoder, encode_request
-from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
+from aerobee.protocol.command import CODEC_MSGPACK, Command, Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.wire import Header
 
@@ -56,23 +56,23 @@ class Desk:
             ]
         )
 
-    def echo(self, header: Name, command: Command, connection: Connection) -> Reply:
+    def echo(self, header: Name, command: Command, connection: Connection) -> Response:
         self.seen.append(header.name)
-        return Reply(0, {"name": header.name}, body=command.body)
+        return Response(0, {"name": header.name}, body=command.body)
 
-    def big(self, header: Name, command: Command, connection: Connection) -> Reply:
+    def big(self, header: Name, command: Command, connection: Connection) -> Response:
         self.seen.append(header.name)
-        return Reply(0, body=b"x" * BIG_BYTES)
+        return Response(0, body=b"x" * BIG_BYTES)
 
-    def refuse(self, header: None, command: Command, connection: Connection) -> Reply:
+    def refuse(self, header: None, command: Command, connection: Connection) -> Response:
         raise Refusal(codes.TOPIC_NOT_EXIST, "no", {"why": "because"})
 
-    def break_(self, header: None, command: Command, connection: Connection) -> Reply:
+    def break_(self, header: None, command: Command, connection: Connection) -> Response:
         raise KeyError("a secret of ours")
 
-    async def slow(self, header: None, command: Command, connection: Connection) -> Reply:
+    async def slow(self, header: None, command: Command, connection: Connection) -> Response:
         await self.gate.wait()
-        return Reply(0, remark="slow")
+        return Response(0, remark="slow")
 
     def later(self, header: None, command: Command, connection: Connection) -> None:
         self.parked.append((command, connection))
@@ -146,7 +146,7 @@ async def test_a_handler_may_answer_later_or_wait(server: Server, peers: Peers, 
     assert not later.done()
     assert not slow.done()
     ((command, connection),) = desk.parked
-    connection.answer(command, Reply(5, remark="later"))
+    connection.respond(command, Response(5, remark="later"))
     desk.gate.set()
     assert ((await later).code, (await slow).remark) == (5, "slow")
 
@@ -305,7 +305,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def read_answers(reader: asyncio.StreamReader, count: int) -> list[Command]:
+async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Command]:
     decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -322,13 +322,13 @@ async def test_small_requests_for_large_answers_wait_until_their_answers_are_rea
     await asyncio.sleep(0)
     # The kernel's buffers take some answers too, how many depends on the machine.
     assert len(desk.seen) < 64
-    assert BIG_BYTES < server.turn.backlog.bytes <= OWED_BYTES_MAX + BIG_BYTES
-    answers = await read_answers(reader, 64)
+    assert BIG_BYTES < server.scheduler.budget.bytes <= OWED_BYTES_MAX + BIG_BYTES
+    answers = await read_responses(reader, 64)
     assert sorted(answer.opaque for answer in answers) == list(range(64))
-    await until(lambda: server.turn.backlog.bytes == 0)
+    await until(lambda: server.scheduler.budget.bytes == 0)
     # What comes after that is served as ever.
     writer.write(big_requests(1))
-    assert len(await read_answers(reader, 1)) == 1
+    assert len(await read_responses(reader, 1)) == 1
     writer.close()
     await writer.wait_closed()
 
@@ -336,9 +336,9 @@ async def test_small_requests_for_large_answers_wait_until_their_answers_are_rea
 async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
     owed: list[int] = []
 
-    def big(header: Name, command: Command, connection: Connection) -> Reply:
-        owed.append(connection.backlog.bytes)
-        return Reply(0, body=b"x" * BIG_BYTES)
+    def big(header: Name, command: Command, connection: Connection) -> Response:
+        owed.append(connection.budget.bytes)
+        return Response(0, body=b"x" * BIG_BYTES)
 
     server = Server()
     port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
@@ -350,7 +350,7 @@ async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
     assert all(so_far >= number * BIG_BYTES for number, so_far in enumerate(owed))
     for peer in peers:
         peer.close()
-    await until(lambda: server.turn.backlog.bytes == 0)
+    await until(lambda: server.scheduler.budget.bytes == 0)
     await server.stop()
 
 
@@ -358,7 +358,7 @@ async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered: list[int] = [0]
-    monkeypatch.setattr(server.turn, "before_write", lambda: answered.append(len(desk.seen)))
+    monkeypatch.setattr(server.scheduler, "before_write", lambda: answered.append(len(desk.seen)))
     where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
     peers = [socket.create_connection(where) for _ in range(8)]
     await until(lambda: len(server.connections) == 8)
@@ -374,19 +374,19 @@ async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
 async def test_large_answers_of_many_clients_come_in_many_turns_and_small_ones_in_each() -> None:
     turns_of: dict[str, list[int]] = {"big": [], "small": []}
 
-    def big(header: Name, command: Command, connection: Connection) -> Reply:
-        turns_of["big"].append(turn)
-        return Reply(0, body=b"x" * (BIG_BYTES // 2))
+    def big(header: Name, command: Command, connection: Connection) -> Response:
+        turns_of["big"].append(scheduler)
+        return Response(0, body=b"x" * (BIG_BYTES // 2))
 
-    def small(header: Name, command: Command, connection: Connection) -> Reply:
-        turns_of["small"].append(turn)
-        return Reply(0)
+    def small(header: Name, command: Command, connection: Connection) -> Response:
+        turns_of["small"].append(scheduler)
+        return Response(0)
 
-    turn = 0
+    scheduler = 0
 
     def count() -> None:
-        nonlocal turn
-        turn += 1
+        nonlocal scheduler
+        scheduler += 1
 
     server = Server(before_write=count)
     rows = table([Row(BIG, Name, big, bulk=True), Row(ECHO, Name, small)])
@@ -410,10 +410,10 @@ async def test_a_large_answer_is_written_in_parts_with_turns_for_others_between(
 ) -> None:
     bodies = [bytes([number]) * 100_000 for number in range(100)]
 
-    def big(header: Name, command: Command, connection: Connection) -> Reply:
+    def big(header: Name, command: Command, connection: Connection) -> Response:
         if header.name == "last":  # what is to be written still goes out
             asyncio.get_running_loop().call_soon(connection.close)
-        return Reply(0, body=[*bodies, b"y" * (2 << 20)])
+        return Response(0, body=[*bodies, b"y" * (2 << 20)])
 
     written: list[int] = []
     flush = Connection.flush
@@ -428,12 +428,12 @@ async def test_a_large_answer_is_written_in_parts_with_turns_for_others_between(
     port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 25)
     writer.write(big_requests(1))
-    (answer,) = await read_answers(reader, 1)
+    (answer,) = await read_responses(reader, 1)
     assert answer.body == b"".join(bodies) + b"y" * (2 << 20)
     assert max(written) <= WRITE_BYTES_MAX
     assert len(written) >= len(answer.body) // WRITE_BYTES_MAX
     writer.write(big_requests(1, "last"))
-    assert len(await read_answers(reader, 1)) == 1
+    assert len(await read_responses(reader, 1)) == 1
     assert await reader.read() == b""
     writer.close()
     await server.stop()
@@ -443,7 +443,7 @@ async def test_an_answer_over_the_limit_of_a_frame_is_refused_and_the_connection
     desk: Desk, server: Server, peers: Peers
 ) -> None:
     for body in (bytes(16 << 20), [bytes(8 << 20), bytes(8 << 20)]):
-        desk.big = lambda header, command, connection, body=body: Reply(0, body=body)  # type: ignore[assignment, misc]
+        desk.big = lambda header, command, connection, body=body: Response(0, body=body)  # type: ignore[assignment, misc]
         server = Server()
         port = await server.listen("127.0.0.1", 0, desk.rows())
         where = f"127.0.0.1:{port}"
@@ -457,16 +457,16 @@ async def test_an_answer_over_the_limit_of_a_frame_is_refused_and_the_connection
 async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
     gathered: list[int] = []
 
-    def big(header: Name, command: Command, connection: Connection) -> Reply:
+    def big(header: Name, command: Command, connection: Connection) -> Response:
         gathered.append(sum(map(len, connection.out)))
-        return Reply(0, body=b"x" * BIG_BYTES)
+        return Response(0, body=b"x" * BIG_BYTES)
 
     server = Server()
     port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
     peer = socket.create_connection(("127.0.0.1", port))
     await until(lambda: len(server.connections) == 1)
     peer.sendall(big_requests(60))
-    await until(lambda: server.turn.backlog.bytes > 0)
+    await until(lambda: server.scheduler.budget.bytes > 0)
     peer.close()
     await until(lambda: len(gathered) == 60)
     assert max(gathered) <= OWED_BYTES_MAX + BIG_BYTES
@@ -476,9 +476,9 @@ async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
 async def test_what_waits_for_another_turn_is_done_when_its_client_leaves() -> None:
     seen: list[str] = []
 
-    def big(header: Name, command: Command, connection: Connection) -> Reply:
+    def big(header: Name, command: Command, connection: Connection) -> Response:
         seen.append(header.name)
-        return Reply(0, body=b"x" * BIG_BYTES)
+        return Response(0, body=b"x" * BIG_BYTES)
 
     server = Server()
     port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big, bulk=True)]))
@@ -494,16 +494,16 @@ async def test_what_waits_for_another_turn_is_done_when_its_client_leaves() -> N
 async def test_a_client_that_left_is_owed_nothing(desk: Desk, server: Server) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(20))
-    await until(lambda: server.turn.backlog.bytes > 0)
+    await until(lambda: server.scheduler.budget.bytes > 0)
     writer.transport.abort()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
     await until(lambda: not server.connections)
-    assert server.turn.backlog.bytes == 0
+    assert server.scheduler.budget.bytes == 0
 
 
 async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: Desk) -> None:
-    server = Server(backlog=Backlog(BIG_BYTES // 4))
+    server = Server(budget=MemoryBudget(BIG_BYTES // 4))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     pairs, seen = [], set()  # type: ignore[var-annotated]
     for name in ("first", "second"):
@@ -515,11 +515,11 @@ async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: D
         # What the system's own buffers take is sent at once; then there is no more room.
         await until(lambda: one.is_full)  # noqa: B023
     # The first was owed as much as one may be; the second no more than its next answer.
-    assert server.turn.backlog.owed_max == 0
+    assert server.scheduler.budget.owed_max == 0
     assert BIG_BYTES < one.owed < 2 * BIG_BYTES
     assert len(desk.seen) < 20
     for reader, writer in pairs:
-        assert len(await read_answers(reader, 10)) == 10
+        assert len(await read_responses(reader, 10)) == 10
         writer.close()
         await writer.wait_closed()
     await server.stop()
@@ -528,17 +528,17 @@ async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: D
 async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server(backlog=Backlog(100_000))
+    server = Server(budget=MemoryBudget(100_000))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     whole = encode_request(ECHO, 1, {"name": "large"}, b"x" * 300_000)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     writer.write(whole[:150_000])
-    await until(lambda: server.turn.backlog.bytes == 150_000)
+    await until(lambda: server.scheduler.budget.bytes == 150_000)
     writer.write(whole[150_000:250_000])
     with contextlib.suppress(ConnectionResetError):
         assert await reader.read() == b""
     assert "bytes wait for clients in memory, the limit is twice 100000" in caplog.text
-    assert (server.turn.backlog.bytes, server.turn.backlog.refused) == (0, 1)
+    assert (server.scheduler.budget.bytes, server.scheduler.budget.refused) == (0, 1)
     writer.transport.abort()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
@@ -547,24 +547,24 @@ async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
 
 async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
     """A client that has sent so many bytes of a request, and not its end."""
-    before = server.turn.backlog.held
+    before = server.scheduler.budget.held
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     writer.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * (2 * size))[:size])
-    await until(lambda: server.turn.backlog.held == before + size)
+    await until(lambda: server.scheduler.budget.held == before + size)
     return writer
 
 
 async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memory(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server(backlog=Backlog(100_000))
+    server = Server(budget=MemoryBudget(100_000))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     writers = [await half_of_a_request(server, 60_000) for _ in range(3)]
     reader, fourth = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     fourth.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * 120_000)[:60_000])
     with contextlib.suppress(ConnectionResetError):
         assert await reader.read() == b""  # there is no room for it
-    assert (server.turn.backlog.bytes, len(server.connections)) == (180_000, 3)
+    assert (server.scheduler.budget.bytes, len(server.connections)) == (180_000, 3)
     assert "in the middle of a request: 2" in caplog.text
     assert await raw(server, encode_request(ECHO, 1, {"name": "whole"}, b"x"))  # in one piece
     for writer in writers:
@@ -572,8 +572,8 @@ async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memo
     fourth.transport.abort()
     with contextlib.suppress(ConnectionError):
         await fourth.wait_closed()
-    await until(lambda: server.turn.backlog.bytes == 0)
-    assert server.turn.backlog.held == 0
+    await until(lambda: server.scheduler.budget.bytes == 0)
+    assert server.scheduler.budget.held == 0
     await server.stop()
 
 
@@ -590,26 +590,26 @@ async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_
     for second in range(1, 5):
         stuck.write(b"x")
         other.write(whole[1_000:] + whole[:1_000])  # in the middle of one each time, of another
-        assert len(await read_answers(reader, 1)) == 1
-        await until(lambda: server.turn.backlog.held == 2_000 + second)  # noqa: B023
+        assert len(await read_responses(reader, 1)) == 1
+        await until(lambda: server.scheduler.budget.held == 2_000 + second)  # noqa: B023
         server.close_idle()
     assert len(server.connections) == 2
     stuck.write(b"x")
-    await until(lambda: server.turn.backlog.held == 2_005)
+    await until(lambda: server.scheduler.budget.held == 2_005)
     server.close_idle()
     await until(lambda: one not in server.connections)
     assert (
         f"closing {one.address} in the middle of a request: of that came only 1005 bytes in 40"
         in (caplog.text)
     )
-    assert (len(server.connections), server.turn.backlog.bytes) == (1, 1_000)
+    assert (len(server.connections), server.scheduler.budget.bytes) == (1, 1_000)
     for writer in (stuck, other):
         writer.close()
     await server.stop()
 
 
 async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk: Desk) -> None:
-    server = Server(idle_seconds=10, backlog=Backlog(10 << 20))
+    server = Server(idle_seconds=10, budget=MemoryBudget(10 << 20))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     writer = await half_of_a_request(server, 5 * UNFINISHED_ROUND_BYTES)
     (one,) = server.connections
@@ -617,10 +617,10 @@ async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk
         one.idle_rounds = 0  # as if a byte had come
         server.close_idle()
     assert server.connections == {one}
-    server.turn.backlog.add(20 << 20)  # as if readers that don't read had filled it
+    server.scheduler.budget.add(20 << 20)  # as if readers that don't read had filled it
     server.close_idle()
     await until(lambda: not server.connections)
-    assert server.turn.backlog.bytes == 20 << 20
+    assert server.scheduler.budget.bytes == 20 << 20
     writer.close()
     await server.stop()
 
@@ -633,7 +633,7 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
     silent, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     _, deaf = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     deaf.write(big_requests(20))
-    await until(lambda: len(server.connections) == 2 and server.turn.backlog.bytes > 0)
+    await until(lambda: len(server.connections) == 2 and server.scheduler.budget.bytes > 0)
     for _ in range(2):
         server.close_idle()
     assert len(server.connections) == 2
@@ -642,7 +642,7 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
     await until(lambda: len(server.connections) == 1)
     server.close_idle()  # what the other has not read can't be written
     await until(lambda: not server.connections)
-    assert server.turn.backlog.bytes == 0
+    assert server.scheduler.budget.bytes == 0
     for each in (writer, deaf):
         each.transport.abort()
     await server.stop()
@@ -651,7 +651,7 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
 async def test_many_requests_of_one_client_do_not_hold_up_another(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "SHARED_SECONDS", math.inf)  # however slow this machine is
+    monkeypatch.setattr(schedulers, "SHARED_SECONDS", math.inf)  # however slow this machine is
     where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
     one, other = socket.create_connection(where), socket.create_connection(where)
     await until(lambda: len(server.connections) == 2)
@@ -668,10 +668,10 @@ async def test_many_requests_of_one_client_do_not_hold_up_another(
     await until(lambda: len(desk.seen) == 1_001)
     assert desk.seen.index("single") <= COMMANDS_SHARED
     # When nobody does for a while, shares are large again.
-    server.turn._shared_until = 0.0
+    server.scheduler._shared_until = 0.0
     one.sendall(b"".join(burst))
     await until(lambda: len(desk.seen) == 2_001)
-    assert server.turn.share == COMMANDS_ALONE
+    assert server.scheduler.share == COMMANDS_ALONE
     one.close()
     other.close()
 
@@ -679,7 +679,7 @@ async def test_many_requests_of_one_client_do_not_hold_up_another(
 async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_sent(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "SHARED_SECONDS", math.inf)
+    monkeypatch.setattr(schedulers, "SHARED_SECONDS", math.inf)
     where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
     burst = b"".join(encode_request(ECHO, n, {"name": "burst"}, b"x" * 100) for n in range(500))
     taken = [0]
@@ -690,7 +690,7 @@ async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_
         return feed(decoder, data)
 
     monkeypatch.setattr(FrameDecoder, "feed", counted)
-    monkeypatch.setattr(server.turn, "before_write", lambda: taken.append(0))
+    monkeypatch.setattr(server.scheduler, "before_write", lambda: taken.append(0))
     greedy = [socket.create_connection(where) for _ in range(4)]
     other = socket.create_connection(where)
     await until(lambda: len(server.connections) == 5)
@@ -698,7 +698,7 @@ async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_
     for piece, commands in ((READ_BYTES_ALONE, COMMANDS_ALONE), (READ_BYTES, COMMANDS_SHARED)):
         taken[:], desk.seen = [0], []
         if commands == COMMANDS_SHARED:  # however long the first took
-            server.turn.share, server.turn._shared_until = commands, math.inf
+            server.scheduler.share, server.scheduler._shared_until = commands, math.inf
         for sock in greedy:
             sock.sendall(burst)
         other.sendall(encode_request(ECHO, 1, {"name": "single"}))
@@ -762,9 +762,9 @@ def test_two_rows_for_one_code_are_a_mistake() -> None:
 async def test_an_answer_that_a_broker_passes_on_says_nothing_about_the_broker(code: int) -> None:
     seen: list[int] = []
 
-    def answer(_: None, command: Command, __: Connection) -> Reply:
+    def answer(_: None, command: Command, __: Connection) -> Response:
         seen.append(command.codec)
-        return Reply()
+        return Response()
 
     server = Server()
     rows = table([Row(each, None, answer) for each in (code, codes.GET_BROKER_RUNTIME_INFO)])

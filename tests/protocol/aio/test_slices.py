@@ -6,17 +6,17 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from itertools import count, pairwise
 
 import pytest
+from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.slices import (
-    ANSWERS_MAX,
     QUIET_SLICES,
+    RESPONSES_MAX,
     SLICE_SECONDS,
     OneATurn,
     Slices,
     reply_of,
 )
-from aerobee.protocol.aio.turn import Turn
 from aerobee.protocol.codec.frame import FRAME_BYTES_MAX
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.protocol.errors import Refusal
 
 
@@ -29,8 +29,8 @@ def clock_of(step_s: float) -> Callable[[], float]:
 class Turns:
     """Counts the turns of the loop, and who works in which. `serves` has a request in each."""
 
-    def __init__(self, turn: Turn, *, serves: bool = False) -> None:
-        self.turn = turn
+    def __init__(self, scheduler: Scheduler, *, serves: bool = False) -> None:
+        self.scheduler = scheduler
         self.number = 0
         self.made: list[int] = []  # the turn of each step
         self._serves = serves
@@ -38,31 +38,31 @@ class Turns:
 
     def _next(self) -> None:  # the first of all that runs in each turn
         self.number += 1
-        self.turn.served += self._serves
+        self.scheduler.served += self._serves
         asyncio.get_running_loop().call_soon(self._next)
 
-    def steps(self, number: int) -> Generator[None, None, Reply]:
+    def steps(self, number: int) -> Generator[None, None, Response]:
         for _ in range(number):
             self.made.append(self.number)
             yield
-        return Reply(remark="done")
+        return Response(remark="done")
 
 
-def steps(number: int) -> Generator[None, None, Reply]:
+def steps(number: int) -> Generator[None, None, Response]:
     for _ in range(number):
         yield
-    return Reply(remark="done")
+    return Response(remark="done")
 
 
 async def test_what_is_ready_within_a_slice_is_answered_at_once() -> None:
-    slices = Slices(Turn(), clock=clock_of(0))
-    assert slices.answer(steps(1_000)) == Reply(remark="done")
+    slices = Slices(Scheduler(), clock=clock_of(0))
+    assert slices.respond(steps(1_000)) == Response(remark="done")
 
 
 async def test_a_long_answer_comes_in_slices_with_a_turn_for_others_after_each() -> None:
-    turns = Turns(Turn(), serves=True)
-    slices = Slices(turns.turn, clock=clock_of(SLICE_SECONDS / 3.5))
-    answer = slices.answer(turns.steps(100))
+    turns = Turns(Scheduler(), serves=True)
+    slices = Slices(turns.scheduler, clock=clock_of(SLICE_SECONDS / 3.5))
+    answer = slices.respond(turns.steps(100))
     assert len(turns.made) == 4
     assert isinstance(answer, Coroutine)
     assert (await asyncio.ensure_future(answer)).remark == "done"
@@ -73,8 +73,8 @@ async def test_a_long_answer_comes_in_slices_with_a_turn_for_others_after_each()
 
 
 async def test_slices_are_larger_once_nobody_else_has_asked_for_anything_for_a_while() -> None:
-    turns = Turns(Turn())
-    slices = Slices(turns.turn, clock=clock_of(SLICE_SECONDS * 1.1))
+    turns = Turns(Scheduler())
+    slices = Slices(turns.scheduler, clock=clock_of(SLICE_SECONDS * 1.1))
     await slices.run(turns.steps(200))
     in_turn = list(Counter(turns.made).values())
     assert in_turn[:QUIET_SLICES] == [1] * QUIET_SLICES
@@ -82,21 +82,21 @@ async def test_slices_are_larger_once_nobody_else_has_asked_for_anything_for_a_w
 
 
 async def test_two_long_answers_do_not_have_a_slice_in_the_same_turn() -> None:
-    turns = Turns(Turn())
-    slices = Slices(turns.turn, OneATurn(), clock=clock_of(1))
+    turns = Turns(Scheduler())
+    slices = Slices(turns.scheduler, OneATurn(), clock=clock_of(1))
     await asyncio.gather(slices.run(turns.steps(50)), slices.run(turns.steps(50)))
     assert len(turns.made) == 100
     assert set(Counter(turns.made).values()) == {1}
 
 
 async def test_more_long_answers_than_the_limit_are_refused_and_taken_again_later() -> None:
-    slices = Slices(Turn(), clock=clock_of(1))
-    waiting = [slices.answer(steps(10)) for _ in range(ANSWERS_MAX + 1)]
+    slices = Slices(Scheduler(), clock=clock_of(1))
+    waiting = [slices.respond(steps(10)) for _ in range(RESPONSES_MAX + 1)]
     tasks = [asyncio.ensure_future(one) for one in waiting if isinstance(one, Coroutine)]
     found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(one) for one in found] == [Reply] * ANSWERS_MAX + [Refusal]
-    assert f"the limit is {ANSWERS_MAX}; try again later" in str(found[-1])
-    again = slices.answer(steps(10))
+    assert [type(one) for one in found] == [Response] * RESPONSES_MAX + [Refusal]
+    assert f"the limit is {RESPONSES_MAX}; try again later" in str(found[-1])
+    again = slices.respond(steps(10))
     assert isinstance(again, Coroutine)
     assert (await again).remark == "done"
 
@@ -104,23 +104,23 @@ async def test_more_long_answers_than_the_limit_are_refused_and_taken_again_late
 async def test_a_cancelled_answer_ends_its_steps_and_makes_room() -> None:
     ended: list[bool] = []
 
-    def endless() -> Generator[None, None, Reply]:
+    def endless() -> Generator[None, None, Response]:
         try:
             while True:
                 yield
         finally:
             ended.append(True)
 
-    slices = Slices(Turn(), clock=clock_of(1))
-    for _ in range(ANSWERS_MAX + 1):
-        answer = slices.answer(endless())
+    slices = Slices(Scheduler(), clock=clock_of(1))
+    for _ in range(RESPONSES_MAX + 1):
+        answer = slices.respond(endless())
         assert isinstance(answer, Coroutine)
         task = asyncio.ensure_future(answer)
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert len(ended) == ANSWERS_MAX + 1
+    assert len(ended) == RESPONSES_MAX + 1
 
 
 async def test_a_body_of_more_bytes_than_a_frame_is_refused_as_soon_as_it_is_known() -> None:
@@ -132,5 +132,5 @@ async def test_a_body_of_more_bytes_than_a_frame_is_refused_as_soon_as_it_is_kno
             yield bytes(1 << 20)
 
     with pytest.raises(Refusal, match=f"the limit of a frame is {FRAME_BYTES_MAX} bytes"):
-        Slices(Turn(), clock=clock_of(0)).answer(reply_of(pieces()))
+        Slices(Scheduler(), clock=clock_of(0)).respond(reply_of(pieces()))
     assert len(taken) == 17

@@ -15,7 +15,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.aio.tls import WAITING_BYTES_MAX, Mode, Tls
 from aerobee.protocol.codec.frame import encode_request
-from aerobee.protocol.command import Command, Reply
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.security import self_signed
 
 ECHO, TELL = 9001, 9002
@@ -31,12 +31,12 @@ class Desk:
     def rows(self) -> dict[int, Row]:
         return table([Row(ECHO, None, self.echo), Row(TELL, None, self.tell)])
 
-    def echo(self, header: None, command: Command, connection: Connection) -> Reply:
-        return Reply(0, {"from": connection.address}, body=command.body)
+    def echo(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(0, {"from": connection.address}, body=command.body)
 
-    def tell(self, header: None, command: Command, connection: Connection) -> Reply:
+    def tell(self, header: None, command: Command, connection: Connection) -> Response:
         asyncio.get_running_loop().call_soon(connection.close)  # the answer is on its way
-        return Reply(0, remark="bye")
+        return Response(0, remark="bye")
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,19 @@ from aerobee.protocol.codec.frame import (
     HEAD,
     HEADS,
     FrameDecoder,
-    encode_answer,
     encode_request,
+    encode_response,
 )
 from aerobee.protocol.codec.header_json import expected
-from aerobee.protocol.command import CODEC_MSGPACK, Command, Reply
+from aerobee.protocol.command import CODEC_MSGPACK, Command, Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.headers.offsets import QueryConsumerOffset
 from aerobee.protocol.headers.pull import PullMessage
 from aerobee.protocol.headers.send import (
     SendMessage,
-    SendMessageAnswer,
-    answer_template,
-    send_answer,
+    SendMessageResponse,
+    response_template,
+    send_response,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "frames.json").read_text())
@@ -153,9 +153,9 @@ def test_an_answer_comes_back_in_the_codec_of_its_request(codec: int) -> None:
     data = encode_request(105, 9, fields, b"body", codec=codec)
     (request,) = FrameDecoder().feed(data)
     assert (request.codec, request.fields(), request.body) == (codec, fields, b"body")
-    reply = Reply(codes.TOPIC_NOT_EXIST, {"a": "b"}, "nö", [b"one", b"two"])
-    (answer,) = FrameDecoder().feed(b"".join(encode_answer(request, reply)))
-    assert (answer.codec, answer.code, answer.opaque, answer.is_answer) == (codec, 17, 9, True)
+    reply = Response(codes.TOPIC_NOT_EXIST, {"a": "b"}, "nö", [b"one", b"two"])
+    (answer,) = FrameDecoder().feed(b"".join(encode_response(request, reply)))
+    assert (answer.codec, answer.code, answer.opaque, answer.is_response) == (codec, 17, 9, True)
     assert (answer.fields(), answer.remark, answer.body) == ({"a": "b"}, "nö", b"onetwo")
 
 
@@ -163,29 +163,29 @@ def test_an_answer_comes_back_in_the_codec_of_its_request(codec: int) -> None:
 def test_a_send_answer_says_the_same_in_every_codec(codec: int) -> None:
     request = Command(code=310, opaque=3, codec=codec)
     for unique in (b"0A0102030001", 'é"\\'.encode()):
-        made = send_answer(request, 2, unique, b"C0A8", 26, b"DefaultRegion", 77)
-        data = made if isinstance(made, bytes) else b"".join(encode_answer(request, made))
+        made = send_response(request, 2, unique, b"C0A8", 26, b"DefaultRegion", 77)
+        data = made if isinstance(made, bytes) else b"".join(encode_response(request, made))
         (answer,) = FrameDecoder().feed(data)
-        header = answer.header(SendMessageAnswer)
+        header = answer.header(SendMessageResponse)
         assert (header.msg_id, header.queue_id, header.queue_offset) == (
             "C0A8000000000000001A",
             2,
             77,
         )
         assert (header.transaction_id, header.region) == (unique.decode(), "DefaultRegion")
-        assert (answer.opaque, answer.code, answer.is_answer) == (3, 0, True)
+        assert (answer.opaque, answer.code, answer.is_response) == (3, 0, True)
 
 
 def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
     request = Command(code=310, opaque=31)
     values = (3, b"0A01", 1 << 33, 77)
     queue_id, unique, log_offset, queue_offset = values
-    header = answer_template(b"C0A8", b"50%d") % (*values, request.opaque)
-    made = send_answer(request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset)
+    header = response_template(b"C0A8", b"50%d") % (*values, request.opaque)
+    made = send_response(request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset)
     assert HEADS[len(header)] + header == made
-    header = answer_template(b"C0A8", b"50%d", trace_on=False) % (*values, request.opaque)
+    header = response_template(b"C0A8", b"50%d", trace_on=False) % (*values, request.opaque)
     assert b'"TRACE_ON":"false"' in header
-    made = send_answer(
+    made = send_response(
         request, queue_id, unique, b"C0A8", log_offset, b"50%d", queue_offset, trace_on=False
     )
     assert HEADS[len(header)] + header == made
@@ -193,10 +193,10 @@ def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
 
 def test_the_template_of_an_answer_with_a_handle_comes_to_the_same_bytes() -> None:
     request = Command(code=310, opaque=31)
-    header = answer_template(b"C0A8", b"50%d", with_handle=True) % (
+    header = response_template(b"C0A8", b"50%d", with_handle=True) % (
         b"djE_=", 3, b"0A01", 1 << 33, 77, 31,
     )  # fmt: skip
-    made = send_answer(request, 3, b"0A01", b"C0A8", 1 << 33, b"50%d", 77, "djE_=")
+    made = send_response(request, 3, b"0A01", b"C0A8", 1 << 33, b"50%d", 77, "djE_=")
     assert HEADS[len(header)] + header == made
 
 

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.protocol import codes
-from aerobee.protocol.aio.turn import block_of
+from aerobee.protocol.aio.scheduler import block_of
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request, frame
-from aerobee.protocol.headers.send import SendMessage, answer_parts, answer_template
+from aerobee.protocol.headers.send import SendMessage, response_parts, response_template
 from aerobee.protocol.kernels.plain_sends import PlainSends
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
@@ -40,7 +40,7 @@ def raw(header: str, body: bytes = b"body") -> bytes:
 
 @pytest.fixture(scope="module")
 def plain() -> PlainSends:
-    return PlainSends(answer_parts(b"7F00000100002A9F", b"r"))
+    return PlainSends(response_parts(b"7F00000100002A9F", b"r"))
 
 
 def batch(entries: list[Entry], opaque: int = 5, *, code: int = 320, **changes: object) -> bytes:
@@ -260,8 +260,8 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     read(plain, pieces)
     plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
     plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
-    ends = plain.write_answers({}).tolist()
-    template = answer_template(b"7F00000100002A9F", b"r")
+    ends = plain.write_responses({}).tolist()
+    template = response_template(b"7F00000100002A9F", b"r")
     unique = b"AC11000100002A9F0001"
     wanted = [
         frame(template % (3, unique, 0, 0, 1)),
@@ -273,12 +273,12 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
 
 
 def test_answers_say_whether_to_trace() -> None:
-    plain = PlainSends(answer_parts(b"7F00000100002A9F", b"r", trace_on=False))
+    plain = PlainSends(response_parts(b"7F00000100002A9F", b"r", trace_on=False))
     read(plain, [send(opaque=1)])
     plain.sends["log_offset"][0] = 5
     plain.sends["queue_offset"][0] = 7
-    (end,) = plain.write_answers({}).tolist()
-    template = answer_template(b"7F00000100002A9F", b"r", trace_on=False)
+    (end,) = plain.write_responses({}).tolist()
+    template = response_template(b"7F00000100002A9F", b"r", trace_on=False)
     wanted = frame(template % (3, b"AC11000100002A9F0001", 5, 7, 1))
     assert plain.answers[:end].tobytes() == wanted
 
@@ -287,9 +287,9 @@ def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
     read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
     plain.sends["log_offset"][:3] = [1, 2, 0xABC]
     plain.sends["queue_offset"][:3] = [70, 71, 72]
-    (end,) = plain.write_answers({}).tolist()
+    (end,) = plain.write_responses({}).tolist()
     host = b"7F00000100002A9F"
-    template = answer_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
+    template = response_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
     wanted = frame(template % (3, b"AC11000100002A9F0001", 0xABC, 70, 8))
     assert plain.answers[:end].tobytes() == wanted
 

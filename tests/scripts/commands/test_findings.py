@@ -16,8 +16,8 @@ from aerobee.protocol.bodies.stats import (
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.scripts.commands.findings import (
     Finding,
-    no_answer,
     no_master,
+    no_response,
     of_broker,
     of_clock,
     of_group,
@@ -229,10 +229,10 @@ def test_a_clock_that_differs_is_told_and_one_that_may_be_right_is_not(
 
 
 def test_a_broker_that_does_not_answer_may_tell_a_wrong_address() -> None:
-    found = no_answer("b", "10.255.255.1:1", UnreachableError("can't connect to 10.255.255.1:1"))
+    found = no_response("b", "10.255.255.1:1", UnreachableError("can't connect to 10.255.255.1:1"))
     assert "the address that it tells clients" in found.what
     assert "if it runs, set brokerIP1 to an address that works from here" in found.do
-    found = no_answer("b", "x:1", BrokerError(16, "no permission", "x:1"))
+    found = no_response("b", "x:1", BrokerError(16, "no permission", "x:1"))
     assert "examine it as a user who may (AEROBEE_ACCESS_KEY" in found.do
 
 

@@ -13,7 +13,7 @@ import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Row
 from aerobee.protocol.aio.server import Server, table
-from aerobee.protocol.command import Reply
+from aerobee.protocol.command import Response
 from aerobee.scripts.output.sanitize import PlainFormatter, json_line, plain, plain_body
 from aerobee.scripts.output.table import table_lines
 
@@ -103,8 +103,8 @@ def test_a_terminal_gets_bodies_written_out_and_a_pipe_gets_them_as_they_are(
 async def test_a_remark_is_one_sentence_in_which_nothing_acts() -> None:
     server = Server()
 
-    def refuse(*_: object) -> Reply:
-        return Reply(codes.SYSTEM_ERROR, remark=f"no{TITLE}\r\nSee elsewhere")
+    def refuse(*_: object) -> Response:
+        return Response(codes.SYSTEM_ERROR, remark=f"no{TITLE}\r\nSee elsewhere")
 
     rows = table([Row(codes.GET_BROKER_CLUSTER_INFO, None, refuse)])
     port = await server.listen("127.0.0.1", 0, rows)

@@ -14,7 +14,7 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .memory_budget import OWED_IN_TURN_MAX, Backlog
+from .memory_budget import OWED_IN_TURN_MAX, MemoryBudget
 from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def block_of(senders: "list[Connection]", pieces: list[bytes]) -> Block:
     return Block(senders, b"".join(pieces), list(accumulate(map(len, pieces))))
 
 
-class Turn:
+class Scheduler:
     """The writes of one loop turn, the one timer behind all waiting requests, and the `backlog` of
     all its connections."""
 
@@ -127,8 +127,8 @@ class Turn:
         "_ticking",
         "_waiting",
         "_woken",
-        "backlog",
         "before_write",
+        "budget",
         "given",
         "lane",
         "latency",
@@ -141,11 +141,11 @@ class Turn:
         self,
         loop: asyncio.AbstractEventLoop | None = None,
         before_write: Callable[[], None] | None = None,
-        backlog: Backlog | None = None,
+        budget: MemoryBudget | None = None,
         latency: RpcLatency | None = None,
     ) -> None:
         self.loop = loop or asyncio.get_running_loop()
-        self.backlog = backlog or Backlog()
+        self.budget = budget or MemoryBudget()
         self.before_write = before_write
         self.latency = latency  # where somebody wants to know how long requests take
         self.lane: Lane | None = None
