@@ -17,13 +17,14 @@ ARROWS = {
     "conf": {"protocol"},
     "store": {"protocol"},
     "namesrv": {"conf", "protocol.aio", "protocol"},
+    "controller": {"conf", "store", "protocol.aio", "protocol"},
     "broker": {"conf", "store", "protocol.aio", "protocol"},
     "client": {"protocol.aio", "protocol"},
     "spark": {"client", "store", "protocol"},
     "console": {"client", "protocol"},
     "testing": {"broker", "namesrv"},
     "scripts": {
-        *("conf", "store", "namesrv", "broker", "client", "spark", "console"),
+        *("conf", "store", "namesrv", "controller", "broker", "client", "spark", "console"),
         *("protocol.aio", "protocol"),
     },
 }
@@ -70,6 +71,7 @@ PLACES = {
         "conf",
         "client/base/responses.py",
         "namesrv",
+        "controller",
         "broker",
         "scripts/commands/daemons.py",
     ],
