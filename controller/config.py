@@ -44,7 +44,6 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     controller_dleger_group: str = msgspec.field(default="group1", name="controllerDLegerGroup")
     controller_dleger_self_id: str = msgspec.field(default="n0", name="controllerDLegerSelfId")
     scan_not_active_broker_interval: IntervalMs = 5_000
-    scan_inactive_master_interval: IntervalMs = 5_000
     elect_master_max_retry_count: Count = 3
     enable_elect_unclean_master: bool = False
     notify_broker_role_changed: bool = True

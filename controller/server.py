@@ -19,6 +19,7 @@ from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
+from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.bodies.controller import SyncStateSet
 from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
@@ -94,6 +95,7 @@ class Controller:
                     config.tls_server_key_path,
                 ),
             )
+            self.slices = Slices(server.scheduler)
             rows = table(self._handlers.rows())
             self.port = await server.listen(config.bind_address, config.listen_port, rows)
         except BaseException:

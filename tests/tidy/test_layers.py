@@ -74,6 +74,7 @@ PLACES = {
         "controller",
         "broker",
         "scripts/commands/daemons.py",
+        "scripts/commands/controller.py",
     ],
     "numba": COMPILED,
     "numpy": ["store", "spark", "broker/scheduled/timer_counters.py", *COMPILED],
