@@ -109,7 +109,7 @@ class PlainLane:
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
         IndexFile.link = link
-        store.gather = gather
+        store.reader.gather = gather
 
     def write_templates(self, suffix: bytes) -> None:
         """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the

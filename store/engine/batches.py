@@ -26,8 +26,8 @@ from ..base.errors import IllegalMessage, MessageTooLarge, StoreError
 from ..index.index import Pending
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
-from .batch_writing import BatchWriting, with_crc
-from .parts import HOST_BYTES_V4
+from .batch_writing import too_large, with_crc, with_room_for_crc
+from .state import HOST_BYTES_V4, StoreState
 from .uniform_batch import Batch, Shape, even_records, shape_of
 
 # The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
@@ -63,8 +63,15 @@ PlacedBatch = tuple[int, Sequence[int], int]
 _Made = tuple[list[bytes], list[int], list[Pending], int]
 
 
-class Batches(BatchWriting):
-    """The part of the store that takes batches."""
+class BatchAppender:
+    """Stores batches in plain queues."""
+
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._host = state.host
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
 
     def put_batch(
         self,
@@ -92,7 +99,7 @@ class Batches(BatchWriting):
         They lie side by side, and are readable after the next `write_staged`. The properties
         `shared` are added to each message's own. Malformed stands for a body that can't be read.
         """
-        store_ms, start = self._now_ms(), self._log.end
+        store_ms, start = self._state.now_ms(), self._log.end
         places: list[PlacedBatch | StoreError | Malformed] = []
         alike: list[Batch] = []
         topic, shape, room = "", None, 0
@@ -106,15 +113,15 @@ class Batches(BatchWriting):
             room -= len(batch[4])
         places += self._put_alike(alike, shape, shared, store_ms)
         if self._log.end != start:
-            self._last_ms = store_ms
+            self._state.last_ms = store_ms
         return places
 
     def _put_alike(
         self, batches: list[Batch], shape: Shape | None, shared: bytes, store_ms: int
     ) -> list[PlacedBatch | StoreError | Malformed]:
         """`put_batches` for batches of one topic that have this shape, if any."""
-        if len(self._index.pending) > self.index_pending_max:
-            self._relieve_index()
+        if len(self._index.pending) > self._state.index_pending_max:
+            self._state.relieve_index()
         places: list[PlacedBatch | StoreError | Malformed] = []
         try:
             together = self._put_together(batches, shape, shared, store_ms) if shape else None
@@ -150,16 +157,16 @@ class Batches(BatchWriting):
             queues.append(queue)
             wanted[queue] = wanted.get(queue, 0) + count
         if (
-            len(self.host) != HOST_BYTES_V4
-            or self.settings.append_crc
-            or shape.body > self._body_bytes_max
+            len(self._host) != HOST_BYTES_V4
+            or self._state.settings.append_crc
+            or shape.body > self._state.settings.max_message_bytes
         ):
             return None
-        made = even_records(queues, batches, shape, log.end, shared, store_ms, self.host)
+        made = even_records(queues, batches, shape, log.end, shared, store_ms, self._host)
         if made is None or log.end + len(made.data) > log.room_end:
             return None
         size = made.size
-        if count * size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+        if count * size > self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
             return None
         for queue, entries in wanted.items():
             if queue.at + entries * ENTRY_BYTES > queue.limit:
@@ -180,7 +187,7 @@ class Batches(BatchWriting):
         log.end = start
         self._index.pending += made.pending
         if start - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return places
 
     def _put_batch(self, batch: Batch, shared: bytes, store_ms: int) -> PlacedBatch:
@@ -195,10 +202,10 @@ class Batches(BatchWriting):
         log = self._log
         parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
         size = end - log.end
-        if size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+        size_max = self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX
+        if size > size_max:
             raise MessageTooLarge(
-                f"the batch is {size} bytes as stored, the limit is "
-                f"{self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX} (maxMessageSize and "
+                f"the batch is {size} bytes as stored, the limit is {size_max} (maxMessageSize and "
                 "64 KiB); send fewer messages at once"
             )
         if end > log.room_end:
@@ -210,11 +217,11 @@ class Batches(BatchWriting):
         log.end = end
         self._index.pending += pending
         if end - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return first, entries[0::3], end
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        if self.has_batch_queue(topic, queue_id):
+        if self._state.has_batch_queue(topic, queue_id):
             raise StoreError(
                 f"topic {topic} has batch consume queues: a batch goes there as one record"
             )
@@ -232,8 +239,8 @@ class Batches(BatchWriting):
         _, sys_flag, born_ms, born_host, data, reconsume_times = batch
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
-        host, body_bytes_max = self.host, self.settings.max_message_bytes
-        append_crc = self.settings.append_crc
+        host, body_bytes_max = self._host, self._state.settings.max_message_bytes
+        append_crc = self._state.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         parts: list[bytes] = []
         entries: list[int] = []
@@ -270,7 +277,7 @@ class Batches(BatchWriting):
                 own += 1
             properties_bytes = own + shared_bytes
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
-                raise self._too_large(body_bytes, properties_bytes)
+                raise too_large(body_bytes, properties_bytes, body_bytes_max)
             if is_plain:
                 size = fixed_bytes + body_bytes + properties_bytes
                 middle = middles.get(body_bytes)
@@ -296,7 +303,7 @@ class Batches(BatchWriting):
                 record = Record(
                     0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
                     store_ms, host, reconsume_times, 0, body, topic,
-                    self._with_room_for_crc(raw) if append_crc else raw,
+                    with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
                 encoded = encode_record(record)
                 parts.append(with_crc(encoded) if append_crc else encoded)

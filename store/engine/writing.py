@@ -27,9 +27,8 @@ from ..base.errors import IllegalMessage, StoreError
 from ..index.index import is_indexed
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
-from .batch_writing import with_crc
-from .batches import Batches
-from .parts import HOST_BYTES_V4
+from .batch_writing import BatchQueueAppender, too_large, with_crc, with_room_for_crc
+from .state import HOST_BYTES_V4, StoreState
 
 if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends
@@ -49,8 +48,19 @@ Message = tuple[
 Placed = tuple[int, int, int]  # log offset, queue offset, where it ends in the log
 
 
-class Writing(Batches):
-    """The half of the store that takes messages."""
+class Appender:
+    """Stores messages: one by one, or all plain messages of a tick at once."""
+
+    def __init__(self, state: StoreState, batch_queues: BatchQueueAppender) -> None:
+        self._state = state
+        self._batch_queues = batch_queues
+        self._host = state.host
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+        # Direct references for the hot path.
+        self._plain_queues = state.queues.plain
+        self._pending_keys = state.index.pending
 
     def put(
         self,
@@ -85,12 +95,12 @@ class Writing(Batches):
         worked out here, from the property DELAY unless it is None. With `until_error` none is
         stored behind the first that was not, and the answer ends with that one.
         """
-        log, queues, host = self._log, self._plain_queues, self.host
+        log, queues, host = self._log, self._plain_queues, self._host
         staged, pending = log.staged, self._pending_keys
-        if len(pending) > self.index_pending_max:
-            self._relieve_index()
-        body_bytes_max = self._body_bytes_max
-        store_ms, start = self._now_ms(), log.end
+        if len(pending) > self._state.index_pending_max:
+            self._state.relieve_index()
+        body_bytes_max = self._state.settings.max_message_bytes
+        store_ms, start = self._state.now_ms(), log.end
         places: list[Placed | StoreError] = []
         for message in messages:
             (
@@ -124,7 +134,7 @@ class Writing(Batches):
                     at = queue.at
                 queue_offset = queue.next
                 if queue.is_schedule:
-                    levels_ms = self.settings.delay_levels_ms
+                    levels_ms = self._state.settings.delay_levels_ms
                     if tags_code is None:
                         tags_code = store_ms + levels_ms[key[1]]
                     else:
@@ -146,14 +156,14 @@ class Writing(Batches):
                 queue.next = queue_offset + 1
                 pending.append((key[0], properties, log_offset, store_ms, unique))
                 if end - log.written > STAGED_BYTES_MAX:
-                    self.write_staged()
+                    self._log.write_staged()
                 places.append((log_offset, queue_offset, end))
             except StoreError as wrong:
                 places.append(wrong)
                 if until_error:
                     break
         if log.end != start:
-            self._last_ms = store_ms
+            self._state.last_ms = store_ms
         return places
 
     def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
@@ -176,16 +186,16 @@ class Writing(Batches):
             size += messages * (queue.fixed_bytes + len(more)) + came
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
-        if end > log.room_end or len(self.host) != HOST_BYTES_V4:
+        if end > log.room_end or len(self._host) != HOST_BYTES_V4:
             return False
         for queue, messages in counts.items():
             if queue.at + messages * ENTRY_BYTES > queue.limit and not _has_room(queue, messages):
                 return False
-        if self._index.waiting > self.index_pending_max:
-            self._relieve_index()
-        store_ms = self._now_ms()
+        if self._index.waiting > self._state.index_pending_max:
+            self._state.relieve_index()
+        store_ms = self._state.now_ms()
         records, entries, keys = maker.make(
-            plain, courses, counts, hosts, self.host, base, size, store_ms
+            plain, courses, counts, hosts, self._host, base, size, store_ms
         )
         log.staged.append(records)
         log.end = end
@@ -197,9 +207,9 @@ class Writing(Batches):
             queue.next += messages
             start = behind
         self._index.add_block(keys)
-        self._last_ms = store_ms
+        self._state.last_ms = store_ms
         if end - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return True
 
     def _put_unusual(self, message: Message, queue: ConsumeQueue | None, store_ms: int) -> Placed:
@@ -209,16 +219,19 @@ class Writing(Batches):
             reconsume_times, prepared_offset, _,
         ) = message  # fmt: skip
         if tags_code is None:
-            tags_code = store_ms + self.settings.delay_levels_ms[queue_id]
-        if queue is None and self.has_batch_queue(topic, queue_id):
-            return self.put_in_batch_queue(
+            tags_code = store_ms + self._state.settings.delay_levels_ms[queue_id]
+        if queue is None and self._state.has_batch_queue(topic, queue_id):
+            return self._batch_queues.put(
                 topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
                 tags_code, 1, reconsume_times,
             )  # fmt: skip
-        if len(body) > self._body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
-            raise self._too_large(len(body), len(properties))
+        if (
+            len(body) > self._state.settings.max_message_bytes
+            or len(properties) > PROPERTIES_BYTES_MAX
+        ):
+            raise too_large(len(body), len(properties), self._state.settings.max_message_bytes)
         if queue is None:
-            self._new_queue(topic, queue_id)
+            self._queues.make(topic, queue_id)
             (placed,) = self.put_all((message,))
             if isinstance(placed, StoreError):
                 raise placed
@@ -250,23 +263,25 @@ class Writing(Batches):
             )
         log = self._log
         if queue.is_schedule:
-            tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
+            tags_code = due_ms(
+                properties, store_ms, self._state.settings.delay_levels_ms, tags_code
+            )
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = queue.next if is_queued else 0
-        if self.settings.append_crc:
-            properties = self._with_room_for_crc(properties)
+        if self._state.settings.append_crc:
+            properties = with_room_for_crc(properties)
         record = Record(
             0, 0, 0, queue.queue_id, flag, queue_offset, 0, sys_flag, born_ms, born_host, store_ms,
-            self.host, reconsume_times, prepared_offset, body, queue.topic, properties,
+            self._host, reconsume_times, prepared_offset, body, queue.topic, properties,
         )  # fmt: skip
         size = queue.fixed_bytes + len(body) + len(properties)
-        size += len(born_host) + len(self.host) - 2 * HOST_BYTES_V4
+        size += len(born_host) + len(self._host) - 2 * HOST_BYTES_V4
         if log.end + size > log.room_end:
             log.roll(size)
         log_offset = record.log_offset = log.end
         data = encode_record(record)
         assert len(data) == size
-        if self.settings.append_crc:
+        if self._state.settings.append_crc:
             data = with_crc(data)
         if is_queued:
             queue.append(log_offset, size, tags_code)

@@ -92,7 +92,7 @@ class Parts:
         self.store.open()
         self.stats = Stats(config.broker_cluster_name, clock)
         self.topics = Topics(root / "config" / "topics.json", config, self.stats, clock)
-        self.store.batch_topics = self.topics.with_batch_queues
+        self.store.state.batch_topics = self.topics.with_batch_queues
         self.topics.load()
         self.changes: list[TopicConfig] = []
         self.topics.on_change = self.changes.append

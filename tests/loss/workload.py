@@ -118,10 +118,10 @@ class Run:
             self.store.write_staged()
         except StoreError:
             self.staged = []  # the connections of this turn are closed, nobody gets an answer
-            self.store.dropped = False
+            self.store.state.dropped = False
             raise
-        if self.store.dropped:
-            self.store.dropped = False
+        if self.store.state.dropped:
+            self.store.state.dropped = False
             self.staged = []
         if self.settings.sync_flush:
             self.waiting += self.staged
@@ -217,7 +217,7 @@ class Run:
     def clean(self) -> None:
         """Old files go."""
         with suppress(OSError):  # what is left to do comes with the next round
-            for step in self.store.clean(by_hand=True):
+            for step in self.store.cleaner.clean(by_hand=True):
                 if step.work is not None:
                     step.work()
 

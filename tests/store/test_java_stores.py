@@ -30,7 +30,7 @@ def messages_of(name: str, written: dict[str, Any]) -> list[dict[str, Any]]:
 
 def units_of(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:
     """Every unit of a queue: offset, log offset, size, tags code, number of messages."""
-    queue = store._queues.find(topic, queue_id)
+    queue = store.state.queues.find(topic, queue_id)
     assert queue is not None
     if not isinstance(queue, ConsumeQueue):
         units = queue.units(queue.min_offset, 1 << 30, store.log_end)
@@ -38,7 +38,7 @@ def units_of(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:
     found = []
     start = queue.min_offset
     for index, (place, size, code) in enumerate(store.entries(topic, queue_id, start, 1 << 30)):
-        through_ext = store._queues.ext_tags_code(topic, queue_id, code)
+        through_ext = store.state.queues.ext_tags_code(topic, queue_id, code)
         if through_ext is not None:
             code = through_ext
         found.append([start + index, place, size, code, 1])

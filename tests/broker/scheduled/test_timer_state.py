@@ -514,7 +514,7 @@ def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
 
     def narrow() -> None:
         for topic in ("T", "U"):
-            queue = one.store._queues.find(topic, 0)
+            queue = one.store.state.queues.find(topic, 0)
             if isinstance(queue, ConsumeQueue):
                 queue.limit = min(queue.limit, queue.at)
 

@@ -25,7 +25,7 @@ def opened(tmp_path: Path) -> Callable[..., MessageStore]:
     def make(settings: StoreSettings = SETTINGS) -> MessageStore:
         store = MessageStore(tmp_path, settings, HOST, lambda: 1_700_000_000_000)
         store.open()
-        store.batch_topics = {"B"}
+        store.state.batch_topics = {"B"}
         return store
 
     return make
@@ -105,9 +105,9 @@ def test_a_restart_finds_them_also_without_the_queues_files(
 
 def test_a_queue_that_was_plain_before_stays_it(opened: Callable[..., MessageStore]) -> None:
     store = opened()
-    store.batch_topics = set()
+    store.state.batch_topics = set()
     put(store, b"a")
-    store.batch_topics = {"B"}
+    store.state.batch_topics = {"B"}
     assert not store.has_batch_queue("B", 0)
     assert store.has_batch_queue("B", 1)
     assert put(store, b"b") == 1

@@ -93,7 +93,7 @@ def age(store: MessageStore, clock: Clock, files: int, hours: float = 73) -> Non
 def clean(store: MessageStore, **more: Any) -> int:
     """A whole round; how many steps it had work for a thread in."""
     count = 0
-    for step in store.clean(**more):
+    for step in store.cleaner.clean(**more):
         if step.work is not None:
             step.work()
             count += 1
@@ -383,8 +383,8 @@ def test_a_topic_deleted_in_the_middle_of_a_round_ends_it_for_its_queues_only(
         fill(store, 1, "A")
         fill(store, 1, "B")
     age(store, clock, 9)
-    steps = store.clean_queues()
-    for step in store.clean(by_hand=True):
+    steps = store.cleaner.clean_queues()
+    for step in store.cleaner.clean(by_hand=True):
         if step.work is not None:
             step.work()
         if store.log_start == 9 * 4096 and "A" in store.topics():
@@ -404,7 +404,7 @@ def test_a_crash_at_any_step_of_a_round_leaves_a_store_that_opens(
     caplog.set_level(logging.CRITICAL)
     fill(store, 8)
     age(store, clock, 5)
-    for at, step in enumerate(store.clean(by_hand=True), 1):
+    for at, step in enumerate(store.cleaner.clean(by_hand=True), 1):
         if at == number:
             break
         if step.work is not None:
@@ -421,8 +421,7 @@ def test_a_crash_at_any_step_of_a_round_leaves_a_store_that_opens(
 
 def crashed(store: MessageStore) -> None:
     """Let go of everything without what a clean stop does."""
-    store._is_open = False
-    store._let_go()
+    store.abandon()
 
 
 def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
@@ -431,12 +430,12 @@ def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
     fill(store, 4)
     for _ in range(12):
         put(store, body=BODY)
-    needed = store._plan(clock.ms, with_queues=False, thorough=False)
+    needed = store.syncs.plan(clock.ms, with_queues=False, thorough=False)
     assert needed is not None
     needed.run()
     store.synced(needed)  # the log is on the disk, of the queue only what was before
     age(store, clock, 6)
-    store._queues.plain["T", 0].synced = 0
+    store.state.queues.plain["T", 0].synced = 0
     clean(store, by_hand=True)
     assert store.log_start == 6 * 4096
     assert len(files_below(store.root / "consumequeue")) == 4
@@ -455,7 +454,7 @@ def test_a_topic_may_be_deleted_at_any_step_of_a_round(
         fill(store, 1, "B")
     age(store, clock, 9)
     at = 0
-    for at, step in enumerate(store.clean(by_hand=True), 1):
+    for at, step in enumerate(store.cleaner.clean(by_hand=True), 1):
         if step.work is not None:
             step.work()
         if at == number:

@@ -408,7 +408,7 @@ def test_a_failed_write_takes_back_what_was_given_out(
 def test_an_index_without_room_stops_the_senders_once_too_much_waits(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.store.engine.parts.Parts.index_pending_max", 10)
+    monkeypatch.setattr("aerobee.store.engine.state.StoreState.index_pending_max", 10)
     store = open_store()
     put(store)
     with monkeypatch.context() as patched:

@@ -28,7 +28,7 @@ def store(open_store: OpenStore) -> MessageStore:
 def test_the_same_records_are_found(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for way in (None, gather):
-        monkeypatch.setattr(store, "gather", way)
+        monkeypatch.setattr(store.reader, "gather", way)
         got = []
         for queue_id, offset in product(range(3), range(0, COUNT // 3 + 2, 3)):
             for messages_max, bytes_max in product((1, 2, 9, 32), (1, 700, 5_000, 1 << 20)):
@@ -52,7 +52,7 @@ def test_records_of_several_files_and_too_many_bytes_are_left_to_the_other_way(
         told.append(size)
         return size, is_row
 
-    monkeypatch.setattr(store, "gather", told_gather)
+    monkeypatch.setattr(store.reader, "gather", told_gather)
     for offset in range(COUNT // 3):
         assert store.get("T", 0, offset, 9, 5_000).records
     assert -1 in told
@@ -75,7 +75,7 @@ def test_records_side_by_side_are_not_copied(
     store = open_store()
     for number in range(9):
         put(store, "T", 0, body=b"%d" % number * 20)
-    monkeypatch.setattr(store, "gather", gather)
+    monkeypatch.setattr(store.reader, "gather", gather)
     found = store.get("T", 0, 2, 5, 5_000)
     (records,) = found.records
     assert type(records) is memoryview
