@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
 from ..base import status
+from ..base.kernels import Buffer
 from ..log.records import QUEUE_ID_AT, Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, read_array
-from .reading import Buffer, Found, Reader
+from .reading import Found, Reader
 from .state import StoreState
 
 MANY_BYTES_MAX = 15 << 20  # an answer must fit into a frame

@@ -6,11 +6,9 @@ the system's work for many small buffers.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from operator import add, itemgetter
 from struct import Struct
 
 import numpy as np
@@ -18,11 +16,12 @@ import numpy.typing as npt
 
 from ...protocol.message.record import decode_record, store_ms_of
 from ..base import status
-from ..files.segment import Segment
+from ..base.kernels import Buffer
+from ..kernels.interpreted import copy_records, places_of
 from ..log.keys import index_keys
 from ..log.walk import whole_record
 from ..queues.batch_queue import BatchQueue
-from ..queues.consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_array
+from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array
 from ..queues.queues import Queue
 from ..queues.time_search import offset_at
 from .state import StoreState
@@ -39,10 +38,6 @@ QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")
-
-Buffer = bytes | memoryview
-Bytes = npt.NDArray[np.uint8]
-Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], tuple[int, bool]]
 
 
 @dataclass(slots=True)
@@ -62,12 +57,6 @@ class Found:
     count: int
 
 
-@lru_cache(RUN_MAX)
-def _places_of(count: int) -> Struct:
-    """The layout of the first two fields of so many entries in a row, flat."""
-    return Struct(">" + "qi8x" * count)
-
-
 def _beside(offset: int, start: int, end: int) -> Found:
     """What there is for an offset that has no message, of a queue from `start` to `end`."""
     if end == 0:
@@ -80,13 +69,7 @@ def _beside(offset: int, start: int, end: int) -> Found:
 
 
 class Reader:
-    """Finds messages and returns their records.
-
-    `gather` copies records in machine code, where that is loaded (`gather.py`).
-    """
-
-    gather: Gather | None = None
-    _copies: Bytes = np.empty(0, np.uint8)
+    """Finds messages and returns their records."""
 
     def __init__(self, state: StoreState) -> None:
         self._state = state
@@ -144,13 +127,17 @@ class Reader:
                 queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
             )
         found = Found(status.FOUND, offset + count, start, end, [], 0, count)
-        is_known = offset >= queue.opened
-        if is_known and self._gather(found, segment, at, first, bytes_max):
-            return found
-        flat = _places_of(count).unpack_from(segment.view, at)
-        if not is_known or not self._take(found, flat[::2], flat[1::2], bytes_max):
-            numbers = range(offset, offset + count)
-            self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
+        log_file = log.segments.find(first) if offset >= queue.opened else None
+        if log_file is not None:
+            records = self._state.kernels.gather(segment, at, count, log_file, bytes_max)
+            if records is not None:
+                found.records.append(records)
+                found.size = size = len(records)
+                log.count_read(size)
+                return found
+        flat = places_of(count).unpack_from(segment.view, at)
+        numbers = range(offset, offset + count)
+        self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
         return found
 
     def _get_tagged(
@@ -183,12 +170,19 @@ class Reader:
         found.count = count
         wanted = entries.take(numbers)  # seven times quicker than entries[numbers]
         offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
-        if offset < queue.opened or not self._take(found, offsets, sizes, bytes_max):
-            behind = found.next_offset
-            places = [offset + number for number in numbers.tolist()]
-            done = self._collect(found, queue, places, offsets, sizes, bytes_max)
-            if done == count:
-                found.next_offset = behind
+        log_file = self._log.segments.find(offsets[0]) if offset >= queue.opened else None
+        if log_file is not None:
+            records = copy_records(log_file, offsets, sizes, bytes_max)
+            if records is not None:
+                found.records.append(records)
+                found.size = len(records)
+                self._log.count_read(found.size)
+                return found
+        behind = found.next_offset
+        places = [offset + number for number in numbers.tolist()]
+        done = self._collect(found, queue, places, offsets, sizes, bytes_max)
+        if done == count:
+            found.next_offset = behind
         return found
 
     def _tagged(
@@ -208,56 +202,6 @@ class Reader:
                 code = self._queues.ext_tags_code(queue.topic, queue.queue_id, int(tags[number]))
                 hits[number] = code is None or code in tags_codes
         return hits.nonzero()[0]
-
-    def _gather(self, found: Found, queue: Segment, at: int, first: int, bytes_max: int) -> bool:
-        """`_take` for the records that the entries at this byte name, in machine code if there is
-        some; `first` is the place of the first."""
-        segment = self._log.segments.find(first)
-        if self.gather is None or segment is None:
-            return False
-        if bytes_max > len(self._copies):
-            self._copies = np.empty(bytes_max, np.uint8)
-        room = self._copies[:bytes_max]
-        size, is_row = self.gather(queue.array, at, found.count, segment.array, segment.base, room)
-        if size < 0:
-            return False
-        start = first - segment.base
-        found.records.append(
-            segment.memory[start : start + size] if is_row else room[:size].tobytes()
-        )
-        found.size = size
-        self._log.count_read(size)
-        return True
-
-    def _take(
-        self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
-    ) -> bool:
-        """Put all these records into `found`, in one piece; False when that can't be."""
-        log = self._log
-        first = offsets[0]
-        last = offsets[-1] + sizes[-1]
-        size = sum(sizes)
-        segment = log.segments.find(first)
-        if segment is None or size > bytes_max:
-            return False
-        base = segment.base
-        if last - base > segment.size:
-            return False
-        records: Buffer
-        if last - first == size:
-            records = segment.memory[first - base : last - base]
-        else:
-            starts = [place - base for place in offsets] if base else offsets
-            # Nothing of what is done for each message is left to the interpreter, and views make
-            # it one copy.
-            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))
-            records = b"".join(pieces(segment.memory))
-        if len(records) != size:
-            return False
-        found.records.append(records)
-        found.size = size
-        log.count_read(size)
-        return True
 
     def _collect(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from ..base.errors import StoreError
+from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..files.checkpoint import Checkpoint
 from ..index.index import Index
@@ -31,19 +32,25 @@ class StoreState:
     index_pending_max = 1_000_000  # messages whose keys wait for the index
 
     def __init__(
-        self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
+        self,
+        root: Path,
+        settings: StoreSettings,
+        host: bytes,
+        now_ms: Callable[[], int],
+        kernels: Kernels,
     ) -> None:
         self.root = root
         self.settings = settings
         self.host = host
         self.now_ms = now_ms
+        self.kernels = kernels
         self.log_folder = settings.commit_log_dir or root / "commitlog"
         self.log = CommitLog(
             self.log_folder, settings.segment_bytes, zeros_ahead=settings.sync_flush
         )
         self.log.on_refuse = self._on_refuse
         self.queues = Queues(root, settings)
-        self.index = Index(root / "index", settings, now_ms)
+        self.index = Index(root / "index", settings, now_ms, kernels)
         self.deleted = Deleted(root)
         self.checkpoint = Checkpoint()
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
@@ -54,6 +61,10 @@ class StoreState:
         self.followed_end = 0  # on a slave, the end of the last message that is in its queue
         # Staged messages were lost to a disk error: responses that confirm them must not be sent.
         self.dropped = False
+
+    def use(self, kernels: Kernels) -> None:
+        """Use these kernels from now on."""
+        self.kernels = self.index.kernels = kernels
 
     def measure_memory(self) -> None:
         """Estimate how much of the log is in memory, from the memory of this machine."""

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from ..base.errors import StoreError, WritesRefused, plain_errors
+from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..files import checkpoint as checkpoints
 from ..files import disk
 from ..files.lock import StoreLock, sync_had_failed, write_abort
 from ..files.segment import make_folder, sync_folder
+from ..kernels.interpreted import InterpretedKernels
 from ..log.walk import Progress
 from .batch_writing import BatchQueueAppender
 from .batches import BatchAppender
@@ -35,20 +37,28 @@ __all__ = ["Found", "MessageStore"]
 
 log = logging.getLogger(__name__)
 
+INTERPRETED = InterpretedKernels()
+
 
 class MessageStore:
     """A store folder. `host` is the ip and port of this broker as records have it.
 
     Its parts work on one `state`. Their methods that callers use most are attributes of the store.
+    `kernels` are the inner loops; `use` changes them later.
     """
 
     def __init__(
-        self, root: Path, settings: StoreSettings, host: bytes, now_ms: Callable[[], int]
+        self,
+        root: Path,
+        settings: StoreSettings,
+        host: bytes,
+        now_ms: Callable[[], int],
+        kernels: Kernels = INTERPRETED,
     ) -> None:
         self.root = root
         self.host = host
         self.host_hex = host.hex().upper().encode()
-        self.state = state = StoreState(root, settings, host, now_ms)
+        self.state = state = StoreState(root, settings, host, now_ms, kernels)
         self.reader = reader = Reader(state)
         self.follower = Follower(state)
         self.cleaner = Cleaner(state)
@@ -70,6 +80,7 @@ class MessageStore:
         self.put_batches = batches.put_batches
         self.put_in_batch_queue = batch_queues.put
         self.index_pending = state.index_pending
+        self.use = state.use
         self.has_batch_queue = state.has_batch_queue
         self.get = reader.get
         self.get_many = BulkReader(state, reader).get_many
