@@ -17,6 +17,7 @@ from ...protocol.message.record import (
 )
 from ..base.errors import IllegalMessage, MessageTooLarge
 from ..log.commit_log import STAGED_BYTES_MAX
+from .messages import Message, Placed
 from .state import StoreState
 
 MESSAGES_MAX = (1 << 15) - 1  # of one unit: its field has 16 bits
@@ -32,24 +33,13 @@ class BatchQueueAppender:
         self._log = state.log
         self._index = state.index
 
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        number: int,
-        reconsume_times: int = 0,
-    ) -> tuple[int, int, int]:
-        """Store a record of `number` messages; the answer and the errors are those of `put`.
+    def put(self, message: Message, number: int) -> Placed:
+        """Store a record of `number` messages; result and errors are those of `Appender.put`.
 
-        With the flag NEED_UNWRAP the messages are in the body, as a batch has them.
+        With the flag NEED_UNWRAP the messages are in the body, in the layout of a batch.
         """
+        (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, *_ = message
+        tags_code = message.tags_code or 0
         if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
             raise IllegalMessage(
                 f"system flag {sys_flag} has no place in a batch queue: no transactions there; "
@@ -73,7 +63,7 @@ class BatchQueueAppender:
             raise too_large(len(body), len(properties), body_bytes_max)
         record = Record(
             0, 0, 0, queue_id, flag, base, 0, sys_flag | INNER_BATCH, born_ms, born_host, store_ms,
-            self._state.host, reconsume_times, 0, body, topic,
+            self._state.host, message.reconsume_times, 0, body, topic,
             with_room_for_crc(properties) if self._state.settings.append_crc else properties,
         )  # fmt: skip
         log_offset = record.log_offset = log.end

@@ -27,8 +27,9 @@ from ..index.index import Pending
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .batch_writing import too_large, with_crc, with_room_for_crc
+from .messages import Batch, PlacedBatch
 from .state import HOST_BYTES_V4, StoreState
-from .uniform_batch import Batch, Shape, even_records, shape_of
+from .uniform_batch import Shape, even_records, shape_of
 
 # The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
 # a batch, and what differs with the length of the body only.
@@ -57,8 +58,6 @@ assert HEAD_START.size + HEAD_REST.size == HEAD.size
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
 
-# First queue offset, log offset of each message, where the last one ends in the log.
-PlacedBatch = tuple[int, Sequence[int], int]
 # Records in pieces, flat queue entries, keys, the end of the log.
 _Made = tuple[list[bytes], list[int], list[Pending], int]
 
@@ -68,25 +67,13 @@ class BatchAppender:
 
     def __init__(self, state: StoreState) -> None:
         self._state = state
-        self._host = state.host
         self._log = state.log
         self._queues = state.queues
         self._index = state.index
 
-    def put_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        batch: bytes,
-        shared_properties: bytes,
-        reconsume_times: int = 0,
-    ) -> PlacedBatch:
+    def put_batch(self, batch: Batch, shared: bytes) -> PlacedBatch:
         """Store one batch, as `put_batches` does; StoreError or Malformed when it is not stored."""
-        each: Batch = ((topic, queue_id), sys_flag, born_ms, born_host, batch, reconsume_times)
-        (placed,) = self.put_batches((each,), shared_properties)
+        (placed,) = self.put_batches((batch,), shared)
         if isinstance(placed, StoreError | Malformed):
             raise placed
         return placed
@@ -157,12 +144,12 @@ class BatchAppender:
             queues.append(queue)
             wanted[queue] = wanted.get(queue, 0) + count
         if (
-            len(self._host) != HOST_BYTES_V4
+            len(self._state.host) != HOST_BYTES_V4
             or self._state.settings.append_crc
             or shape.body > self._state.settings.max_message_bytes
         ):
             return None
-        made = even_records(queues, batches, shape, log.end, shared, store_ms, self._host)
+        made = even_records(queues, batches, shape, log.end, shared, store_ms, self._state.host)
         if made is None or log.end + len(made.data) > log.room_end:
             return None
         size = made.size
@@ -239,7 +226,7 @@ class BatchAppender:
         _, sys_flag, born_ms, born_host, data, reconsume_times = batch
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
-        host, body_bytes_max = self._host, self._state.settings.max_message_bytes
+        host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
         append_crc = self._state.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         parts: list[bytes] = []

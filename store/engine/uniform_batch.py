@@ -22,6 +22,7 @@ from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, PROPERTIES_LE
 from ...protocol.message.tags import TAG_HASHES
 from ..index.index import Pending
 from ..queues.consume_queue import ENTRY_TYPE, ConsumeQueue
+from .messages import Batch
 
 MESSAGES_MIN = 8  # for fewer the table costs more than it saves
 LAYOUTS_KEPT = 1_024
@@ -29,9 +30,6 @@ FLAG_AT = 12  # in an entry of a batch
 LENGTH_AT = 16  # of its body
 UNIQUE_KEY, KEYS, TAGS = b"UNIQ_KEY", b"KEYS", b"TAGS"
 _length = Struct(">H").unpack_from
-
-# Topic and queue id, system flag, born time in ms, born host, body of the request, reconsume times.
-Batch = tuple[tuple[str, int], int, int, bytes, bytes, int]
 
 
 class Shape(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aerobee.protocol.message.record import decode_record, is_crc_property_right
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import json_file
 from aerobee.store.queues.consume_queue import ConsumeQueue
@@ -210,7 +211,9 @@ def test_a_java_store_takes_new_messages_where_it_ended(
     end = report["state"]["maxPhyOffset"]
     queue = report["state"]["queues"]["VecTopicA@0"]
     host = bytes(8)
-    place, offset, _ = store.put("VecTopicA", 0, 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0)
+    place, offset, _ = store.put(
+        Message(("VecTopicA", 0), 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0)
+    )
     assert (place, offset) == (end, queue["maxOffset"])
     found = store.get("VecTopicA", 0, offset, 32, 1 << 20)
     assert decode_record(found.records[0]).body == b"ours"

@@ -12,6 +12,7 @@ from aerobee.broker.replication.slave import HaSlave
 from aerobee.protocol.ha import CHUNK_BYTES_MAX, CHUNK_HEAD, REPORT, REPORT_BYTES
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.following import Follower
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 from ..conftest import Clock, Config
@@ -30,7 +31,7 @@ class Master:
 
     def put(self, body: bytes = b"body", topic: str = "T") -> int:
         """A message more in the log; where it ends."""
-        end = self.store.put(topic, 0, 0, 0, 0, HOST, body, b"TAGS\x01a\x02", 0)[2]
+        end = self.store.put(Message((topic, 0), 0, 0, 0, HOST, body, b"TAGS\x01a\x02", 0))[2]
         self.store.write_staged()
         return end
 

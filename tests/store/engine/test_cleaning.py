@@ -15,6 +15,7 @@ from aerobee.store.base.errors import WritesRefused
 from aerobee.store.base.retention import Rules
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine import cleaning
+from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import disk
 
@@ -257,7 +258,7 @@ def test_above_90_percent_messages_are_refused_until_there_is_room_again(
     with pytest.raises(WritesRefused, match=r"91 % of the disk .* limit is 90 % .*free some space"):
         put(store)
     with pytest.raises(WritesRefused, match="disk is full"):
-        store.put_batch("T", 0, 0, 1, bytes(8), BATCH, b"")
+        store.put_batch(Batch(("T", 0), 0, 1, bytes(8), BATCH), b"")
     assert store.get("T", 0, 0, 32, 1 << 20).status == status.FOUND
     for percent in (90, 86):  # as in RocketMQ, it takes more room to begin again than to go on
         full.percent = percent

@@ -403,6 +403,7 @@ CHILD = """
 import random, sys, time
 from pathlib import Path
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 root, start = Path(sys.argv[1]), int(sys.argv[2])
 settings = StoreSettings(
@@ -416,7 +417,7 @@ while True:
     for _ in range(random.randrange(1, 40)):
         body = b"%d " % number + random.randbytes(random.randrange(200))
         raw = b"KEYS\\x01k%d\\x02" % number
-        _, offset, _ = store.put("T", number % 3, 0, 0, 1, bytes(8), body, raw, 0)
+        _, offset, _ = store.put(Message(("T", number % 3), 0, 0, 1, bytes(8), body, raw, 0))
         done.append(f"{number} {number % 3} {offset}")
         number += 1
     store.write_staged()

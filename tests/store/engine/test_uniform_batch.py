@@ -8,6 +8,7 @@ from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.message.record import decode_all
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine import batches, uniform_batch
+from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.log.keys import index_keys
 from aerobee.store.queues.consume_queue import ConsumeQueue
@@ -210,7 +211,7 @@ def test_one_that_is_not_even_leaves_its_neighbours_so(open_store: OpenStore) ->
 def test_unique_keys_that_stand_alone_are_known(open_store: OpenStore) -> None:
     store = open_store(settings=StoreSettings(segment_bytes=1 << 20))
     store.make_room()
-    store.put_batch("T", 0, 0, 1, BORN_HOST, batch_of(plain), SHARED)
+    store.put_batch(Batch(("T", 0), 0, 1, BORN_HOST, batch_of(plain)), SHARED)
     assert [item[4] for item in store.state.index.pending] == [b"%08X" % n for n in range(COUNT)]
 
 
