@@ -5,7 +5,6 @@ together (`even_batch`), several of a turn at once; all others message by messag
 """
 
 from collections.abc import Sequence
-from struct import Struct
 
 from ...protocol.errors import Malformed
 from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
@@ -13,8 +12,9 @@ from ...protocol.message.batch import FLAG_AND_LENGTH as BATCH_ENTRY
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.record import (
     CRC_MASK,
-    HEAD,
+    HOST_BYTES_V4,
     INNER_BATCH,
+    LAYOUT,
     PROPERTIES_LENGTH,
     TRANSACTION_MASK,
     Record,
@@ -28,33 +28,13 @@ from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .batch_writing import too_large, with_crc, with_room_for_crc
 from .messages import Batch, PlacedBatch
-from .state import HOST_BYTES_V4, StoreState
+from .state import StoreState
 from .uniform_batch import Shape, even_records, shape_of
 
-# The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
-# a batch, and what differs with the length of the body only.
-HEAD_START = Struct(
-    ">"
-    "i"  # total size
-    "I"  # magic
-    "i"  # body crc
-    "i"  # queue id
-    "i"  # flag
-    "q"  # queue offset
-    "q"  # log offset
-)
-HEAD_REST = Struct(
-    ">"
-    "i"  # system flag
-    "q"  # born time, ms
-    "8s"  # born host
-    "q"  # store time, ms
-    "8s"  # store host
-    "i"  # reconsume times
-    "q"  # prepared transaction offset
-    "i"  # body length
-)
-assert HEAD_START.size + HEAD_REST.size == HEAD.size
+# The head of a record in two pieces: what differs from message to message of a batch, and what
+# differs only with the length of the body.
+HEAD_START = LAYOUT.span("size", "log_offset")
+HEAD_REST = LAYOUT.span("sys_flag", "body_length")
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
 

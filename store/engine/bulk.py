@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
+from ...protocol.message.record import QUEUE_ID_AT
 from ..base import status
 from ..base.kernels import Buffer
-from ..log.records import QUEUE_ID_AT, Records, locate
+from ..log.records import Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, read_array
 from .reading import Found, Reader

@@ -20,8 +20,6 @@ from ..queues.queues import Queues
 
 log = logging.getLogger(__name__)
 
-HOST_BYTES_V4 = 8
-
 
 class StoreState:
     """Log, queues and index of one store, and how far each of them is.

@@ -13,6 +13,7 @@ from ...protocol.message.record import (
     BORN_HOST_V6,
     CRC_MASK,
     HEAD,
+    HOST_BYTES_V4,
     INNER_BATCH,
     PROPERTIES_LENGTH,
     STORE_HOST_V6,
@@ -29,7 +30,7 @@ from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from .batch_writing import BatchQueueAppender, too_large, with_crc, with_room_for_crc
 from .messages import Message, MessageFields, Placed
-from .state import HOST_BYTES_V4, StoreState
+from .state import StoreState
 
 if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends

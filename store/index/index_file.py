@@ -13,6 +13,7 @@ from struct import Struct
 
 import numpy as np
 
+from ...protocol.message.layout import Layout
 from ..base.kernels import Kernels, Numbers
 from ..files.segment import Segment
 from ..log.key_hash import Hashes
@@ -28,18 +29,19 @@ HEADER = Struct(
 )
 HEADER_BYTES = HEADER.size
 SLOT_BYTES = 4
-ENTRY_TYPE = np.dtype(
-    [
-        ("hash", ">i4"),
-        ("offset", ">i8"),  # commit log offset
-        ("seconds", ">i4"),  # store time, in seconds since that of the file
-        ("older", ">i4"),  # the next older entry of the slot; 0 at the end
-    ]
+LAYOUT = Layout(
+    {
+        "hash": "i",
+        "offset": "q",  # of the message in the commit log
+        "seconds": "i",  # store time, in seconds since that of the file
+        "older": "i",  # the next older entry of the slot; 0 at the end
+    }
 )
-ENTRY_BYTES = ENTRY_TYPE.itemsize
-ENTRY = Struct(">iqii")
+ENTRY = LAYOUT.struct
+ENTRY_BYTES = LAYOUT.size
+HASH_AT, OFFSET_AT, SECONDS_AT, OLDER_AT = LAYOUT.at.values()
+ENTRY_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 assert HEADER_BYTES == 40
-assert ENTRY_BYTES == ENTRY.size == 20
 SECONDS_MAX = 0x7FFFFFFF
 RESERVE_BYTES = 1 << 20
 NAME_DIGITS = 17

@@ -7,10 +7,15 @@ from ...protocol.kernels.compiled import compiled, wide
 from ...protocol.kernels.plain_reading import Bytes, Numbers, copied, uint32_at
 from ..base.kernels import Buffer
 from ..files.segment import Segment
-from ..index.index_file import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from ..index.index_file import HEADER_BYTES, SLOT_BYTES
-from ..queues.consume_queue import ENTRY_BYTES
+from ..index import index_file
+from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, SIZE_AT
 from .plain_records import put32, put64
+
+# Compiled code takes numbers of the module only.
+HEADER_BYTES, SLOT_BYTES = index_file.HEADER_BYTES, index_file.SLOT_BYTES
+INDEX_ENTRY_BYTES = index_file.ENTRY_BYTES
+HASH_AT, PLACE_AT = index_file.HASH_AT, index_file.OFFSET_AT
+SECONDS_AT, OLDER_AT = index_file.SECONDS_AT, index_file.OLDER_AT
 
 
 class CompiledKernels:
@@ -54,6 +59,12 @@ def prepare() -> None:
 
 
 @compiled
+def int64_at(data: Bytes, at: int) -> int:
+    """The number of 64 bits at this place, big-endian."""
+    return uint32_at(data, at) << 32 | uint32_at(data, at + 4)
+
+
+@compiled
 def gather(queue: Bytes, at: int, count: int, log: Bytes, base: int, out: Bytes) -> tuple[int, int]:
     """Copy the records that `count` entries name to `out`, unless they are neighbours.
 
@@ -64,8 +75,8 @@ def gather(queue: Bytes, at: int, count: int, log: Bytes, base: int, out: Bytes)
     total = behind = first = wide(0)
     is_row = True
     for entry in range(at, at + ENTRY_BYTES * count, ENTRY_BYTES):
-        start = (uint32_at(queue, entry) << 32 | uint32_at(queue, entry + 4)) - base
-        size = uint32_at(queue, entry + 8)
+        start = int64_at(queue, entry + OFFSET_AT) - base
+        size = uint32_at(queue, entry + SIZE_AT)
         total += size
         if start < 0 or start + size > len(log) or total > len(out):
             return wide(-1), wide(-1)
@@ -77,8 +88,8 @@ def gather(queue: Bytes, at: int, count: int, log: Bytes, base: int, out: Bytes)
         return first, total
     done = wide(0)
     for entry in range(at, at + ENTRY_BYTES * count, ENTRY_BYTES):
-        start = (uint32_at(queue, entry) << 32 | uint32_at(queue, entry + 4)) - base
-        done = copied(log, start, start + uint32_at(queue, entry + 8), out, done)
+        start = int64_at(queue, entry + OFFSET_AT) - base
+        done = copied(log, start, start + uint32_at(queue, entry + SIZE_AT), out, done)
     return wide(-1), done
 
 
@@ -109,9 +120,9 @@ def index_insert(
             older = wide(0)
             used += 1
         entry = entries_at + INDEX_ENTRY_BYTES * number
-        put32(memory, entry, hashes[place])
-        put64(memory, entry + 4, offsets[place])
-        put32(memory, entry + 12, seconds[place])
-        put32(memory, entry + 16, older)
+        put32(memory, entry + HASH_AT, hashes[place])
+        put64(memory, entry + PLACE_AT, offsets[place])
+        put32(memory, entry + SECONDS_AT, seconds[place])
+        put32(memory, entry + OLDER_AT, older)
         put32(memory, slot, number)
     return used

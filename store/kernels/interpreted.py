@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from ..base.kernels import Buffer, Numbers
 from ..files.segment import Segment
 from ..index.index_file import ENTRY_TYPE, HEADER_BYTES, SLOT_BYTES
-from ..queues.consume_queue import RUN_MAX
+from ..queues.consume_queue import ENTRY_BYTES, LAYOUT, RUN_MAX, TAGS_AT
+
+# The place and the size of an entry; the tags are skipped.
+PLACE_ONLY = f"{LAYOUT.codes['offset']}{LAYOUT.codes['size']}{ENTRY_BYTES - TAGS_AT}x"
 
 
 class InterpretedKernels:
@@ -65,7 +68,7 @@ class InterpretedKernels:
 @lru_cache(RUN_MAX)
 def places_of(count: int) -> Struct:
     """The layout of the first two fields of `count` entries in a row, flat."""
-    return Struct(">" + "qi8x" * count)
+    return Struct(">" + PLACE_ONLY * count)
 
 
 def copy_records(

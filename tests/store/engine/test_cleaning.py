@@ -191,7 +191,7 @@ def test_files_go_in_the_hours_said_or_when_the_disk_is_fuller_than_75_percent(
     assert store.log_start == 2 * 4096
     age(store, clock, 1)
     full.percent = 10
-    store.settings = replace(SMALL, rules=Rules(hours=frozenset(range(24))))
+    store.state.settings = replace(SMALL, rules=Rules(hours=frozenset(range(24))))
     clean(store)
     assert store.log_start == 3 * 4096
 

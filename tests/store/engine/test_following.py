@@ -206,7 +206,7 @@ def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
 
     with monkeypatch.context() as full:
         full.setattr(ConsumeQueue, "make_room", is_full)
-        for again in (slave.derive_new, slave.cut_torn):
+        for again in (slave.follower.derive_new, slave.follower.cut_torn):
             with pytest.raises(DiskFull, match="no room"):
                 again()
         assert slave.log_end == master.log_end
@@ -326,8 +326,8 @@ def test_messages_that_only_a_log_has_get_no_entry(
     master.write_staged()
     follow(slave, master)
     assert contents(slave) == contents(master)
-    queue = slave._queues.find("SCHEDULE_TOPIC_XXXX", 2)
-    other = master._queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    queue = slave.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    other = master.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
     assert queue is not None
     assert other is not None
     assert queue.entry(0) == other.entry(0)

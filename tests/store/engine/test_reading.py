@@ -102,7 +102,7 @@ def test_the_limits_of_the_settings_count_too(open_store: OpenStore) -> None:
 def test_what_is_far_behind_comes_in_smaller_pieces(
     ten: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ten, "_memory_bytes", 500)
+    monkeypatch.setattr(ten.state, "memory_bytes", 500)
     assert get(ten, 0).count == 8
     assert get(ten, 6).count == 4
     assert ten.in_memory("T", 0, 6) is True

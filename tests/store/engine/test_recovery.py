@@ -199,7 +199,7 @@ def test_recovery_twice_is_the_same_as_once(open_store: OpenStore, tmp_path: Pat
     root = crash(store, tmp_path / "copy")
     first = open_store(root)
     once = files_of(root)
-    assert not first._log.staged
+    assert not first.state.log.staged
     second = open_store(crash(first, tmp_path / "again"))
     assert files_of(second.root) == once
 
@@ -237,7 +237,7 @@ def test_index_entries_behind_the_end_of_the_log_go(
             path.unlink()
     again = open_store(root)
     assert 0 < again.log_end < SMALL.segment_bytes
-    assert again._index.end_offset < again.log_end
+    assert again.state.index.end_offset < again.log_end
     count = sum(map(len, contents(again).values()))
     for number in range(200):
         found = again.query(f"T{number % 3}", f"u{number}", 0, ALL)
