@@ -234,13 +234,13 @@ class Broker:
         closers.append(self.ha.stop)
         self._slaves = self.ha.slaves
         if config.is_slave:
-            self.store.follow(SLAVE_REASON)
+            self.store.follower.follow(SLAVE_REASON)
             self.ha_slave = HaSlave(config, self.store, self.alive_ms, self._on_followed)
         else:
             self.store.make_room()
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
-        self.store.batch_topics = self.topics.with_batch_queues
+        self.store.state.batch_topics = self.topics.with_batch_queues
         self.groups = Groups(
             folder / "subscriptionGroup.json",
             now_ms,
@@ -466,7 +466,7 @@ class Broker:
         on_change("traceOn", templates)
         on_change(
             "dataReadAheadEnable",
-            lambda: self.store.read_log_ahead(wanted=config.data_read_ahead_enable),
+            lambda: self.store.page_cache.read_log_ahead(wanted=config.data_read_ahead_enable),
         )
         on_change("autoCreateSubscriptionGroup", groups)
         on_change("clientMemoryBytesMax", memory)
@@ -617,7 +617,7 @@ class Broker:
         try:
             store.write_staged()
         finally:
-            dropped, store.dropped = store.dropped, False
+            dropped, store.state.dropped = store.state.dropped, False
         if dropped:
             # Earlier in this turn some did not get there, as when they filled a file.
             raise WritesRefused(store.refusal or "messages were dropped")

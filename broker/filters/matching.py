@@ -10,7 +10,7 @@ from ...protocol.errors import Malformed
 from ...protocol.message.properties import PAIR_SEPARATOR
 from ...protocol.message.record import properties_places, raw_properties_of
 from ...store.base import status
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 from .sql92 import Predicate
 

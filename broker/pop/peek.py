@@ -13,7 +13,7 @@ from ...protocol.bodies.topic import TopicConfig
 from ...protocol.headers.pop import PeekMessage
 from ...protocol.message.pop_handles import retry_topic
 from ...store.base import status
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import MessageStore
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig

@@ -21,6 +21,7 @@ from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import RETRY_PREFIX
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..groups.groups import Groups
@@ -248,16 +249,17 @@ class PopRevive:
         if message.reconsume_times == 0 or properties.FIRST_POP_TIME not in pairs:
             pairs[properties.FIRST_POP_TIME] = str(point.pop_ms)
         start, _, end = self._store.put(
-            name,
-            0,
-            message.flag,
-            message.sys_flag,
-            message.born_ms,
-            self._store.host,  # as in RocketMQ: the broker itself puts it again
-            message.body,
-            properties.encode(pairs),
-            tag_hash(pairs.get(properties.TAGS)),
-            message.reconsume_times + 1,
+            Message(
+                (name, 0),
+                message.flag,
+                message.sys_flag,
+                message.born_ms,
+                self._store.host,  # as in RocketMQ: the broker itself stores it again
+                message.body,
+                properties.encode(pairs),
+                tag_hash(pairs.get(properties.TAGS)),
+                message.reconsume_times + 1,
+            ),
         )
         self._stats.put(name, end - start)
         self._meters.retried(point.group, point.topic)

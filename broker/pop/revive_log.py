@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ...protocol.bodies.pop import AckMsg, BatchAckMsg
 from ...protocol.message import properties
 from ...protocol.message.tags import tag_hash
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
@@ -84,14 +85,15 @@ class PopLog:
         store = self._store
         place = self._delivery_policy.place(properties.encode(pairs).decode(), self.topic, queue_id)
         _, _, end = store.put(
-            place.topic,
-            place.queue_id,
-            0,
-            0,
-            self._now_ms(),
-            store.host,
-            body,
-            place.text.encode(),
-            tag_hash(tag),
+            Message(
+                (place.topic, place.queue_id),
+                0,
+                0,
+                self._now_ms(),
+                store.host,
+                body,
+                place.text.encode(),
+                tag_hash(tag),
+            ),
         )
         return end

@@ -26,7 +26,7 @@ from ...protocol.message.pop_handles import (
 from ...protocol.message.record import QUEUE_OFFSET_AT, decode_record, encode_record
 from ...store.base import status
 from ...store.base.errors import StoreError
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
 from ..filters.matching import Wanted, look

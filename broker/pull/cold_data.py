@@ -92,7 +92,7 @@ class ColdData:
         """A pull was given the messages up to `next_offset`."""
         if is_system_group(header.group) or header.group in _TOOLS:
             return
-        size = self._store.read_cold(
+        size = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, next_offset, tags_codes,
             self._hot_bytes, look=self._config.cold_data_scan_enable,
         )  # fmt: skip
@@ -122,7 +122,9 @@ class ColdData:
         if abs(now_ms - self._cleared_ms) >= PERIOD_MS:
             self._cleared_ms = now_ms
             if not self._config.data_read_ahead_enable:
-                self._store.read_log_ahead(wanted=False)  # files that are new since the last time
+                self._store.page_cache.read_log_ahead(
+                    wanted=False
+                )  # files that are new since the last time
             self._all_bytes = 0
             for group, read in list(self._reads.items()):
                 if now_ms - read.last_cold_read_time_mills >= FORGET_MS:
@@ -169,7 +171,7 @@ class ColdData:
         return is_over or self._all_bytes >= self._config.global_cold_read_threshold
 
     def _is_cold(self, header: PullMessage) -> bool:
-        found = self._store.read_cold(
+        found = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, header.offset + 1, None,
             self._hot_bytes, look=False,
         )  # fmt: skip

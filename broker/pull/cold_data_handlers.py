@@ -77,7 +77,7 @@ class AdminColdDataHandlers:
             )
         wanted = text == str(NORMAL)
         self.dynamic_settings.update({"dataReadAheadEnable": str(wanted).lower()})
-        self.store.read_log_ahead(wanted=wanted)
+        self.store.page_cache.read_log_ahead(wanted=wanted)
         return Response(codes.SUCCESS, remark=f"set commitlog readahead mode success, mode: {text}")
 
 

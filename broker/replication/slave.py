@@ -162,7 +162,7 @@ class HaSlave:
 
     def _cut_torn(self) -> None:
         try:
-            self.store.cut_torn()
+            self.store.follower.cut_torn()
         except StoreError as wrong:
             log.error("%s", wrong)
 
@@ -215,7 +215,7 @@ class MasterConnection(asyncio.Protocol):
             self._report()  # who waits for it on the master need not wait for the queues here
         if store.log_end > store.whole_end:
             try:
-                found = store.derive_new()
+                found = store.follower.derive_new()
             except StoreError as wrong:
                 slave.tell(f"what came from the master can't be read here yet: {wrong}")
                 return
@@ -258,7 +258,7 @@ class MasterConnection(asyncio.Protocol):
             chunk = chunk[len(known) :]
             if not chunk:
                 return
-        store.append_raw(place, chunk)
+        store.follower.append_raw(place, chunk)
 
     def _report(self) -> None:
         is_equal = self._equal_end >= self._end

@@ -32,7 +32,7 @@ class Cleaner:
         """A round: look at the disks, refuse or take messages, let files go."""
         by_hand = self._by_hand > 0
         self._by_hand = max(0, self._by_hand - 1)
-        await self._take(lambda: self._store.clean(by_hand=by_hand))
+        await self._take(lambda: self._store.cleaner.clean(by_hand=by_hand))
 
     def delete_expired(self) -> None:
         """Let the expired files of the log go at any hour: in a round now and in later ones."""
@@ -41,7 +41,7 @@ class Cleaner:
 
     def clean_queues(self) -> None:
         """Let the files of queues and index go that lead to nothing, now."""
-        self._soon("queues", lambda: self._take(self._store.clean_queues))
+        self._soon("queues", lambda: self._take(self._store.cleaner.clean_queues))
 
     async def finished(self) -> None:
         """Wait for what an administrator has asked for."""

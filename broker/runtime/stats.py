@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from ...protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 from ...protocol.names import is_system_topic
 from ...store.base.errors import StoreError
-from ...store.engine.writing import Message, Placed
+from ...store.engine.messages import MessageFields, Placed
 from .arrivals import DELAY, Arrivals
 
 KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
@@ -210,7 +210,7 @@ class Stats:
 
     def moved(
         self,
-        messages: Iterable[Message],
+        messages: Iterable[MessageFields],
         places: Iterable[Placed | StoreError],
         source: tuple[str, str] | None = None,
     ) -> None:

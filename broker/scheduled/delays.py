@@ -16,8 +16,8 @@ from ...protocol.message.record import decode_record
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.wire import Int32, Int64
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.files import json_file
 from ..runtime.persistent import PersistentTable
 from ..runtime.stats import Stats
@@ -194,7 +194,7 @@ class Delays(PersistentTable):
         if not topic or queue_id < 0:
             log.error("the delayed message at %d names no topic; it is left alone", log_offset)
             return None
-        return (
+        return Message(
             place, message.flag, message.sys_flag, message.born_ms, message.born_host,
-            message.body, raw, raw_tags_code(raw), message.reconsume_times, 0, None,
+            message.body, raw, raw_tags_code(raw), message.reconsume_times,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from ...protocol.message import properties, recall_handle
 from ...protocol.message.recall_handle import RecallHandle
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import WHEEL_TOPIC
 from ..runtime.syncer import Syncer
@@ -130,8 +131,10 @@ class RecallHandlers:
             )
         try:
             _, _, end = self.store.put(
-                place.topic, place.queue_id, 0, 0, now_ms, host, BODY, place.text.encode(),
-                tag_hash(TAG),
+                Message(
+                    (place.topic, place.queue_id), 0, 0, now_ms, host, BODY, place.text.encode(),
+                    tag_hash(TAG),
+                )
             )  # fmt: skip
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, f"recall failed, execute error: {wrong}") from None

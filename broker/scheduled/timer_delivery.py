@@ -13,8 +13,8 @@ from ...protocol.message.record import Record
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ...store.base.errors import MessageTooLarge, StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.stats import Stats
 from ..topics.topics import QUEUES_MAX, TOPICS_MAX
@@ -31,7 +31,6 @@ DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
 
 
-PROPERTIES = 6  # where they are in a Message
 Copy = tuple[Message, Record]  # and what it is a copy of
 
 
@@ -55,7 +54,7 @@ class TimerDelivery:
             wrong = found[-1]
             stored = len(found) - isinstance(wrong, StoreError)
             self._stats.moved(rest, found)
-            for place in dict.fromkeys(message[0] for message in rest[:stored]):
+            for place in dict.fromkeys(message.key for message in rest[:stored]):
                 self._mark(place)
             done += stored
             if not isinstance(wrong, StoreError):
@@ -63,12 +62,12 @@ class TimerDelivery:
             if not isinstance(wrong, MessageTooLarge):
                 return done, wrong
             message, record = copies[done]
-            if message[PROPERTIES] is record.raw_properties:
+            if message.properties is record.raw_properties:
                 log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
                 done += 1
             else:  # by the marks; as it came in it is not
                 raw = record.raw_properties
-                copies[done] = (_message(record, message[0], raw), record)
+                copies[done] = (_message(record, message.key, raw), record)
         return done, None
 
     def copy(
@@ -123,9 +122,9 @@ class TimerDelivery:
 def _message(record: Record, place: tuple[str, int], raw: bytes) -> Message:
     """A message as this record has it, with these properties, for another place."""
     tags_code = raw_tags_code(record.raw_properties)
-    return (
+    return Message(
         place, record.flag, record.sys_flag, record.born_ms, record.born_host, record.body, raw,
-        tags_code, record.reconsume_times, 0, None,
+        tags_code, record.reconsume_times,
     )  # fmt: skip
 
 

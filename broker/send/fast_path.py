@@ -26,9 +26,8 @@ from ...protocol.kernels.plain_sends import Group, PlainSends
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.recall_handle import words_before
 from ...store.engine.store import MessageStore
-from ...store.index.index_file import IndexFile
-from ...store.kernels.gather import gather
-from ...store.kernels.index_insert import link
+from ...store.kernels.compiled import CompiledKernels
+from ...store.kernels.compiled import prepare as prepare_kernels
 from ...store.kernels.plain_records import Course, PlainRecords
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..pull.long_polls import LongPolls
@@ -52,15 +51,12 @@ def prepare() -> None:
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
-    _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
     ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
     read_all(none, room, 1, 1, np.zeros(1, np.int64))
-    numbers = keys.places
-    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
-    file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
-    gather(file, 0, 1, file, 0, np.empty(1, np.uint8))
+    prepare_kernels()
 
 
 class Way(NamedTuple):
@@ -108,8 +104,7 @@ class PlainLane:
         self._records = PlainRecords()
         self._answered: list[Connection] = []  # of this turn, and where the answers to each end
         self._ends = np.zeros(1, np.int64)
-        IndexFile.link = link
-        store.gather = gather
+        store.use(CompiledKernels())
 
     def write_templates(self, suffix: bytes) -> None:
         """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the

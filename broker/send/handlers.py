@@ -29,8 +29,8 @@ from ...protocol.names import (
     check_topic,
 )
 from ...store.base.errors import IllegalMessage, StoreError
+from ...store.engine.messages import MessageFields
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.timer.timer_log import WHEEL_TOPIC
 from ..groups.groups import Groups
 from ..groups.queue_locks import QueueLocks
@@ -130,7 +130,7 @@ class SendHandlers:
             return
         targets, suffix, syncer = self.topics.targets, self.suffix, self.syncer
         batches = self._batches
-        messages: list[Message] = []
+        messages: list[MessageFields] = []
         asked: list[Asked] = []
         now_ms = 0
         for header, command, connection in arrived:
@@ -247,7 +247,7 @@ class SendHandlers:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _put(self, messages: list[Message], asked: list[Asked]) -> None:
+    def _put(self, messages: list[MessageFields], asked: list[Asked]) -> None:
         """Store these messages and answer those who sent them; both lists are empty then."""
         parked, template, syncer = self.long_polls.parked, self._template, self.syncer
         held: Answers = []
@@ -348,7 +348,7 @@ class SendHandlers:
         messages.clear()
         asked.clear()
 
-    def _save_topics(self, messages: list[Message], asked: list[Asked]) -> None:
+    def _save_topics(self, messages: list[MessageFields], asked: list[Asked]) -> None:
         """Write down the topics that were made for these; if it fails, they are not stored."""
         made = {config.topic_name for config in self.topics.made}
         try:

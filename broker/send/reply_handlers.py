@@ -25,6 +25,7 @@ from ...protocol.message.record import TRANSACTION_MASK
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.names import check_sendable, check_topic
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
 from ..runtime.arrivals import NORMAL, SMALL_BYTES, type_of
@@ -191,16 +192,17 @@ class ReplyHandlers:
         try:
             # RocketMQ drops the flags here, so that a compressed reply can't be read any more.
             log_offset, queue_offset, end = self.store.put(
-                target.name,
-                queue_id,
-                header.flag,
-                header.sys_flag & ~TRANSACTION_MASK,
-                header.born_ms,
-                connection.host,
-                command.body or b"",
-                text.encode(),
-                raw_tags_code(text.encode()),
-                header.reconsume_times or 0,
+                Message(
+                    (target.name, queue_id),
+                    header.flag,
+                    header.sys_flag & ~TRANSACTION_MASK,
+                    header.born_ms,
+                    connection.host,
+                    command.body or b"",
+                    text.encode(),
+                    raw_tags_code(text.encode()),
+                    header.reconsume_times or 0,
+                ),
             )
         except StoreError as wrong:
             self.stats.failures.messages += 1

@@ -17,6 +17,7 @@ from ...protocol.message.record import decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..groups.groups import Groups
 from ..pull.query_handlers import WHY_NOT_THERE
@@ -127,16 +128,17 @@ class RetryHandlers:
             name, queue_id = SCHEDULE_TOPIC, level - 1
         try:
             start, _, end = self.store.put(
-                name,
-                queue_id,
-                message.flag,
-                message.sys_flag,
-                message.born_ms,
-                message.born_host,
-                message.body,
-                text.encode(),
-                tag_hash(tags),
-                message.reconsume_times + 1,
+                Message(
+                    (name, queue_id),
+                    message.flag,
+                    message.sys_flag,
+                    message.born_ms,
+                    message.born_host,
+                    message.body,
+                    text.encode(),
+                    tag_hash(tags),
+                    message.reconsume_times + 1,
+                ),
             )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None

@@ -19,6 +19,7 @@ from ...protocol.message.record import (
 )
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..runtime.stats import Stats
 from ..runtime.syncer import Syncer
@@ -163,16 +164,18 @@ class TransactionHandlers:
             found = self.delivery_policy.place(raw.decode(errors="replace"), topic, queue_id)
             place, raw = (found.topic, found.queue_id), found.text.encode()
         start, _, end = self.store.put(
-            *place,
-            half.flag,
-            half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-            half.born_ms,
-            half.born_host,
-            half.body,
-            raw,
-            tag_hash(pairs.get(properties.TAGS)),
-            half.reconsume_times,
-            half.log_offset,
+            Message(
+                place,
+                half.flag,
+                half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+                half.born_ms,
+                half.born_host,
+                half.body,
+                raw,
+                tag_hash(pairs.get(properties.TAGS)),
+                half.reconsume_times,
+                half.log_offset,
+            ),
         )
         self.stats.put(place[0], end - start)
         self.mark(place)

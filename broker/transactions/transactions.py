@@ -20,6 +20,7 @@ from ...protocol.message.message_id import offset_message_id
 from ...protocol.message.record import TRANSACTION_MASK, Record, decode_record, encode_record
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import MessageTooLarge
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
 from ..groups.offsets import Offsets
@@ -91,7 +92,7 @@ class Transactions:
         raw = properties.encode({properties.TAGS: OP_TAG})
         body = "".join(self._ended).encode()
         host, now_ms = self._store.host, self._now_ms()
-        self._store.put(OP_TOPIC, QUEUE, 0, 0, now_ms, host, body, raw, tag_hash(OP_TAG))
+        self._store.put(Message((OP_TOPIC, QUEUE), 0, 0, now_ms, host, body, raw, tag_hash(OP_TAG)))
         self._ended.clear()
         self._ended_bytes = 0
 
@@ -227,16 +228,17 @@ class Transactions:
             raw += b"\x02"
         half.sys_flag &= ~TRANSACTION_MASK
         half.log_offset, half.queue_offset, _ = self._store.put(
-            topic,
-            QUEUE,
-            half.flag,
-            half.sys_flag,
-            half.born_ms,
-            half.born_host,
-            half.body,
-            raw,
-            tag_hash(pairs.get(properties.TAGS)),
-            half.reconsume_times,
+            Message(
+                (topic, QUEUE),
+                half.flag,
+                half.sys_flag,
+                half.born_ms,
+                half.born_host,
+                half.body,
+                raw,
+                tag_hash(pairs.get(properties.TAGS)),
+                half.reconsume_times,
+            ),
         )
         half.raw_properties = raw
         return half

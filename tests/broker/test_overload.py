@@ -15,6 +15,7 @@ from aerobee.protocol.headers.pop import PopMessage
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
+from aerobee.store.engine.messages import Message
 
 from .conftest import BORN_MS, Caller, Config, parked
 
@@ -273,7 +274,9 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
 
     def bring() -> None:
         for number in range(brought):
-            store.put("T", 0, 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
+            store.put(
+                Message(("T", 0), 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
+            )
 
     monkeypatch.setattr(store, "index_pending", index_pending)
     broker.server.scheduler.share = share

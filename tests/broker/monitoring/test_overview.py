@@ -24,7 +24,7 @@ async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) ->
     assert found["Store"] == str(tmp_path / "store")
     assert found["Name servers"] == "none"
     assert found["Takes messages"] == "yes"
-    broker.store._log.pause("disk", "the disk is full")
+    broker.store.state.log.pause("disk", "the disk is full")
     assert dict(result_of(overview(broker))[1])["Takes messages"] == "the disk is full"
 
 
