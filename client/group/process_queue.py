@@ -191,6 +191,18 @@ class ProcessQueue:
             or self._open.span > limits.span_max
         )
 
+    def has_room_for(self, count: int, size: int) -> bool:
+        """Whether no limit is reached yet with `count` more messages of `size` bytes together.
+
+        `next_offset` is the one behind them.
+        """
+        limits = self.limits
+        return (
+            len(self._sizes) + count <= limits.messages_max
+            and self.bytes + size <= limits.bytes_max
+            and self.next_offset - self._open.committed <= limits.span_max
+        )
+
     @property
     def count(self) -> int:
         """How many messages are open."""

@@ -5,6 +5,7 @@ queue costs one request that is always under way and no polling.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -118,36 +119,47 @@ class PullResult:
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
-def read_response(
-    answer: Command, subscription: SubscriptionData, queue: MessageQueue, offset: int
-) -> PullResult:
-    """What a pull at `offset` brought; ClientError when its messages can't be read."""
-    header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
-    result = PullResult(
-        answer.code,
-        header.next_offset,
-        header.min_offset,
-        header.max_offset,
-        header.suggested_broker_id,
-    )
-    if answer.code == codes.SUCCESS:
-        try:
-            body = answer.body or b""
-            if header.offset_delta is not None:
-                body = moved(body, queue.queue_id, header.offset_delta)
-            records = unwrap_all(decode_all(body))
-        except Malformed as wrong:
-            raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
-        if subscription.tags_set:
-            # Brokers compare hashes of tags, and two tags may have the same.
-            wanted = {tag.encode() for tag in subscription.tags_set}
-            records = [each for each in records if props.find(each.raw_properties, TAGS) in wanted]
-        result.records = records
-    return result
+def read_records(
+    answer: Command,
+    offset_delta: int | None,
+    subscription: SubscriptionData,
+    queue: MessageQueue,
+    offset: int,
+) -> list[Record]:
+    """The records of a successful pull at `offset`; ClientError when they can't be read."""
+    try:
+        body = answer.body or b""
+        if offset_delta is not None:
+            body = moved(body, queue.queue_id, offset_delta)
+        records = unwrap_all(decode_all(body))
+    except Malformed as wrong:
+        raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
+    if subscription.tags_set:
+        # Brokers compare hashes of tags, and two tags may have the same.
+        wanted = {tag.encode() for tag in subscription.tags_set}
+        records = [each for each in records if props.find(each.raw_properties, TAGS) in wanted]
+    return records
+
+
+@dataclass(slots=True)
+class PullRequest:
+    """A pull request. `begun` is its pending response, None if nothing was sent yet.
+
+    `began` is the loop's clock in seconds.
+    """
+
+    address: str
+    fields: dict[str, str]
+    began: float
+    begun: asyncio.Future[Command] | None = None
 
 
 class Puller:
-    """Pulls the held queues of a push consumer. A broadcasting group commits nothing by it."""
+    """Pulls the assigned queues of a push consumer. A broadcasting group commits nothing by it.
+
+    The next request of a queue is written before the messages of the last response are decoded
+    and handed out, so that broker and client work at the same time.
+    """
 
     def __init__(
         self,
@@ -163,54 +175,111 @@ class Puller:
         self._store = store
         self._settings = settings
         self._clustering = clustering
+        self._ahead: dict[ProcessQueue, PullRequest] = {}  # sent before the last one was handled
 
-    async def pull(self, held: ProcessQueue, subscription: SubscriptionData) -> list[Record]:
-        """Pull once; the messages, which the queue holds from now on.
+    async def pull(
+        self,
+        held: ProcessQueue,
+        subscription: SubscriptionData,
+        may_pull_ahead: Callable[[], bool] = lambda: False,
+    ) -> list[Record]:
+        """Pull once; returns the new messages, which the queue counts as open from now on.
 
-        OffsetMoved when the queue's messages are elsewhere; BrokerError or ClientError when the
-        pull failed and should be made again after a while.
+        If `may_pull_ahead()` is true when the response arrives and the queue has room, the next
+        request is sent at once; the next call waits for its response. Call `abandon` after the
+        last one. OffsetMoved when the queue's messages are elsewhere; BrokerError or ClientError
+        when the pull failed and should be tried again after a pause.
         """
-        queue = held.queue
-        loop = self._cluster.loop
-        address = self._cluster.address_for(queue, held.suggested_broker_id, only=False)
-        began = loop.time()
-        answer = await self._cluster.request(
-            address,
+        queue, cluster = held.queue, self._cluster
+        request = self._ahead.pop(held, None) or self._request(held, subscription)
+        answer = await cluster.request(
+            request.address,
             codes.PULL_MESSAGE,
-            self._fields(held, subscription),
+            request.fields,
             timeout_s=self._settings.timeout_s,
+            begun=request.begun,
         )
         if held.dropped:
             return []
         if answer.code not in ANSWERS:
-            if answer.code in LOST_US:
-                await self._cluster.beat_to(address)
-            elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
-                await self._cluster.route(queue.topic, fresh=True)
-                if self._cluster.address_for(queue, only=False) != address:
-                    return []  # it has moved, the next pull goes there
-            what = f"pull queue {queue.queue_id} of {queue.topic}"
-            raise BrokerError(answer.code, answer.remark, address, what)
-        result = read_response(answer, subscription, queue, held.next_offset)
-        if result.code == codes.PULL_OFFSET_MOVED:
-            raise OffsetMoved(result.next_offset)
-        fresh = held.hold_all(result.records)
-        held.suggested_broker_id = result.suggested_broker_id
-        if result.says_elsewhere(held.next_offset):
-            suggested = held.suggested_broker_id
-            if self._cluster.address_for(queue, suggested, only=False) == address:
-                await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
-                with suppress(AerobeeError):  # its next pull may make the same of it
-                    await self._cluster.route(queue.topic, fresh=True)
-        held.next_offset = result.next_offset
+            return await self._refused(held, answer, request.address)
+        seconds = cluster.loop.time() - request.began
+        header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
+        if answer.code == codes.PULL_OFFSET_MOVED:
+            raise OffsetMoved(header.next_offset)
+        offset, held.next_offset = held.next_offset, header.next_offset
+        held.suggested_broker_id = header.suggested_broker_id
+        if answer.code != codes.SUCCESS:
+            if answer.code == codes.PULL_RETRY_IMMEDIATELY and header.next_offset == offset:
+                await self._rest(held, request.address)
+            records = []
+        else:
+            size = len(answer.body or b"")
+            if held.has_room_for(self._settings.batch, size) and may_pull_ahead():
+                await self._pull_ahead(held, subscription)
+            if held.dropped:
+                return []
+            try:
+                records = read_records(answer, header.offset_delta, subscription, queue, offset)
+            except ClientError:
+                held.next_offset = offset
+                self.abandon(held)
+                raise
+        fresh = held.hold_all(records)
         if fresh:
             stats = held.stats
             stats.pulls += 1
             stats.pulled += len(fresh)
-            stats.pull_seconds += loop.time() - began
+            stats.pull_seconds += seconds
         elif held.is_empty:  # nothing below is open, so what the broker skipped is done as well
-            self._store.update(queue, result.next_offset)
+            self._store.update(queue, header.next_offset)
         return fresh
+
+    def is_ahead(self, held: ProcessQueue) -> bool:
+        """The next request was sent already."""
+        return held in self._ahead
+
+    def abandon(self, held: ProcessQueue) -> None:
+        """Drop the response of a request that was sent ahead."""
+        request = self._ahead.pop(held, None)
+        if request is not None and request.begun is not None:
+            request.begun.cancel()
+
+    def _request(self, held: ProcessQueue, subscription: SubscriptionData) -> PullRequest:
+        cluster = self._cluster
+        address = cluster.address_for(held.queue, held.suggested_broker_id, only=False)
+        return PullRequest(address, self._fields(held, subscription), cluster.loop.time())
+
+    async def _pull_ahead(self, held: ProcessQueue, subscription: SubscriptionData) -> None:
+        """Send the next request, if a connection is ready, and return when it is written."""
+        request = self._request(held, subscription)
+        connection = self._cluster.connected(request.address)
+        if connection is None or connection.is_lost or connection.is_full:
+            return
+        timeout_s = self._settings.timeout_s
+        request.begun = connection.request(codes.PULL_MESSAGE, request.fields, b"", timeout_s)
+        self._ahead[held] = request
+        await asyncio.sleep(0)  # connections write at the end of the loop iteration
+
+    async def _refused(self, held: ProcessQueue, answer: Command, address: str) -> list[Record]:
+        """BrokerError, unless the queue has moved to another broker, where the next pull goes."""
+        queue = held.queue
+        if answer.code in LOST_US:
+            await self._cluster.beat_to(address)
+        elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
+            await self._cluster.route(queue.topic, fresh=True)
+            if self._cluster.address_for(queue, only=False) != address:
+                return []
+        what = f"pull queue {queue.queue_id} of {queue.topic}"
+        raise BrokerError(answer.code, answer.remark, address, what)
+
+    async def _rest(self, held: ProcessQueue, address: str) -> None:
+        """A slave has nothing at this offset: pause, unless its master can be asked at once."""
+        queue, suggested = held.queue, held.suggested_broker_id
+        if self._cluster.address_for(queue, suggested, only=False) == address:
+            await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
+            with suppress(AerobeeError):  # the next pull may fail for the same reason
+                await self._cluster.route(queue.topic, fresh=True)
 
     def _fields(self, held: ProcessQueue, subscription: SubscriptionData) -> dict[str, str]:
         """The header; what it has in common with the one before is not written anew."""
@@ -287,4 +356,14 @@ async def pull_by_hand(
             await cluster.route(queue.topic, fresh=True)
         what = f"pull queue {queue.queue_id} of {queue.topic}"
         raise BrokerError(answer.code, answer.remark, address, what)
-    return read_response(answer, subscription, queue, offset)
+    found = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
+    result = PullResult(
+        answer.code,
+        found.next_offset,
+        found.min_offset,
+        found.max_offset,
+        found.suggested_broker_id,
+    )
+    if answer.code == codes.SUCCESS:
+        result.records = read_records(answer, found.offset_delta, subscription, queue, offset)
+    return result

@@ -29,6 +29,9 @@ from .select_queue import RoundRobin
 from .trace import Tracer
 
 SEND = codes.SEND_MESSAGE_V2
+# Requests of one loop iteration that are written at once: the broker works on them while this
+# iteration makes more.
+FLUSH_REQUESTS = 64
 
 
 @dataclass(slots=True)
@@ -175,6 +178,8 @@ class QuickSends:
             self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
         )  # fmt: skip
         connection.ask_now(sending, header, body)
+        if len(connection.out) >= FLUSH_REQUESTS:
+            connection.flush()
         window.under_way += 1
         return result
 

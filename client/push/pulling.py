@@ -75,19 +75,27 @@ class PullLoop:
         return not self._going.is_set()
 
     async def run(self, held: ProcessQueue, moved: Moved) -> None:
-        """Pull `held` until it is dropped; `moved` is called with an offset to begin anew at."""
+        """Pull `held` until it is dropped; `moved` is called with an offset to restart at."""
+        try:
+            await self._run(held, moved)
+        finally:
+            self._puller.abandon(held)
+
+    async def _run(self, held: ProcessQueue, moved: Moved) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
+
         while not held.dropped:
             wait = PULL_AGAIN_SECONDS[min(failures, len(PULL_AGAIN_SECONDS) - 1)]
             try:
-                if not await self._may_pull(held, loop):
+                if not self._puller.is_ahead(held) and not await self._may_pull(held, loop):
                     continue
+                held.last_pull = loop.time()
                 held.last_pull_ms = now_ms()
                 subscription = self._subscriptions.get(held.queue.topic)
                 if subscription is None:
                     return  # unsubscribed: the next rebalance lets go of the queue
-                records = await self._puller.pull(held, subscription)
+                records = await self._puller.pull(held, subscription, self._may_pull_ahead)
                 failures = 0
                 if records:
                     self._deliver(held, records)
@@ -133,6 +141,10 @@ class PullLoop:
             await asyncio.sleep(NOT_LOCKED_SECONDS)
             return False
         return True
+
+    def _may_pull_ahead(self) -> bool:
+        """Whether nothing but the limits of the queue can stop the next pull."""
+        return self._going.is_set() and not self._in_order and not self._interval_s
 
     async def _awake(self, held: ProcessQueue, event: asyncio.Event) -> None:
         try:

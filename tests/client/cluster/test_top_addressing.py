@@ -34,7 +34,7 @@ async def page(fake: FakeCluster) -> AsyncIterator[Page]:
     found = Page()
     found.text = fake.address + "\n"
     application = web.Application()
-    application.router.add_get("/{path:.*}", found.answer)
+    application.router.add_get("/{path:.*}", found.respond)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
