@@ -1,4 +1,4 @@
-"""Name servers that a page tells: read before the first question, and again every two minutes."""
+"""Name servers listed by a web page: read before the first request and each two minutes."""
 
 import logging
 from collections.abc import AsyncIterator

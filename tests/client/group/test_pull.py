@@ -1,4 +1,4 @@
-"""Where a queue is pulled when its brokers are a master and a slave."""
+"""A pull: the choice between master and slave, and requests sent ahead."""
 
 import asyncio
 from collections.abc import Callable
