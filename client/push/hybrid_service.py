@@ -5,7 +5,7 @@ Each message is settled by the service that delivered it.
 
 from ..group.received import ReceivedMessage, Settler
 from .listening import Batch, Verdict
-from .pop_service import PoppedAndHeld, PopService
+from .pop_service import PoppedReceivedMessage, PopService
 from .tracing import Service
 
 
@@ -50,4 +50,4 @@ class HybridService:
         await self._of(batch.messages[0]).finish(batch, verdict)
 
     def _of(self, message: ReceivedMessage) -> Service:
-        return self._popped if isinstance(message, PoppedAndHeld) else self._pulled
+        return self._popped if isinstance(message, PoppedReceivedMessage) else self._pulled

@@ -32,22 +32,22 @@ AGAIN_SECONDS = (
 EXPIRED_LOOK_SECONDS = 1.0  # interval of the check for expired messages
 
 
-class Here:
+class InFlightMessages:
     """The popped messages of one queue in this client, until each is settled or has expired."""
 
     def __init__(self) -> None:
-        self._messages: set[PoppedAndHeld] = set()
+        self._messages: set[PoppedReceivedMessage] = set()
         self._fewer = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, message: "PoppedAndHeld") -> None:
+    def add(self, message: "PoppedReceivedMessage") -> None:
         """It came."""
         self._messages.add(message)
 
-    def remove(self, message: "PoppedAndHeld") -> None:
-        """Nobody here works on it any more."""
+    def remove(self, message: "PoppedReceivedMessage") -> None:
+        """Forget the message: the application has finished it."""
         self._messages.discard(message)
         self._fewer.set()
 
@@ -62,18 +62,20 @@ class Here:
                         await self._fewer.wait()
 
 
-class PoppedAndHeld(ReceivedMessage):
+class PoppedReceivedMessage(ReceivedMessage):
     """A popped message with its handle; void once its invisible time is over."""
 
-    __slots__ = ("_expires_at", "_here", "handle")
+    __slots__ = ("_expires_at", "_in_flight", "handle")
 
-    def __init__(self, popped: Popped, settler: Settler, expires_at: float, here: Here) -> None:
+    def __init__(
+        self, popped: Popped, settler: Settler, expires_at: float, in_flight: InFlightMessages
+    ) -> None:
         super().__init__(popped.record, popped.process_queue, settler)
         self.reconsume_times = popped.times
         self.handle = popped.handle
         self._expires_at = expires_at
-        self._here = here
-        here.add(self)
+        self._in_flight = in_flight
+        in_flight.add(self)
 
     @property
     def is_void(self) -> bool:
@@ -85,9 +87,9 @@ class PoppedAndHeld(ReceivedMessage):
         """The broker may deliver it to another consumer."""
         return monotonic() >= self._expires_at
 
-    def through(self) -> None:
-        """Nobody here works on it any more."""
-        self._here.remove(self)
+    def finished(self) -> None:
+        """Forget the message: the application has finished it."""
+        self._in_flight.remove(self)
 
 
 class PopService:
@@ -101,18 +103,20 @@ class PopService:
         self._emit = emit
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(self, found: Iterable[Popped], expires_at: float, here: Here) -> None:
+    def deliver(
+        self, found: Iterable[Popped], expires_at: float, in_flight: InFlightMessages
+    ) -> None:
         """Hand out popped messages; unwanted ones and those tried too often are settled at once."""
         by_queue: dict[ProcessQueue, list[ReceivedMessage]] = {}
         for popped in found:
-            message = PoppedAndHeld(popped, self.settler, expires_at, here)
+            message = PoppedReceivedMessage(popped, self.settler, expires_at, in_flight)
             too_often = popped.times > self._send_back.max_reconsume_times
             if popped.is_wanted and not too_often:
                 by_queue.setdefault(popped.process_queue, []).append(message)
                 continue
             if too_often:
                 log.warning("%r was tried %d times, it is given up", message, popped.times)
-            message.through()
+            message.finished()
             self._in_background(self._ack(message))
         for process_queue, messages in by_queue.items():
             self._emit(process_queue, messages)
@@ -173,20 +177,20 @@ class PopService:
     # --- inside ---------------------------------------------------------------------------------
 
     def _is_ours(self, message: ReceivedMessage) -> bool:
-        assert isinstance(message, PoppedAndHeld)
-        message.through()
+        assert isinstance(message, PoppedReceivedMessage)
+        message.finished()
         if message.is_void:
             log.info("%r was settled too late, it comes again", message)
             return False
         return True
 
     async def _ack(self, message: ReceivedMessage) -> None:
-        assert isinstance(message, PoppedAndHeld)
+        assert isinstance(message, PoppedReceivedMessage)
         handle, offset = message.handle, message.offset
         await pop_acks.ack(self._cluster, self._group, message.queue, handle, offset)
 
     async def _again_after(self, message: ReceivedMessage, seconds: int) -> None:
-        assert isinstance(message, PoppedAndHeld)
+        assert isinstance(message, PoppedReceivedMessage)
         handle, offset, ms = message.handle, message.offset, seconds * 1000
         await pop_acks.change_invisible_time(
             self._cluster, self._group, message.queue, handle, offset, ms

@@ -21,7 +21,7 @@ from ..errors import AerobeeError, BrokerError, ClientError
 from ..group.consume_stats import ConsumeStats
 from ..group.process_queue import ProcessQueue, name_of
 from ..pop.popping import pop
-from .pop_service import Here, PopService
+from .pop_service import InFlightMessages, PopService
 from .pulling import FLOW_CONTROL_SECONDS, PullLoop
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class _Place:
 
     queue: MessageQueue
     process_queues: dict[int, ProcessQueue] = field(default_factory=dict)
-    here: Here = field(default_factory=Here)
+    in_flight: InFlightMessages = field(default_factory=InFlightMessages)
     last_pop_ms: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -118,7 +118,7 @@ class PoppedQueues:
     def infos(self) -> dict[MessageQueue, PopProcessQueueInfo]:
         """Their state for brokers."""
         return {
-            queue: PopProcessQueueInfo(len(place.here), False, place.last_pop_ms)
+            queue: PopProcessQueueInfo(len(place.in_flight), False, place.last_pop_ms)
             for queue, place in self._places.items()
         }
 
@@ -126,7 +126,7 @@ class PoppedQueues:
         """Stop popping and wait until all received messages are settled or have expired."""
         await self._stop(self._places.values())
         for place in self._places.values():
-            await place.here.at_most(0)
+            await place.in_flight.at_most(0)
 
     async def close(self) -> None:
         """Stop popping; unsettled messages return when their time is up."""
@@ -156,7 +156,7 @@ class PoppedQueues:
         queue = place.queue
         while True:
             await self._loop.going()
-            await place.here.at_most(self._settings.messages_max)
+            await place.in_flight.at_most(self._settings.messages_max)
             subscription = self._wanted.get(queue.topic)
             if subscription is None:
                 return  # unsubscribed: the next rebalance lets go of it
@@ -201,4 +201,4 @@ class PoppedQueues:
             stats.pulls += 1
             stats.pulled += len(found)
             stats.pull_seconds += came - began
-            self._service.deliver(found, came + settings.invisible_s, place.here)
+            self._service.deliver(found, came + settings.invisible_s, place.in_flight)

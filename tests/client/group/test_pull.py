@@ -1,6 +1,7 @@
 """A pull: the choice between master and slave, and requests sent ahead."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -202,3 +203,15 @@ async def test_abandon_drops_a_pull_sent_ahead() -> None:
     puller.abandon(process_queue)
     ((_, response),) = cluster.connection.sent
     assert (response.cancelled(), puller.is_ahead(process_queue)) == (True, False)
+
+
+async def test_abandon_takes_the_error_of_a_pull_sent_ahead() -> None:
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
+    await puller.pull(process_queue, WANTED, always)
+    cluster.connection.sent.pop()[1].set_exception(ConnectionResetError("closed"))
+    puller.abandon(process_queue)
+    gc.collect()
+    assert unhandled == []
