@@ -1,4 +1,4 @@
-"""Fakes and real daemons for the client's tests, started and stopped around each."""
+"""Fixtures for the client's tests: fake and real servers, started and stopped for each test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -47,11 +47,6 @@ ROOMS = {
     ],
     "scripts": ["harness", "output", ".", "commands", "dev", "loads", "benchmark"],
 }
-# Imports that point up. To be cut: the client's connection makes the table of a producer's calls.
-UPWARDS = {
-    ("client/cluster/cluster.py", "producer"),
-    ("client/group/membership.py", "producer"),
-}
 FILES_MAX = 20  # of one room
 
 # What plain sends are done with where numba is installed.
@@ -125,7 +120,7 @@ def test_arrows_between_rooms_point_down(folder: str) -> None:
         target = tuple(found.name.split(".")[1:])
         here = tree.room(parts)
         there = tree.room((*target, ""))
-        if target[:1] != (folder,) or there == here or (found.file, there) in UPWARDS:
+        if target[:1] != (folder,) or there == here:
             continue
         if rooms.index(there) > rooms.index(here) and not found.is_for_types:
             wrong.append(f"{found.place}: {folder}/{here} must not import {folder}/{there}")
