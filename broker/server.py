@@ -36,6 +36,7 @@ from .groups.clients import Clients, ConsumerGroup
 from .groups.groups import Groups
 from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
+from .groups.permissions import Permissions
 from .groups.queue_locks import QueueLocks
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
@@ -125,7 +126,7 @@ class Broker:
         `progress` is told of a long recovery, as `MessageStore.open` tells it.
         """
         self._progress = progress
-        self.config = msgspec.structs.replace(config)  # its own: hot keys change it
+        self.config = msgspec.structs.replace(config)  # its own: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
         self.client_ms = client_ms or now_ms
@@ -241,11 +242,8 @@ class Broker:
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
         self.store.batch_topics = self.topics.with_batch_queues
-        self.groups = Groups(
-            folder / "subscriptionGroup.json",
-            now_ms,
-            auto_create=config.auto_create_subscription_group,
-        )
+        self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)
+        self.permissions = Permissions(config, self.topics, self.groups)
         self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
         self.delays = Delays(
             folder / "delayOffset.json",
@@ -293,10 +291,15 @@ class Broker:
         closers.append(self.syncer.stop)
         self.cleaner = Cleaner(self.store)
         closers.append(self.cleaner.stop)
-        pulls = (SlavePullHandlers if config.is_slave else PullHandlers)(
-            config, self.store, self.topics, self.groups, self.offsets, self.clients,
+        pull_parts = (
+            config, self.store, self.permissions, self.groups, self.offsets, self.clients,
             self.filters, self.stats, now_ms,
         )  # fmt: skip
+        pulls = (
+            SlavePullHandlers(*pull_parts, self._is_master_there)
+            if config.is_slave
+            else PullHandlers(*pull_parts)
+        )
         self.long_polls = pulls.long_polls
         self.pulls = pulls
         self.sends = SendHandlers(
@@ -312,7 +315,7 @@ class Broker:
             config, self.store, self.topics.static, self.forwarding, now_ms
         )
         self.pop = PopParts(
-            folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
+            folder, config, self.store, self.topics, self.groups, self.permissions, self.offsets, self.clients,
             self.filters, self.stats, self.delivery_policy, self.timers, self.long_polls, self.wake,
             now_ms,
             self.client_ms,
@@ -320,12 +323,12 @@ class Broker:
         self.pop.load()
         self._loaded.append(self.pop.orders)
         closers.append(self.pop.close)
-        self._on_hot_keys()
+        self._on_dynamic_settings()
         self.syncer.on_synced(self._on_synced)
         self.access = open_access(config, self.store.message_at, now_ms)
         full = full_table(self, pulls)
-        if isinstance(pulls, SlavePullHandlers):
-            full = self._follow(full, pulls)
+        if config.is_slave:
+            full = self._follow(full)
         if self.access is not None:
             full = self.access.guard(full)
         rows.update(full)
@@ -387,26 +390,26 @@ class Broker:
         self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         # Not on a slave, where a queue may be empty because it is behind.
         self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionOpBatchInterval",
             lambda: config.transaction_op_batch_interval,
             self.transactions.write_ended,
         )
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionMetricFlushInterval",
             lambda: config.transaction_metric_flush_interval,
             lambda: self._save(self.transaction_counts),
         )
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionCheckInterval",
             lambda: config.transaction_check_interval,
             self._check_transactions,
         )
 
-    def _follow(self, table: dict[int, Row], pulls: SlavePullHandlers) -> dict[int, Row]:
+    def _follow(self, table: dict[int, Row]) -> dict[int, Row]:
         """Become a slave: what it does besides following the log, and its table of requests."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
@@ -418,10 +421,12 @@ class Broker:
         )  # fmt: skip
         address = self.config.ha_master_address
         self.replica = replica = Replica(sync, self.ha_slave, address, self._wake_all)
-        pulls.is_master_there = replica.is_master_there
         self._periodic.start(replica.run(), "replica")
         self._periodic.every(SWEEP_SECONDS, replica.sweep)
         return as_slave(table, replica.master)
+
+    def _is_master_there(self) -> bool:
+        return self.replica is not None and self.replica.is_master_there()
 
     def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
         """Look at each pull whether its topic is static, from the first static topic on."""
@@ -444,35 +449,28 @@ class Broker:
         for topic in static.table:
             changed(topic)
 
-    def _on_hot_keys(self) -> None:
-        """What has a copy of a setting takes the new one."""
+    def _on_dynamic_settings(self) -> None:
+        """Effects of changed settings beyond the value that every part reads when it needs it."""
         config, on_change = self.config, self.dynamic_settings.on_change
-        for key in STORE_LIMITS:
-            on_change(key, self._change_limits)
-        on_change("autoCreateTopicEnable", self.topics.add_system_topics)
-        on_change("brokerPermission", self.topics.announce)
+        store, scheduler = self.store, self.server.scheduler
 
-        def groups() -> None:
-            self.groups.auto_create = config.auto_create_subscription_group
+        def limit_memory() -> None:
+            scheduler.budget.bytes_max = config.client_memory_bytes_max
 
-        def memory() -> None:
-            self.server.scheduler.budget.bytes_max = config.client_memory_bytes_max
-
-        def templates() -> None:
+        def write_templates() -> None:
             self.sends.write_templates()
             if self._plain_lane is not None:
                 self._plain_lane.write_templates(self.sends.suffix.encode())
 
-        on_change("traceOn", templates)
+        on_change(lambda: store.change_limits(config.store_settings()), *STORE_LIMITS)
+        on_change(self.topics.add_system_topics, "autoCreateTopicEnable")
+        on_change(self.topics.announce, "brokerPermission")
+        on_change(write_templates, "traceOn")
         on_change(
+            lambda: store.read_log_ahead(wanted=config.data_read_ahead_enable),
             "dataReadAheadEnable",
-            lambda: self.store.read_log_ahead(wanted=config.data_read_ahead_enable),
         )
-        on_change("autoCreateSubscriptionGroup", groups)
-        on_change("clientMemoryBytesMax", memory)
-
-    def _change_limits(self) -> None:
-        self.store.change_limits(self.config.store_settings())
+        on_change(limit_memory, "clientMemoryBytesMax")
 
     async def _listen(self, port: int, rows: dict[int, Row]) -> int:
         try:

@@ -25,7 +25,7 @@ from ...protocol.headers.pop import (
 )
 from ...store.base.errors import StoreError
 from ..filters.filters import Filters
-from ..groups.groups import Groups
+from ..groups.permissions import Permissions
 from ..pull.long_polls import Key, LongPolls
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
@@ -34,7 +34,6 @@ from .long_polls import PopPolls
 from .peek import Peeks
 from .take import Popped, Pops
 
-PERM_READ = 4
 ALL_QUEUES = -1  # so is any number below
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
@@ -62,7 +61,7 @@ class PopHandlers:
         self,
         config: BrokerConfig,
         topics: Topics,
-        groups: Groups,
+        permissions: Permissions,
         filters: Filters,
         pops: Pops,
         peeks: Peeks,
@@ -73,7 +72,7 @@ class PopHandlers:
     ) -> None:
         self.config = config
         self.topics = topics
-        self.groups = groups
+        self.permissions = permissions
         self.filters = filters
         self.pops = pops
         self.peeks = peeks
@@ -233,37 +232,15 @@ class PopHandlers:
             raise
 
     def _allowed(self, header: Asked) -> TopicConfig:
-        if not self.config.broker_permission & PERM_READ:
-            raise self._refused(
-                codes.NO_PERMISSION,
-                f"the broker[{self.config.broker_ip1}] pop message is forbidden (brokerPermission)",
-            )
-        topic = self.topics.get(header.topic)
-        if topic is None:
-            raise self._refused(
-                codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        if not topic.perm & PERM_READ:
-            raise self._refused(
-                codes.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden"
-            )
+        self.permissions.require_readable_broker()
+        topic = self.permissions.require_readable_topic(header.topic)
         if header.queue_id >= topic.read_queue_nums:
             raise self._refused(
                 codes.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]; -1 is for all queues",
             )
-        group = self.groups.find(header.group)
-        if group is None:
-            raise self._refused(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.group}] does not exist; create it or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not group.consume_enable:
-            raise self._refused(
-                codes.NO_PERMISSION, f"subscription group no permission, {header.group}"
-            )
+        self.permissions.require_reader(header.group)
         return topic
 
     def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[Key]:

@@ -12,6 +12,7 @@ from ..filters.filters import Filters
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
+from ..groups.permissions import Permissions
 from ..naming.topic_queues import TopicQueues
 from ..pull.long_polls import Key, LongPolls
 from ..runtime.stats import Stats
@@ -45,6 +46,7 @@ class PopParts:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
+        permissions: Permissions,
         offsets: Offsets,
         clients: Clients,
         filters: Filters,
@@ -70,7 +72,7 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, groups, filters, pops, peeks, long_polls, wake, now_ms, client_ms
+            config, topics, permissions, filters, pops, peeks, long_polls, wake, now_ms, client_ms
         )
         self.families = (
             self.handlers,

@@ -34,22 +34,23 @@ from ..filters.sql92 import Predicate
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
+from ..groups.permissions import (
+    BY_BROADCAST,
+    BY_BROKER,
+    BY_SUBSCRIPTION,
+    Permissions,
+    forbidden,
+)
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
-from ..topics.topics import Topics
 from .cold_data import ColdData
 from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, LongPolls
 
-PERM_READ = 4
 SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
 BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
 OFFSET_RESET = "OFFSET_RESET"  # the remark of an answer that tells a reset
-
-# forbiddenType of an answer: what exactly was not allowed
-FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
-FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 4, 5
 
 # Groups that may pull without being members, whatever rejectPullConsumerEnable says
 _TOOLS = frozenset(
@@ -81,7 +82,7 @@ class PullHandlers:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        topics: Topics,
+        permissions: Permissions,
         groups: Groups,
         offsets: Offsets,
         clients: Clients,
@@ -91,7 +92,7 @@ class PullHandlers:
     ) -> None:
         self.config = config
         self.store = store
-        self.topics = topics
+        self.permissions = permissions
         self.groups = groups
         self.offsets = offsets
         self.clients = clients
@@ -180,43 +181,13 @@ class PullHandlers:
     ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
         """All that can forbid a pull; gives what the group wants of the topic, and the two."""
         config = self.config
-        if not config.broker_permission & PERM_READ:
-            raise self._forbidden(
-                FORBIDDEN_BROKER,
-                f"the broker[{config.broker_ip1}] pulling message is forbidden: its "
-                f"brokerPermission is {config.broker_permission}",
-            )
         if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-            raise self._forbidden(
-                FORBIDDEN_BROKER,
+            raise forbidden(
+                BY_BROKER,
                 f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden; its "
                 "litePullMessageEnable is false",
             )
-        group = self.groups.find(header.group)
-        if group is None:
-            raise Refusal(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.group}] does not exist; create it or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not group.consume_enable:
-            raise self._forbidden(
-                FORBIDDEN_GROUP,
-                f"subscription group no permission, {header.group}: its consumeEnable is false; "
-                "switch it on (updateSubGroup)",
-            )
-        topic = self.topics.get(header.topic)
-        if topic is None:
-            raise Refusal(
-                codes.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please! Create it (updateTopic)",
-            )
-        if not topic.perm & PERM_READ:
-            raise self._forbidden(
-                FORBIDDEN_TOPIC,
-                f"the topic[{header.topic}] pulling message is forbidden: its perm is "
-                f"{topic.perm}, without 4 for reading; change it (updateTopicPerm)",
-            )
+        topic, group = self.permissions.require_readable(header.topic, header.group)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refusal(
                 codes.INVALID_PARAMETER,
@@ -245,14 +216,14 @@ class PullHandlers:
                 "the consumer's group info not exist; send a heartbeat",
             )
         if not broadcast_allowed and group.message_model == "BROADCASTING":
-            raise self._forbidden(
-                FORBIDDEN_BROADCAST,
+            raise forbidden(
+                BY_BROADCAST,
                 f"the consumer group[{header.group}] can not consume by broadcast way: its "
                 "consumeBroadcastEnable is false; switch it on, or consume by clustering",
             )
         if self.groups.forbids(header.group, header.topic):
-            raise self._forbidden(
-                FORBIDDEN_SUBSCRIPTION,
+            raise forbidden(
+                BY_SUBSCRIPTION,
                 f"the consumer group[{header.group}] is forbidden for topic[{header.topic}]; allow "
                 "it by request UPDATE_AND_GET_GROUP_FORBIDDEN",
             )
@@ -445,9 +416,6 @@ class PullHandlers:
             f"{header.group} must subscribe to {header.topic} by tags or SQL92",
         )
 
-    @staticmethod
-    def _forbidden(kind: int, text: str) -> Refusal:
-        return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
 
 
 def _is_short(header: PullMessage, command: Command) -> bool:

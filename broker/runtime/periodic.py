@@ -60,14 +60,14 @@ class Periodic:
         period = seconds if callable(seconds) else lambda: seconds
         self._tasks.append(asyncio.create_task(_repeat(period, work)))
 
-    def every_hot(
+    def every_dynamic(
         self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
     ) -> None:
-        """The same with a period that this hot key says; a change begins it anew."""
+        """The same with the period that a dynamic setting gives; a change of it starts a new wait."""
         changed = asyncio.Event()
         self._work.append(work)
-        self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
-        dynamic_settings.on_change(key, changed.set)
+        self._tasks.append(asyncio.create_task(_repeat_dynamic(period_ms, changed, work)))
+        dynamic_settings.on_change(changed.set, key)
 
     def in_steps(self, turn: Scheduler, step: Callable[[int], bool]) -> None:
         """Do the work in steps, between which requests get their turn, as long as it says so.
@@ -116,7 +116,7 @@ async def _repeat(period: Callable[[], float], work: Callable[[], object]) -> No
         fault = await _try(work, seconds, fault)
 
 
-async def _repeat_hot(
+async def _repeat_dynamic(
     period_ms: Callable[[], int], changed: asyncio.Event, work: Callable[[], object]
 ) -> None:
     fault = ""

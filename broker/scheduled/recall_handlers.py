@@ -17,14 +17,13 @@ from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import WHEEL_TOPIC
+from ..groups.permissions import Permissions
 from ..runtime.syncer import Syncer
 from ..settings.config import BrokerConfig
-from ..topics.topics import Topics
 from .delivery_policy import DeliveryPolicy
 
 TAG = "_RECALL_TAG_"
 BODY = b"0"
-PERM_WRITE = 2
 
 
 class RecallHandlers:
@@ -34,14 +33,14 @@ class RecallHandlers:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        topics: Topics,
+        permissions: Permissions,
         delivery_policy: DeliveryPolicy,
         syncer: Syncer | None,
         now_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.store = store
-        self.topics = topics
+        self.permissions = permissions
         self.delivery_policy = delivery_policy
         self.syncer = syncer
         self.now_ms = now_ms
@@ -75,14 +74,13 @@ class RecallHandlers:
                 codes.NO_PERMISSION,
                 "recall failed, operation is forbidden; switch recallMessageEnable on",
             )
-        is_writable = bool(config.broker_permission & PERM_WRITE)
-        if not is_writable and not config.allow_recall_when_broker_not_writeable:
+        if not self.permissions.is_broker_writable and not config.allow_recall_when_broker_not_writeable:
             raise Refusal(
                 codes.SERVICE_NOT_AVAILABLE,
                 "recall failed, broker service not available: brokerPermission is "
                 f"{config.broker_permission} and allowRecallWhenBrokerNotWriteable is off",
             )
-        if self.topics.get(header.topic) is None:
+        if self.permissions.topics.get(header.topic) is None:
             raise Refusal(
                 codes.TOPIC_NOT_EXIST,
                 f"recall failed, the topic[{header.topic[:255]}] not exist",

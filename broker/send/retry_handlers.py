@@ -18,18 +18,16 @@ from ...protocol.message.tags import tag_hash
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
-from ..groups.groups import Groups
+from ..groups.permissions import Permissions
 from ..pull.query_handlers import WHY_NOT_THERE
 from ..runtime.stats import Stats
 from ..scheduled.delays import SCHEDULE_TOPIC, Delays
 from ..scheduled.delivery_policy import TIME_NAMES
 from ..scheduled.real_destination import delayed
-from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 FIRST_RETRY_LEVEL = 3
-PERM_WRITE = 2
 
 
 class RetryHandlers:
@@ -37,17 +35,15 @@ class RetryHandlers:
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MessageStore,
         topics: Topics,
-        groups: Groups,
+        permissions: Permissions,
         delays: Delays,
         stats: Stats,
     ) -> None:
-        self.config = config
         self.store = store
         self.topics = topics
-        self.groups = groups
+        self.permissions = permissions
         self.delays = delays
         self.stats = stats
 
@@ -57,19 +53,8 @@ class RetryHandlers:
     def on_send_back(
         self, header: ConsumerSendMsgBack, command: Command, connection: Connection
     ) -> Response:
-        group = self.groups.find(header.group)
-        if group is None:
-            raise Refusal(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {header.group}; create it, or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not self.config.broker_permission & PERM_WRITE:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the broker[{self.config.broker_ip1}] sending message is forbidden: its "
-                f"brokerPermission is {self.config.broker_permission}, without 2 for writing",
-            )
+        group = self.permissions.require_group(header.group)
+        self.permissions.require_writable_broker()
         if group.retry_queue_nums <= 0:
             return OK
         # As in RocketMQ the retry topic is there, and open, for the last try, too; dead letters are
@@ -77,12 +62,7 @@ class RetryHandlers:
         target = self.topics.retries(
             RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
         )
-        if not target.config.perm & PERM_WRITE:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
-                "change it (updateTopicPerm)",
-            )
+        self.permissions.require_writable(target)
         data = self.store.message_at(header.offset)
         if data is None:
             raise Refusal(

@@ -1,9 +1,12 @@
 """The settings of a broker: RocketMQ's keys where it has one, with types, ranges and defaults.
 
-A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
-empty and follows from other settings or the machine is filled in when the value is made. Every key
-here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
-so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
+An attribute is the key in snake case (`listenPort` is `listen_port`). An empty value that follows
+from other settings or from the machine is filled in when the object is made. Every key here has an
+effect. Keys that only a Java broker knows are kept in `others`, so that a `broker.conf` works as it
+is. conf/broker.yaml explains each key.
+
+A broker works on its own copy, and its parts read a key when they use it. Only `DynamicSettings`
+assigns to that copy, and only the keys of `DYNAMIC`.
 """
 
 import os
@@ -15,7 +18,6 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
-from msgspec.structs import force_setattr
 
 from ...conf.described import Described, described
 from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
@@ -97,7 +99,7 @@ OWN_KEYS = frozenset(
 )
 
 
-class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     """All settings. ConfigError (a ValueError) when two don't fit together."""
 
     # Who it is
@@ -279,28 +281,28 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.is_slave:
-            force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+            self.broker_id = 0  # a master's, whatever was given, as in RocketMQ
         elif self.broker_id == 0:
             raise ConfigError(
                 "brokerRole is SLAVE and brokerId is 0, but a slave's must be at least 1, and one "
                 "of a kind among the slaves of its master; set it"
             )
         if not self.broker_name:
-            force_setattr(self, "broker_name", _host_name())
+            self.broker_name = _host_name()
         elif re.search(NAME_PATTERN, self.broker_name) is None:
             raise ConfigError(
                 f"brokerName is {self.broker_name!r}, but becomes a topic's name and must match "
                 f"{NAME_PATTERN}; correct it"
             )
         if not self.broker_ip1:
-            force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+            self.broker_ip1 = reachable_address(self.bind_address)
         if not may_be_host(self.broker_ip1):
             raise ConfigError(
                 f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address or the name of a "
                 "host, without a port; correct it, or leave it out and set bindAddress"
             )
         if not self.broker_ip2:
-            force_setattr(self, "broker_ip2", self.broker_ip1)
+            self.broker_ip2 = self.broker_ip1
         if not may_be_host(self.broker_ip2):
             raise ConfigError(
                 f"brokerIP2 is {self.broker_ip2!r}, but must be an IP address or the name of a "
@@ -321,12 +323,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
-        force_setattr(self, "timer_precision_ms", ticks)
+        self.timer_precision_ms = ticks
         if self.ha_listen_port == 0:
             near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
-            force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)
+            self.ha_listen_port = near if near <= 65_535 else 0
         if self.use_tls is None:
-            force_setattr(self, "use_tls", self.tls_server_mode == "enforcing")
+            self.use_tls = self.tls_server_mode == "enforcing"
         if "," in self.store_path_commit_log:
             raise ConfigError(
                 f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "

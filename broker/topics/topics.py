@@ -275,12 +275,7 @@ class Topics:
         """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ only
         those topics are closed by it, and for others clients learn it from their routes."""
         if self._is_closed(target.config):
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its "
-                f"brokerPermission is {self._config.broker_permission}, and topic {target.name} "
-                "is in order",
-            )
+            raise writes_forbidden(self._config, f", and topic {target.name} is in order")
 
     def pieces(self, *, standard: bool = False) -> Iterator[bytes]:
         """The table as request 21 has it, static topics included, or topics.json (`standard`), in
@@ -354,6 +349,15 @@ class Topics:
         if config.trace_topic_enable:
             table.append((config.msg_trace_topic_name, 1, READ_WRITE))
         return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
+
+
+def writes_forbidden(config: BrokerConfig, more: str = "") -> Refusal:
+    """For a broker whose brokerPermission lacks the bit for writing."""
+    return Refusal(
+        codes.NO_PERMISSION,
+        f"the broker[{config.broker_ip1}] sending message is forbidden: its brokerPermission is "
+        f"{config.broker_permission}, without 2 for writing{more}",
+    )
 
 
 def is_compacted(config: TopicConfig) -> bool:
