@@ -100,11 +100,11 @@ SLAVE_REASON = (
     "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
 )
 
-# The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
-# every message, and so costs half of what a function of our own would.
 if TYPE_CHECKING:
     from .send.fast_path import PlainLane
 
+# The wall clock in milliseconds, time_ns() // 1,000,000, made of built-in functions only: it is
+# read for every message, and a Python function would cost twice as much.
 wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns, None)).__next__
 
 
@@ -198,10 +198,25 @@ class Broker:
         self._closers.append(self._plain_lane.close)
 
     async def _start(self) -> None:
-        config, now_ms, closers = self.config, self.now_ms, self._closers
-        self.started_ms = now_ms()
+        self.started_ms = self.now_ms()
         rows: dict[int, Row] = {}
         fast_rows: dict[int, Row] = {}
+        # The ports come first: the port is part of each record. Clients get in at the end.
+        slaves = await self._open_ports(rows, fast_rows)
+        await self._open_store(slaves)
+        self._open_tables()
+        self._make_services()
+        self._make_handlers()
+        self._on_dynamic_settings()
+        self._fill_tables(rows, fast_rows)
+        await self.other_masters.check_start()
+        self._work_periodically()
+        await self.server.accept()
+        await self._join_cluster()
+
+    async def _open_ports(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> asyncio.Server:
+        """Listen for clients and slaves; gives the server for slaves."""
+        config = self.config
         self.server = Server(
             on_lost=self._on_lost,
             before_write=self._end_of_turn,
@@ -212,13 +227,15 @@ class Broker:
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
-        closers.append(self.server.stop)
+        self._closers.append(self.server.stop)
         self.slices = Slices(self.server.scheduler, self._periodic.part)
-        # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
-        slaves = await self._listen_for_slaves()
+        return await self._listen_for_slaves()
+
+    async def _open_store(self, slaves: asyncio.Server) -> None:
+        config, now_ms, closers = self.config, self.now_ms, self._closers
         host = await store_host(config.broker_ip1, self.port)
         self.other_masters = OtherMasters(config, self.address)
         make_folder(self.root)  # a file in its place is told before anything looks inside
@@ -239,6 +256,10 @@ class Broker:
             self.ha_slave = HaSlave(config, self.store, self.alive_ms, self._on_followed)
         else:
             self.store.make_room()
+
+    def _open_tables(self) -> None:
+        """The tables that are files in the folder config."""
+        config, now_ms = self.config, self.now_ms
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
         self.store.batch_topics = self.topics.with_batch_queues
@@ -256,18 +277,22 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
-        closers.append(self._close_tables)
+        self._closers.append(self._close_tables)
         # After a power cut the log may end before what was consumed from it.
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
+        self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
+        self.transaction_counts.load()
+        self._loaded.append(self.transaction_counts)
+
+    def _make_services(self) -> None:
+        """What the handlers work with besides the tables."""
+        config, now_ms, closers = self.config, self.now_ms, self._closers
         self.notices = MemberNotices(self.slices)
         closers.append(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
-        self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
-        self.transaction_counts.load()
-        self._loaded.append(self.transaction_counts)
         self.transactions = Transactions(
             config, self.store, self.topics, self.offsets, self.clients,
             self.transaction_counts, self.stats, now_ms,
@@ -288,20 +313,29 @@ class Broker:
             slave_timeout_ms=config.slave_timeout,
         )
         self.syncer.start()
+        self.syncer.on_synced(self._on_synced)
         closers.append(self.syncer.stop)
         self.cleaner = Cleaner(self.store)
         closers.append(self.cleaner.stop)
+        self.forwarding = Forwarding(config)
+        closers.append(self.forwarding.close)
+        self.static_cleaner = StaticCleaner(
+            config, self.store, self.topics.static, self.forwarding, now_ms
+        )
+        self.access = open_access(config, self.store.message_at, now_ms)
+
+    def _make_handlers(self) -> None:
+        config, now_ms = self.config, self.now_ms
         pull_parts = (
             config, self.store, self.permissions, self.groups, self.offsets, self.clients,
             self.filters, self.stats, now_ms,
         )  # fmt: skip
-        pulls = (
-            SlavePullHandlers(*pull_parts, self._is_master_there)
+        self.pulls = (
+            SlavePullHandlers(*pull_parts, is_master_there=self._is_master_there)
             if config.is_slave
             else PullHandlers(*pull_parts)
         )
-        self.long_polls = pulls.long_polls
-        self.pulls = pulls
+        self.long_polls = self.pulls.long_polls
         self.sends = SendHandlers(
             config, self.store, self.topics, self.groups, self.delivery_policy, self.long_polls,
             self.stats,
@@ -309,34 +343,29 @@ class Broker:
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
             self.latency, now_ms,
         )  # fmt: skip
-        self.forwarding = Forwarding(config)
-        closers.append(self.forwarding.close)
-        self.static_cleaner = StaticCleaner(
-            config, self.store, self.topics.static, self.forwarding, now_ms
-        )
         self.pop = PopParts(
-            folder, config, self.store, self.topics, self.groups, self.permissions, self.offsets, self.clients,
-            self.filters, self.stats, self.delivery_policy, self.timers, self.long_polls, self.wake,
-            now_ms,
-            self.client_ms,
+            self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
+            self.offsets, self.clients, self.filters, self.stats, self.delivery_policy, self.timers,
+            self.long_polls, self.wake, now_ms, self.client_ms,
         )  # fmt: skip
         self.pop.load()
         self._loaded.append(self.pop.orders)
-        closers.append(self.pop.close)
-        self._on_dynamic_settings()
-        self.syncer.on_synced(self._on_synced)
-        self.access = open_access(config, self.store.message_at, now_ms)
-        full = full_table(self, pulls)
-        if config.is_slave:
+        self._closers.append(self.pop.close)
+
+    def _fill_tables(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> None:
+        """The requests that the two ports serve."""
+        full = full_table(self, self.pulls)
+        if self.config.is_slave:
             full = self._follow(full)
         if self.access is not None:
             full = self.access.guard(full)
         rows.update(full)
         fast_rows.update(fast_table(full))
-        self._serve_static_topics(pulls, rows)
-        await self.other_masters.check_start()
-        self._work_periodically()
-        await self.server.accept()
+        self._serve_static_topics(self.pulls, rows)
+
+    async def _join_cluster(self) -> None:
+        """Let slaves in, follow a master, register with the name servers."""
+        config, closers = self.config, self._closers
         await self.ha.accept()
         if self.ha_slave is not None:
             self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)

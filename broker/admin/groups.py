@@ -2,6 +2,7 @@
 345, 352, 353."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -31,24 +32,16 @@ from ..runtime.stats import Stats
 GROUPS_PER_REQUEST_MAX = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class AdminGroupHandlers:
     """Looks after consumer groups. `address` is this broker's, as clients see it."""
 
-    def __init__(
-        self,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        stats: Stats,
-        address: str,
-        slices: Slices,
-    ) -> None:
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.stats = stats
-        self.address = address
-        self.slices = slices
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    stats: Stats
+    address: str
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [

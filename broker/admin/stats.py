@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -33,34 +34,22 @@ QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
 SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
+@dataclass(slots=True, eq=False)
 class AdminStatsHandlers:
     """Compares what is there with what was consumed. `broker_name` and `address` are this broker's,
     as clients see it."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        stats: Stats,
-        *,
-        broker_name: str,
-        address: str,
-        now_ms: Callable[[], int],
-        slices: Slices,
-    ) -> None:
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.stats = stats
-        self.broker_name = broker_name
-        self.address = address
-        self.now_ms = now_ms
-        self.slices = slices
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    stats: Stats
+    _: KW_ONLY
+    broker_name: str
+    address: str
+    now_ms: Callable[[], int]
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [

@@ -3,17 +3,19 @@
 They begin it and come back at once, as in RocketMQ: a round can take minutes.
 """
 
+from dataclasses import dataclass
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
 from ..runtime.cleaner import Cleaner
 
 
+@dataclass(slots=True, eq=False)
 class AdminStoreHandlers:
     """Begins rounds of the cleaner."""
 
-    def __init__(self, cleaner: Cleaner) -> None:
-        self.cleaner = cleaner
+    cleaner: Cleaner
 
     def rows(self) -> list[Row]:
         return [

@@ -1,6 +1,7 @@
 """Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from ...protocol import codes
@@ -24,24 +25,16 @@ ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
 TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 
+@dataclass(slots=True, eq=False)
 class ClientHandlers:
     """Keeps `Clients` up to date with what the clients say."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        filters: Filters,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.topics = topics
-        self.groups = groups
-        self.clients = clients
-        self.filters = filters
-        self.now_ms = now_ms
+    config: BrokerConfig
+    topics: Topics
+    groups: Groups
+    clients: Clients
+    filters: Filters
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [

@@ -1,4 +1,4 @@
-"""May a topic be read by a group, may it be written: what the broker, the group and the topic allow.
+"""May a group read a topic, may a topic be written: the rules of broker, group and topic.
 
 Three settings decide: brokerPermission, consumeEnable of the group, perm of the topic. A refusal
 carries `forbiddenType`, which tells a client which of them it was.

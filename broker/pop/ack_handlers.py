@@ -10,6 +10,7 @@ wants to keep the message longer is told that he can't.
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ...protocol import codes
@@ -52,36 +53,22 @@ class TooLate(Refusal):
     """The message is out again; an acknowledgement is answered with success all the same."""
 
 
+@dataclass(slots=True, eq=False)
 class PopAckHandlers:
     """Takes acknowledgements. `wake(topic, group, queue_id)` says that a queue is free again."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        buffer: PopBuffer,
-        orders: PopOrders,
-        log: PopLog,
-        stats: Stats,
-        meters: PopMeters,
-        wake: Callable[[str, str, int], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
-        self.buffer = buffer
-        self.orders = orders
-        self.log = log
-        self.stats = stats
-        self.meters = meters
-        self.wake = wake
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    buffer: PopBuffer
+    orders: PopOrders
+    log: PopLog
+    stats: Stats
+    meters: PopMeters
+    wake: Callable[[str, str, int], None]
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [

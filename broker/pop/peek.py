@@ -37,22 +37,15 @@ class Peeked:
     records: list[Buffer] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Peeks:
     """Looks at what the next pops of a group will find."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        buffer: PopBuffer,
-        stats: Stats,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._buffer = buffer
-        self._stats = stats
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _buffer: PopBuffer
+    _stats: Stats
 
     def peek(self, header: PeekMessage, topic: TopicConfig) -> Peeked:
         """Up to `header.max_messages` messages, and not more than an answer can hold."""

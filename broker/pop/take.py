@@ -67,29 +67,19 @@ class Popped:
     again: list[tuple[str, int]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Pops:
     """Takes messages out of queues."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        buffer: PopBuffer,
-        orders: PopOrders,
-        stats: Stats,
-        meters: PopMeters,
-    ) -> None:
-        self._meters = meters
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._buffer = buffer
-        self._orders = orders
-        self._stats = stats
-        self._turn = 0  # which revive queue is next
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _offsets: Offsets
+    _buffer: PopBuffer
+    _orders: PopOrders
+    _stats: Stats
+    _meters: PopMeters
+    _turn: int = field(init=False, default=0)  # which revive queue is next
 
     def pop(self, header: PopMessage, topic: TopicConfig, wanted: Wanted, now_ms: int) -> Popped:
         """Up to `header.max_messages` messages. StoreError when they can't be kept as popped."""

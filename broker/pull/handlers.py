@@ -5,6 +5,7 @@ which later calls `rerun`: the same look-up, so that a woken pull and a fresh on
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol import codes
@@ -75,32 +76,25 @@ _CODES = {
 }
 
 
+@dataclass(eq=False)  # no slots: a slave's calls super()
 class PullHandlers:
     """Hands messages out. `holds` is made here, because it runs our look-up again."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        permissions: Permissions,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        filters: Filters,
-        stats: Stats,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.permissions = permissions
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.filters = filters
-        self.stats = stats
-        self.now_ms = now_ms
-        self.long_polls = LongPolls(self.rerun, now_ms)
-        self.cold = ColdData(config, store, clients, now_ms)
+    config: BrokerConfig
+    store: MessageStore
+    permissions: Permissions
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    filters: Filters
+    stats: Stats
+    now_ms: Callable[[], int]
+    long_polls: LongPolls = field(init=False)
+    cold: ColdData = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.long_polls = LongPolls(self.rerun, self.now_ms)
+        self.cold = ColdData(self.config, self.store, self.clients, self.now_ms)
 
     def rows(self) -> list[Row]:
         return [
@@ -352,27 +346,14 @@ class PullHandlers:
             gets.messages += found.count
             gets.bytes += found.size
             reply = header.found(
-                command,
-                found.next_offset,
-                found.min_offset,
-                found.max_offset,
-                topic.topic_sys_flag,
-                group.group_sys_flag,
-                found.records,
-                found.size,
-                suggested,
+                command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
             )
             if type(reply) is bytes:
                 connection.owe(found.size)
             return reply
         self.stats.misses.messages += 1
-        answer = PullMessageResponse(
-            suggested,
-            found.next_offset,
-            found.min_offset,
-            found.max_offset,
-            topic_sys_flag=topic.topic_sys_flag,
-            group_sys_flag=group.group_sys_flag,
+        answer = PullMessageResponse.of(
+            found, topic.topic_sys_flag, group.group_sys_flag, suggested
         )
         name = status.NAMES[found.status]
         if found.status == status.NO_MATCHED_LOGIC_QUEUE:
@@ -415,7 +396,6 @@ class PullHandlers:
             "The broker does not support consumer to filter message by class: group "
             f"{header.group} must subscribe to {header.topic} by tags or SQL92",
         )
-
 
 
 def _is_short(header: PullMessage, command: Command) -> bool:

@@ -2,6 +2,7 @@
 queue's entries, QUERY_CONSUME_QUEUE (321)."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -27,16 +28,14 @@ KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a q
 WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
 
 
+@dataclass(slots=True, eq=False)
 class QueryHandlers:
     """Looks for messages."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, clients: Clients, slices: Slices
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.clients = clients
-        self.slices = slices
+    config: BrokerConfig
+    store: MessageStore
+    clients: Clients
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [

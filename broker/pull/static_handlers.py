@@ -6,7 +6,7 @@ answer has logical offsets, and `offsetDelta`, which makes a message's own offse
 """
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import msgspec
@@ -16,7 +16,13 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage, PullMessageResponse
+from ...protocol.headers.pull import (
+    COMMIT_OFFSET,
+    SUSPEND,
+    Page,
+    PullMessage,
+    PullMessageResponse,
+)
 from ...protocol.queues.logical_queues import (
     decided,
     end_of,
@@ -109,25 +115,14 @@ class PhysicalPull(PullMessage):
     def found(
         self,
         request: Command,
-        next_offset: int,
-        min_offset: int,
-        max_offset: int,
+        page: Page,
         topic_sys_flag: int,
         group_sys_flag: int,
-        records: list[bytes | memoryview],
-        size: int,
         suggested_broker_id: int = 0,
     ) -> Response:
-        answer = PullMessageResponse(
-            suggested_broker_id,
-            next_offset,
-            min_offset,
-            max_offset,
-            topic_sys_flag=topic_sys_flag,
-            group_sys_flag=group_sys_flag,
-        )
+        answer = PullMessageResponse.of(page, topic_sys_flag, group_sys_flag, suggested_broker_id)
         self.reading.respond(codes.SUCCESS, self.offset, answer)
-        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", page.records)
 
     def missed(self, code: int, answer: PullMessageResponse, remark: str) -> Response:
         if remark == OFFSET_RESET:  # that offset counts, wherever the reader is
@@ -137,23 +132,16 @@ class PhysicalPull(PullMessage):
         return Response(code, answer.to_fields(), remark)
 
 
+@dataclass(slots=True, eq=False)
 class StaticPulls:
     """Serves the pulls of static topics with the `pulls` of all others."""
 
-    def __init__(
-        self,
-        pulls: PullHandlers,
-        static: StaticTopics,
-        offsets: Offsets,
-        forwarding: Forwarding,
-        *,
-        is_slave: bool,
-    ) -> None:
-        self._pulls = pulls
-        self._static = static
-        self._offsets = offsets
-        self._forwarding = forwarding
-        self._is_slave = is_slave
+    _pulls: PullHandlers
+    _static: StaticTopics
+    _offsets: Offsets
+    _forwarding: Forwarding
+    _: KW_ONLY
+    is_slave: bool
 
     def rows(self) -> list[Row]:
         """What a broker with static topics serves in the place of the rows of `pulls`."""
@@ -212,7 +200,7 @@ class StaticPulls:
 
     def _reading(self, items: Items, item: LogicQueueMappingItem) -> Reading:
         is_here = item.bname == self._static.broker_name
-        return Reading(items, item, is_followed=is_here and self._is_slave)
+        return Reading(items, item, is_followed=is_here and self.is_slave)
 
     def _physical(
         self, header: PullMessage, items: Items, item: LogicQueueMappingItem

@@ -6,6 +6,7 @@ sent there, after a moment in which something may come; else he waits here, as h
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -15,16 +16,8 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.pull import PullMessage
 from ...store.base import status
 from ...store.engine.reading import Found
-from ...store.engine.store import MessageStore
-from ..filters.filters import Filters
 from ..filters.matching import Wanted
-from ..groups.clients import Clients
-from ..groups.groups import Groups
-from ..groups.offsets import Offsets
-from ..groups.permissions import Permissions
 from ..pull.handlers import PullHandlers
-from ..runtime.stats import Stats
-from ..settings.config import BrokerConfig
 
 MASTER = 0  # the id of a master
 # How long somebody waits who is then sent to the master. RocketMQ's slave sends him at once, also
@@ -34,27 +27,12 @@ MASTER_MS = 1_000
 LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
 
 
+@dataclass(eq=False)
 class SlavePullHandlers(PullHandlers):
     """Hands out what is here already, with slaveReadEnable. `is_master_there()` tells whether the
     master can be asked."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        permissions: Permissions,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        filters: Filters,
-        stats: Stats,
-        now_ms: Callable[[], int],
-        is_master_there: Callable[[], bool],
-    ) -> None:
-        super().__init__(
-            config, store, permissions, groups, offsets, clients, filters, stats, now_ms
-        )
-        self.is_master_there = is_master_there
+    is_master_there: Callable[[], bool]
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection

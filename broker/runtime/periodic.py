@@ -63,7 +63,7 @@ class Periodic:
     def every_dynamic(
         self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
     ) -> None:
-        """The same with the period that a dynamic setting gives; a change of it starts a new wait."""
+        """The same with the period of a dynamic setting; a change of it starts a new wait."""
         changed = asyncio.Event()
         self._work.append(work)
         self._tasks.append(asyncio.create_task(_repeat_dynamic(period_ms, changed, work)))

@@ -5,6 +5,7 @@ across a restart; when the slot is due it is read first, and the message that it
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -26,24 +27,16 @@ TAG = "_RECALL_TAG_"
 BODY = b"0"
 
 
+@dataclass(slots=True, eq=False)
 class RecallHandlers:
     """Takes timer messages back. `syncer` is None where answers don't wait for the disk."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        permissions: Permissions,
-        delivery_policy: DeliveryPolicy,
-        syncer: Syncer | None,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.permissions = permissions
-        self.delivery_policy = delivery_policy
-        self.syncer = syncer
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    permissions: Permissions
+    delivery_policy: DeliveryPolicy
+    syncer: Syncer | None
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [Row(codes.RECALL_MESSAGE, RecallMessage, self.on_recall, "PUB")]
@@ -74,7 +67,10 @@ class RecallHandlers:
                 codes.NO_PERMISSION,
                 "recall failed, operation is forbidden; switch recallMessageEnable on",
             )
-        if not self.permissions.is_broker_writable and not config.allow_recall_when_broker_not_writeable:
+        if (
+            not self.permissions.is_broker_writable
+            and not config.allow_recall_when_broker_not_writeable
+        ):
             raise Refusal(
                 codes.SERVICE_NOT_AVAILABLE,
                 "recall failed, broker service not available: brokerPermission is "

@@ -6,6 +6,7 @@ it left.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol.errors import Refusal
 from ...protocol.message import properties
@@ -35,16 +36,14 @@ PROPERTIES = 6  # where they are in a Message
 Copy = tuple[Message, Record]  # and what it is a copy of
 
 
+@dataclass(slots=True, eq=False)
 class TimerDelivery:
     """Makes the copies and stores them. `mark((topic, queue))` says that one was delivered."""
 
-    def __init__(
-        self, store: MessageStore, mark: Callable[[tuple[str, int]], None], stats: Stats
-    ) -> None:
-        self._store = store
-        self._mark = mark
-        self._stats = stats
-        self._legal_topics: set[str] = set()
+    _store: MessageStore
+    _mark: Callable[[tuple[str, int]], None]
+    _stats: Stats
+    _legal_topics: set[str] = field(init=False, default_factory=set)
 
     def put_all(self, copies: list[Copy]) -> tuple[int, StoreError | None]:
         """Store copies in their order: how many are dealt with, and what kept the next from it."""

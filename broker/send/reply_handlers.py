@@ -8,6 +8,7 @@ topic as well, also when nobody took it.
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -39,29 +40,19 @@ PUSHED_BYTES_MAX = 16 << 20  # of replies on their way to one client
 NOT_STORED = "0"  # msgId of a reply that is not kept: Java's client wants one
 
 
+@dataclass(slots=True, eq=False)
 class ReplyHandlers:
     """Hands replies on. `mark((topic, queue))` says that a message was stored there."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        clients: Clients,
-        stats: Stats,
-        mark: Callable[[tuple[str, int]], None],
-        address: str,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.clients = clients
-        self.stats = stats
-        self.mark = mark
-        self.address = address
-        self.now_ms = now_ms
-        self._pushed: dict[Connection, int] = {}  # bytes on their way
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    clients: Clients
+    stats: Stats
+    mark: Callable[[tuple[str, int]], None]
+    address: str
+    now_ms: Callable[[], int]
+    _pushed: dict[Connection, int] = field(init=False, default_factory=dict)  # bytes on their way
 
     def rows(self) -> list[Row]:
         return [

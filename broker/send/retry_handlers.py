@@ -5,6 +5,7 @@ too many tries it goes to the dead letters.
 """
 
 import random
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -13,7 +14,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.send import ConsumerSendMsgBack
 from ...protocol.message import properties
 from ...protocol.message.message_id import offset_message_id
-from ...protocol.message.record import decode_record
+from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...store.base.errors import StoreError
@@ -30,22 +31,15 @@ RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes
 FIRST_RETRY_LEVEL = 3
 
 
+@dataclass(slots=True, eq=False)
 class RetryHandlers:
     """Takes messages back."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        permissions: Permissions,
-        delays: Delays,
-        stats: Stats,
-    ) -> None:
-        self.store = store
-        self.topics = topics
-        self.permissions = permissions
-        self.delays = delays
-        self.stats = stats
+    store: MessageStore
+    topics: Topics
+    permissions: Permissions
+    delays: Delays
+    stats: Stats
 
     def rows(self) -> list[Row]:
         return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
@@ -70,13 +64,13 @@ class RetryHandlers:
                 f"look message by offset failed, {header.offset}: {WHY_NOT_THERE}",
             )
         message = decode_record(data)
-        limit = group.retry_max_times
+        tries_max = group.retry_max_times
         if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
-            limit = header.max_reconsume_times
+            tries_max = header.max_reconsume_times
         level = header.delay_level
-        dead = message.reconsume_times >= limit or level < 0
         queues = 1
-        if dead:
+        is_dead = message.reconsume_times >= tries_max or level < 0
+        if is_dead:
             self.stats.dead_letter(header.origin_topic or message.topic, header.group)
             target = self.topics.dead_letters(DLQ_PREFIX + header.group)
             level = 0
@@ -85,20 +79,7 @@ class RetryHandlers:
             level = min(
                 level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
             )
-        pairs = properties.decode(message.raw_properties)
-        tags = pairs.get(properties.TAGS)
-        pairs.setdefault(properties.RETRY_TOPIC, message.topic)
-        if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
-            pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
-                message.store_host, message.log_offset
-            )
-        pairs[properties.WAIT] = "false"
-        if not dead:
-            # The level wins over a time of the message's own, as at any send.
-            for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
-                pairs.pop(name, None)
-        pairs.pop(properties.DELAY, None)
-        pairs[properties.DELAY] = str(level)  # 0 for a dead letter
+        tags, pairs = _properties(message, level, is_dead=is_dead)
         queue_id = random.randrange(max(1, queues))  # noqa: S311
         text = properties.encode(pairs).decode()
         name = target.name
@@ -125,3 +106,23 @@ class RetryHandlers:
         # A message that comes back again is still one of its first topic.
         self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
         return OK
+
+
+def _properties(message: Record, level: int, *, is_dead: bool) -> tuple[str | None, dict[str, str]]:
+    """The tags of a message, and its properties for another try at this delay level, or as a dead
+    letter (level 0)."""
+    pairs = properties.decode(message.raw_properties)
+    tags = pairs.get(properties.TAGS)
+    pairs.setdefault(properties.RETRY_TOPIC, message.topic)
+    if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
+        pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
+            message.store_host, message.log_offset
+        )
+    pairs[properties.WAIT] = "false"
+    if not is_dead:
+        # The level wins over a time of the message's own, as at any send.
+        for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
+            pairs.pop(name, None)
+    pairs.pop(properties.DELAY, None)
+    pairs[properties.DELAY] = str(level)
+    return tags, pairs

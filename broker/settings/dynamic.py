@@ -1,14 +1,12 @@
-"""Settings that are changed while the broker runs, UPDATE_BROKER_CONFIG (25).
+"""Settings that change while the broker runs: UPDATE_BROKER_CONFIG (25).
 
-What can change at run time (`DYNAMIC`) holds at once. Of the other settings, those of `AT_START` hold
-from the next start on, and those that have no effect here, or that nobody knows, are kept because
-RocketMQ takes them (`broker/settings/inert_keys.py`). A path, a class, a command, an address, a
-name or a size of files is refused.
+A key of `DYNAMIC` takes effect at once. A key of `AT_START` takes effect at the next start. A key
+without effect on this broker is kept and shown, as in RocketMQ (`broker/settings/inert_keys.py`). A
+path, a class, a command, an address, a name or a file size is refused.
 
-A change is taken whole or not at all, and is kept in config/hotKeys.json with the value that it
-replaced. At the next start it holds again, unless the configuration says something else for that
-key than it did then: the last change wins, as in RocketMQ, which writes into the configuration file
-itself.
+A request changes all its keys or none. The changes are kept in config/hotKeys.json, each with the
+value that it replaced. The next start applies a change again, unless the configuration has a new
+value for that key: the last change wins, as in RocketMQ, which edits the configuration file.
 """
 
 import logging
@@ -30,7 +28,7 @@ from .config import KEYS, BrokerConfig
 
 log = logging.getLogger(__name__)
 
-# What the store goes by; it has settings of its own, which are made anew.
+# Keys that the store has in settings of its own, which a change replaces.
 STORE_LIMITS = frozenset(
     {
         "maxMessageSize",
@@ -104,7 +102,7 @@ DYNAMIC = STORE_LIMITS | {
     "useServerSideResetOffset",
     "validateSystemTopicWhenUpdateTopic",
 }
-# Numbers and switches that parts of the broker read once.
+# Keys that the parts of the broker read once, when they start.
 AT_START = frozenset(
     {
         "accessMessageInMemoryMaxRatio",
@@ -160,8 +158,8 @@ class ChangesTable(Body):
 
 
 class DynamicSettings:
-    """Changes a running broker's config. `version` counts the changes; `later` are the texts of
-    those that hold from the next start on."""
+    """Assigns to the config of a running broker. `version` counts the changes; `later` has the
+    texts of the keys that take effect at the next start."""
 
     def __init__(self, config: BrokerConfig, path: Path, now_ms: Callable[[], int]) -> None:
         self._config = config
@@ -231,7 +229,11 @@ class DynamicSettings:
         json_file.save(self._path, ChangesTable(changes, version).encode(standard=True))
         self._changes, self.version = changes, version
         self._set(
-            {KEYS.fields[key].name: values[KEYS.fields[key].name] for key in changed if key in DYNAMIC}
+            {
+                KEYS.fields[key].name: values[KEYS.fields[key].name]
+                for key in changed
+                if key in DYNAMIC
+            }
         )
         self._set_others({key: text for key, text in others.items() if key in changed})
         for key in changed:

@@ -2,6 +2,7 @@
 RESUME_CHECK_HALF_MESSAGE (323): what was given up is asked about again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -30,31 +31,20 @@ from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 
 
+@dataclass(slots=True, eq=False)
 class TransactionHandlers:
     """Ends transactions. `mark((topic, queue))` says that a message was committed; `syncer` is None
     when nobody waits for the disk."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        delivery_policy: DeliveryPolicy,
-        transactions: Transactions,
-        counts: TransactionCounts,
-        stats: Stats,
-        syncer: Syncer | None,
-        mark: Callable[[tuple[str, int]], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.delivery_policy = delivery_policy
-        self.transactions = transactions
-        self.counts = counts
-        self.stats = stats
-        self.syncer = syncer
-        self.mark = mark
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    delivery_policy: DeliveryPolicy
+    transactions: Transactions
+    counts: TransactionCounts
+    stats: Stats
+    syncer: Syncer | None
+    mark: Callable[[tuple[str, int]], None]
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [

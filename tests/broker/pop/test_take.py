@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from aerobee.broker.pop.take import Pops
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -372,7 +373,7 @@ async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
     pops = p.broker.pop.handlers.pops
     asked: list[str] = []
     names = pops.retry_topics
-    monkeypatch.setattr(pops, "retry_topics", lambda *key: asked.append("") or names(*key))
+    monkeypatch.setattr(Pops, "retry_topics", lambda _, *key: asked.append("") or names(*key))
     waits = asyncio.create_task(p.ask(poll_ms=10_000))
     await p.waiting(1)
     of_one_that_waits = len(asked)

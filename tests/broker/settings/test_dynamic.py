@@ -61,7 +61,8 @@ async def test_a_change_holds_at_once_and_is_shown(caller: Caller) -> None:
 
 async def test_each_hot_key_can_be_set_to_what_it_is(caller: Caller, broker: Broker) -> None:
     text = "".join(
-        f"{key}={text_of(getattr(broker.config, KEYS.fields[key].name))}\n" for key in sorted(DYNAMIC)
+        f"{key}={text_of(getattr(broker.config, KEYS.fields[key].name))}\n"
+        for key in sorted(DYNAMIC)
     )
     assert (await update(caller, text)).code == codes.SUCCESS
     assert await version(caller) == 0
