@@ -1,8 +1,8 @@
 """The broker: makes its parts, wires them, starts and stops them in order.
 
-Nothing is decided here. The way of a request: `protocol/aio/connection` takes bytes, `table` names
-the handler, the handler works on the parts below, the answer leaves at the end of the loop turn,
-after the turn's messages are in the log (`_end_of_turn`).
+No decisions here. A request's path: `protocol/aio/connection` takes bytes, `table` names the
+handler, the handler works on the parts below, the response leaves at the end of the loop iteration,
+after the messages of the iteration are in the log (`_end_of_turn`).
 """
 
 import asyncio
@@ -53,7 +53,7 @@ from .replication.synchronize import SlaveSynchronize
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
 from .runtime.log_prefault import LogPrefault
-from .runtime.peers import outgoing_peers
+from .runtime.peers import open_peers
 from .runtime.periodic import Periodic
 from .runtime.persistent import PersistentTable
 from .runtime.stats import Stats
@@ -77,17 +77,17 @@ from .transactions.transactions import Transactions
 log = logging.getLogger(__name__)
 
 VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
-HA_SECONDS = 0.1  # how late a slave may get what no turn of the loop has sent it
+HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has sent
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-# How many messages' keys go into it in one turn: beside few requests what takes a tenth of a ms,
-# which costs a third more a key, else what takes half a ms.
+# How many messages' keys go into it in one loop iteration: 64 take a tenth of a ms, which costs a
+# third more per key and is for times with requests; 512 take half a ms.
 INDEX_FEW = 64
 INDEX_MANY = 512
-INDEX_TIMES = 8  # so many times the messages that a turn brought, between these two
+INDEX_TIMES = 8  # times the messages that the iteration brought, within these two limits
 AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
-# Beside a burst the keys of so many messages wait for its end.
+# Up to this many messages' keys wait for the end of a burst.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
 TABLE_SECONDS = 1.0  # how long the files of topics and groups may lack what their journals have
@@ -442,7 +442,7 @@ class Broker:
         """Become a slave: what it does besides following the log, and its table of requests."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
-        peers = outgoing_peers(self.config)
+        peers = open_peers(self.config)
         self._closers.append(peers.close)
         sync = SlaveSynchronize(
             peers, self.address, self.topics, self.groups, self.offsets, self.delays,
@@ -472,7 +472,7 @@ class Broker:
             self.long_polls.rerun = logical.rerun
             target = self.topics.targets.get(topic)
             for key in [] if target is None else target.keys:
-                self.wake(key)  # who waits there may have to go elsewhere
+                self.wake(key)  # pulls that wait there may have to go to another broker
 
         self.topics.on_static = changed
         for topic in static.table:
@@ -646,7 +646,7 @@ class Broker:
         finally:
             dropped, store.dropped = store.dropped, False
         if dropped:
-            # Earlier in this turn some did not get there, as when they filled a file.
+            # Earlier in this iteration some were dropped, as when they filled a file.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves:
             self.ha.send()
@@ -656,7 +656,7 @@ class Broker:
             self.long_polls.serve()
 
     def wake(self, key: tuple[str, int]) -> None:
-        """A message came in from inside the broker: wake its readers at the end of this turn."""
+        """The broker itself stored a message: wake its readers at the end of the loop iteration."""
         self.long_polls.mark(key)
         self.server.scheduler.wake()
 

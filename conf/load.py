@@ -35,8 +35,8 @@ _INTEGERS = {"int": 31, "long": 63}
 class Keys(Generic[Kind]):
     """All keys that a daemon's config may hold.
 
-    `kind` declares those that it knows, of which `unused` have no effect; `accepted` gives the
-    Java type (int, long, boolean, double, String, ...) of further ones that RocketMQ has.
+    `kind` declares the known ones, of which `unused` have no effect; `accepted` gives the Java type
+    (int, long, boolean, double, String, ...) of further keys of RocketMQ.
     """
 
     kind: type[Kind]

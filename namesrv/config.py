@@ -127,7 +127,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return found
 
     def to_properties(self, *, own: bool = True) -> str:
-        """All settings as `key=value` lines; without `own` those that a Java name server has."""
+        """All settings as `key=value` lines; without `own` only the keys of a Java name server."""
         keys = [key for key in NAMES if own or key not in OWN_KEYS]
         return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in keys})
 

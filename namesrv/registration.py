@@ -1,4 +1,4 @@
-"""What passes between brokers and the route table: registrations, and who is gone."""
+"""The values that brokers and the route table exchange: registrations, and lost brokers."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -361,7 +361,7 @@ class RouteTable:
     def _min_id_notice(
         self, addrs: dict[int, str], offline: str | None, ha_addr: str | None
     ) -> Notice:
-        """To all who are left when one went; to all but the newcomer when one came."""
+        """To all remaining brokers when one left; to all but the new one when one joined."""
         min_id = min(addrs)
         all_of_them = offline is not None or len(addrs) == 1
         targets = [addr for id_, addr in addrs.items() if all_of_them or id_ != min_id]

@@ -1,9 +1,9 @@
-"""Access control: who sent a request, and whether he may; "ACL 2.0" in RocketMQ's words.
+"""Access control: the sender of a request and its permissions; RocketMQ's "ACL 2.0".
 
-A request says who sent it in its header (AccessKey) and proves it by a signature over all of its
-header and body, made with that user's password. It is looked at before its handler and its header
-class see it. The table of requests is another one where access control is on, so that it costs
-nothing where it is off.
+A request names its user in the header (AccessKey) and proves it by a signature over header and
+body, made with that user's password. The check runs before the handler and the header class see the
+request. With access control the table of requests is a different one, so that without it there is
+no cost.
 """
 
 import hmac
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # Up to this version (4.9.3) clients add this field behind the signature's back.
 UNIQUE_KEY_FIELD, UNIQUE_KEY_VERSION_MAX = "_UNIQUE_KEY_QUERY", 399
-SHOWN_CHARS_MAX = 64  # of a name that nobody knows, in a remark or the log
+SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
 LOG_EVERY_MS = 1_000
 
 
@@ -82,7 +82,7 @@ class Access:
     def may_change_supers(self, command: Command) -> bool:
         """Whether a super user has sent the request; Refusal when that is not proven.
 
-        While access control is off nobody has to sign, and nothing is proven, as in RocketMQ.
+        Without access control no request needs a signature, and nothing is proven, as in RocketMQ.
         """
         fields = _fields(command)
         if self.is_enabled:

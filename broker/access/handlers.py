@@ -86,7 +86,7 @@ class AdminAuthHandlers:
             _check_super(access, command, SUPER_ONLY.format("update"), codes.NO_PERMISSION)
 
         def delete() -> None:
-            access.lists.forget(name)  # first: who is made again must not find his old rights
+            access.lists.forget(name)  # first: a user created again must not find the old rights
             access.users.delete(name)
 
         return _written(delete)

@@ -1,9 +1,9 @@
-"""What each request must be allowed to do, where authorization is on.
+"""The permissions that each request needs, where authorization is on.
 
-As RocketMQ's DefaultAuthorizationContextBuilder and the annotations of its header classes have it.
-Some requests it lets through unseen, from whoever has signed them: those that change the broker's
-settings, say, or read all offsets. Here each of these asks for the cluster, for a topic or for a
-group, too; `SEEN_HERE_ALONE` names them. What this file doesn't know asks to change the cluster.
+They follow RocketMQ's DefaultAuthorizationContextBuilder and the annotations of its header classes.
+RocketMQ allows some requests to every user that signs them, such as changing the broker's settings
+or reading all offsets. Here each of these needs a permission for the cluster, a topic or a group;
+`SEEN_HERE_ALONE` lists them. A request that this file doesn't know needs UPDATE on the cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -155,7 +155,7 @@ NAMED = {
     codes.NOTIFICATION: _Named((SUB,), _TOPIC, _CONSUMERS),
     codes.POLLING_INFO: _Named((GET,), _TOPIC, _CONSUMERS),
 }
-# Of the fields above, those that hold several names, and what stands between them.
+# Fields above with several names in them, and the separator between the names.
 _LISTS = {"topicList": ";", "filterGroups": ","}
 
 
@@ -170,7 +170,7 @@ def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
             *(topic_need(one, named.actions) for one in _values(fields, named.topics)),
             *(Need(GROUP, one, named.actions) for one in _values(fields, named.groups)),
         ]
-        # Whoever names nothing wants to see what is anybody's.
+        # A request without a name asks for everything of the kind.
         return found or [Need(CLUSTER, cluster, named.actions)]
     special = _SPECIAL.get(code)
     if special is not None:
@@ -202,9 +202,9 @@ def place_of(command: Command) -> int | None:
 
 
 def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
-    """What a request must be allowed because the message that it names is in this topic.
+    """The permission for the topic of the message that the request names.
 
-    RocketMQ goes by the topic that the request names, or by none: anybody could read everything.
+    RocketMQ checks the topic named in the request, or none: every user could read every message.
     """
     if command.code == codes.VIEW_MESSAGE_BY_ID:
         return [topic_need(topic, (GET,))]

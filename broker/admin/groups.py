@@ -1,4 +1,4 @@
-"""Requests about consumer groups and who is in them: 200, 201, 203, 204, 207, 225, 300, 328, 343,
+"""Requests about consumer groups and their members: 200, 201, 203, 204, 207, 225, 300, 328, 343,
 345, 352, 353."""
 
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ class AdminGroupHandlers:
         body = GroupForbidden(header.topic, header.group, readable)
         return Response(codes.SUCCESS, remark="", body=body.encode())
 
-    # --- who is connected -----------------------------------------------------------------------
+    # --- connected clients -----------------------------------------------------------------------
 
     def on_consumers(
         self, header: ConsumerGroup, command: Command, connection: Connection

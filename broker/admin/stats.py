@@ -126,7 +126,7 @@ class AdminStatsHandlers:
         return BrokerStatsData(*items)
 
     def _subscribed(self, group: str, names: list[str]) -> list[str]:
-        """The topics without those that the group, if it is online, does not subscribe to."""
+        """The topics, without the ones to which an online group does not subscribe."""
         live = self.clients.consumer_group(group)
         if live is None or not live.subscriptions:
             return names

@@ -34,17 +34,17 @@ from ..settings.config import BrokerConfig
 from ..topics.attributes import MESSAGE_TYPE, MIXED, changed, parse_change
 from ..topics.topics import Topics
 
-TOLD_S_MAX = 3.0  # how long who makes a topic waits for the name servers
+TOLD_S_MAX = 3.0  # how long the creation of a topic waits for the name servers
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 7
 TOPICS_PER_REQUEST_MAX = 10_000
 
-# Java's remark of an answer that nobody wrote one for: its tools don't mind, so neither do we.
+# The remark of a Java response that no handler has set one for; its tools accept it.
 DONE = Response(codes.SUCCESS, remark="not set any response code")
 
 
 def system_topics(config: BrokerConfig) -> frozenset[str]:
-    """The topics that belong to this broker itself: nobody may change or delete them."""
+    """The topics of this broker itself: no request may change or delete them."""
     cluster, broker = config.broker_cluster_name, config.broker_name
     own = {
         cluster,
@@ -60,7 +60,7 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
 
 
 async def _after(told: Coroutine[Any, Any, None]) -> Response:
-    """Who made a topic may look for its route as soon as this answer is there."""
+    """After the response the client may look up the topic's route at once."""
     await told
     return DONE
 
@@ -262,7 +262,7 @@ class AdminTopicHandlers:
         )
 
     def done(self) -> Response | Coroutine[Any, Any, Response]:
-        """The answer to who has changed topics, once the name servers know."""
+        """The response to a change of topics, sent when the name servers know of it."""
         told = self.topics.told
         return DONE if told is None else _after(told(TOLD_S_MAX))
 

@@ -1,8 +1,8 @@
-"""The bloom filter of RocketMQ's property filters: which bits a group of consumers has.
+"""The bloom filter of RocketMQ's property filters: the bits of a consumer group.
 
-Java's broker can note for each message which expressions it matches, as bits, and a file of filters
-whose bits are not those of its own settings it throws away as a whole. So the bits are worked out
-here as there, by MurmurHash3; nothing here reads or writes bits of messages.
+A Java broker can note for each message which expressions it matches, as bits. It rejects a whole
+file of filters whose bits don't fit its own settings. So the bits are computed here in the same
+way, by MurmurHash3. The bits of messages are neither read nor written here.
 """
 
 import math
@@ -28,7 +28,7 @@ class BloomFilter:
         positions = []
         for number in range(1, self.hashes + 1):
             combined = (first + number * second) & 0xFFFFFFFF
-            if combined >> 31:  # negative in Java, which then turns all bits over
+            if combined >> 31:  # negative in Java, where ~ then inverts all bits
                 combined ^= 0xFFFFFFFF
             positions.append(combined % self.bits)
         return BloomFilterData(self.bits, positions)

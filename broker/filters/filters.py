@@ -260,7 +260,7 @@ class Filters(PersistentTable):
         )
 
     def _no_room(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
-        """Why there is no room for a filter; those that are dead make room."""
+        """Why there is no room for a filter, else None. Dead filters are dropped to make room."""
         more = len(data.expression) - self._chars_of(key)
         for _ in range(2):
             count = len(self._table) + (key not in self._table)

@@ -1,8 +1,8 @@
-"""What a reader wants of a queue's messages, and the look for those that an expression is true of.
+"""What a reader wants of a queue's messages, and the search for messages that match an expression.
 
-Tags are decided by the consume queue, inside the store. An SQL92 expression needs the properties in
-the log: `look` takes messages from the store in chunks, as many as one pull may look at, and keeps
-those that match. What can't be read as a record is handed out, so that nothing is lost here.
+The consume queue decides about tags, inside the store. An SQL92 expression needs the properties in
+the log: `look` reads messages from the store in chunks, up to the limit of one pull, and keeps the
+matching ones. Bytes that can't be read as a record are returned, too, so that nothing is lost here.
 """
 
 from ...protocol.bodies.subscription import SUB_ALL, SubscriptionData
@@ -21,9 +21,9 @@ Wanted = frozenset[int] | Predicate | None
 
 
 class RawProperties:
-    """The stored properties of a message, of which only those that are asked for are looked for.
+    """The stored properties of a message; a property is searched for when it is used.
 
-    The answers are those of `properties.decode`.
+    The values are those of `properties.decode`.
     """
 
     __slots__ = ("_text",)

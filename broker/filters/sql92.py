@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
-from .sql92_cache import Kept
+from .sql92_cache import ExpressionCache
 from .sql92_values import INT_MAX, LONG_MAX, Long, compare, read_double, read_int, read_long
 
 TEXT_CHARS_MAX = 32_768  # of one expression
-TOKENS_MAX = 8_192  # of one expression: reading so many holds everybody up for some 50 ms
+TOKENS_MAX = 8_192  # of one expression: parsing one of this length blocks the loop for some 50 ms
 DEPTH_MAX = 64  # operators inside each other
 KEPT_MAX = 1_024  # expressions in compiled form
 KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
@@ -139,7 +139,7 @@ def _compiled(text: str) -> Predicate:
     return matches
 
 
-_kept = Kept(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
+_kept = ExpressionCache(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
 
 
 def _parse(text: str) -> Evaluate:
@@ -167,10 +167,10 @@ def _parse(text: str) -> Evaluate:
 
 
 def _tokens(thread: Any, state: Any, text: str) -> Iterator[Token]:
-    """The words, values and signs of a text, whose lexer is this thread's.
+    """The tokens of a text, from the lexer of this thread.
 
-    Behind the last line break `--` begins no comment, and nobody looks for the end of one: for many
-    of them that would be the square of the text's length.
+    Behind the last line break `--` begins no comment: the lexer would search the end of each one,
+    which takes time with the square of the text's length.
     """
     last = max(text.rfind("\n"), text.rfind("\r"))
     behind = thread.lexer

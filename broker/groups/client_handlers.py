@@ -21,7 +21,7 @@ from .groups import Groups
 # What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
-ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
+ACTIVELY = "CONSUME_ACTIVELY"  # the type of a consumer that pulls by itself
 TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 

@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers by group, and what the consumers subscribe to.
+"""The connected clients: producers and consumers by group, and the consumers' subscriptions.
 
 A client is its connection: when that closes, the client has left, at once. Heartbeats name the
 groups and subscriptions; a subscription with a later version replaces an earlier one.
@@ -24,7 +24,7 @@ GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
 MEMBERS_MAX = 500_000  # group and connection pairs
 # Consumer groups that may join have a configuration, whose name has a limit of its own.
 JOINED_CHARS_MAX = 255  # of a group in a heartbeat
-SHARE_OF_MEMORY = 4  # subscriptions have one part in so many of clientMemoryBytesMax
+SHARE_OF_MEMORY = 4  # subscriptions may take this fraction (one part in N) of clientMemoryBytesMax
 SUBSCRIPTION_BYTES = 1_000  # of memory for one, with its objects, before its texts
 TAG_BYTES = 200
 BROADCASTING = "BROADCASTING"
@@ -91,7 +91,7 @@ class ConsumerGroup:
         return self._id_list
 
     def members_changed(self) -> None:
-        """Somebody came, left or has another id."""
+        """A member joined, left or has another id."""
         self._ids = self._sorted_ids = self._id_list = None
 
 

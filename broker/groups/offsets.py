@@ -225,7 +225,7 @@ class Offsets(PersistentTable):
             if one[1] in self._table and (not found or found[-1] != one):
                 found.append(one)
                 yield one
-        if self._sorted is before:  # else somebody else has put them in order meanwhile
+        if self._sorted is before:  # else another call has sorted them meanwhile
             self._sorted = found
             for pair in news:
                 self._unsorted.pop(pair, None)

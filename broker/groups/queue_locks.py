@@ -1,6 +1,6 @@
-"""Which consumer holds which queue alone, for groups that consume in order.
+"""Exclusive locks of consumers on queues, for groups that consume in order.
 
-In memory only: after a restart the members lock anew, as they do every 20 s in any case. A lock
+In memory only: after a restart the members lock again, as they do every 20 s in any case. A lock
 that was not renewed for `LOCK_MS` counts as free.
 """
 

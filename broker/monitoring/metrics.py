@@ -1,10 +1,10 @@
-"""What a broker's numbers are called outside: RocketMQ 5's metric names and labels.
+"""The metrics of a broker, with RocketMQ 5's names and labels.
 
-The hot path only adds to plain counters; everything here is read from them when somebody asks.
-Names, labels and the meaning of each value are those that RocketMQ's exporter for Prometheus shows
-(BrokerMetricsManager, DefaultStoreMetricsManager, PopMetricsManager, RemotingMetricsManager). A
-metric of ours alone is called aerobee_. Values are made while they are read, a few at a time, since
-topics and groups may be many (`protocol/aio/slices.py`).
+The hot path only adds to plain counters; the metrics are computed from them on request. Names,
+labels and the meaning of each value follow RocketMQ's exporter for Prometheus
+(BrokerMetricsManager, DefaultStoreMetricsManager, PopMetricsManager, RemotingMetricsManager). Our
+own metrics begin with aerobee_. Values are produced while they are read, a few at a time, since
+there may be many topics and groups (`protocol/aio/slices.py`).
 """
 
 from collections import Counter as Tally

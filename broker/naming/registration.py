@@ -1,9 +1,9 @@
-"""Keeps the name servers informed: who this broker is and which topics it has.
+"""Registers this broker and its topics with the name servers.
 
-Every name server is told everything each period, and a changed topic at once (the changes of one
-loop turn together, or with enableSingleTopicRegister each by itself). The connection it went over
-stays open: when it closes, the name server takes the broker out. One that can't be reached is tried
-again the next time; the others don't wait.
+Every name server gets the full registration once per period. A changed topic is sent at once: all
+changes of a loop iteration together, or each by itself with enableSingleTopicRegister. The
+connection stays open: when it closes, the name server takes the broker out. A name server that
+can't be reached is tried again in the next period; the others don't wait for it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from ...protocol.headers.namesrv import (
     RegisterTopic,
 )
 from ...store.base.errors import StoreError
-from ..runtime.peers import outgoing_peers
+from ..runtime.peers import open_peers
 from ..settings.config import BrokerConfig
 from ..topics.topics import READ_WRITE, Topics
 from .other_masters import OtherMasters
@@ -72,7 +72,7 @@ class Registration:
         self._ha_address = ha_address
         self._servers = config.name_servers
         self._slices = slices
-        self._peers = outgoing_peers(config)
+        self._peers = open_peers(config)
         self._other_masters = other_masters
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # as each name server says

@@ -35,7 +35,7 @@ class TopicQueues:
         self._known: dict[str, tuple[int, list[MessageQueue]]] = {}  # with the time of asking
 
     async def of(self, topic: str) -> list[MessageQueue] | None:
-        """The queues that can be read, in order; None when nobody knows the topic."""
+        """The readable queues, in order; None when the topic is unknown."""
         if not self._servers:
             return self._own(topic)
         asked_ms, known = self._known.get(topic, (None, None))

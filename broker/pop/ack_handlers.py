@@ -1,10 +1,10 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053).
 
-Who has popped a message says with its handle that it is done, or that it needs longer. A handle
-that is not ours or does not fit the message is refused with the reason; clients take that as "no
-such message". One that is so late that the message is out again already can change nothing any
-more: as in RocketMQ its acknowledgement succeeds and is forgotten (the remark says so), but who
-wants to keep the message longer is told that he can't.
+With the handle of a popped message a consumer acknowledges it or asks for more time. A handle of
+another broker, or one that does not fit the message, is refused with the reason; clients take that
+as "no such message". A late request, after the message became visible again, changes nothing. A
+late acknowledgement succeeds all the same, as in RocketMQ (the remark says so); a late request for
+more time is refused.
 """
 
 import base64
@@ -35,7 +35,7 @@ from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .buffer import PopBuffer
-from .checkpoints import MESSAGES_MAX, CheckPoint, Key
+from .checkpoints import MESSAGES_MAX, CheckPoint, CheckPointKey
 from .counters import PopMeters
 from .handlers import INVISIBLE_MS_MAX
 from .orders import NOT_OF_BATCH, OTHER_POP, PopOrders
@@ -139,7 +139,7 @@ class PopAckHandlers:
         now_ms = self.now_ms()
         if handle.is_order:
             return self._change_in_order(header, handle, now_ms)
-        key: Key = (header.topic, header.group, header.queue_id, *handle[:2])
+        key: CheckPointKey = (header.topic, header.group, header.queue_id, *handle[:2])
         self._check_popped(key, [header.offset])
         self._check_time(handle, now_ms)
         point = CheckPoint(
@@ -206,7 +206,7 @@ class PopAckHandlers:
     def _ack(
         self, topic: str, group: str, handle: Handle, offsets: list[int], log_end: int = 0
     ) -> None:
-        key: Key = (topic, group, handle.queue_id, *handle[:2])
+        key: CheckPointKey = (topic, group, handle.queue_id, *handle[:2])
         self._check_popped(key, offsets)
         if not self.buffer.ack(key, offsets, log_end):
             self._check_time(handle, self.now_ms())
@@ -218,7 +218,7 @@ class PopAckHandlers:
         self.stats.acknowledged(topic, group, len(offsets))
         self.meters.settled(topic, group, handle.queue_id, len(offsets))
 
-    def _check_popped(self, key: Key, offsets: list[int]) -> None:
+    def _check_popped(self, key: CheckPointKey, offsets: list[int]) -> None:
         """Refusal when the check point is known and has other messages."""
         point = self.buffer.find(key)
         unknown = [] if point is None else [each for each in offsets if each not in point.offsets]

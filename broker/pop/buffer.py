@@ -19,12 +19,12 @@ from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..groups.offsets import Offsets
 from ..settings.config import BrokerConfig
-from .checkpoints import CheckPoint, Key
+from .checkpoints import CheckPoint, CheckPointKey
 from .revive_log import PopLog
 
 log = logging.getLogger(__name__)
 
-LineKey = tuple[str, str, int]  # topic, group, queue id
+GroupQueueKey = tuple[str, str, int]  # topic, group, queue id
 HEAP_ENTRIES_MAX = 3  # for each check point in memory, before what is over is swept out
 
 
@@ -48,8 +48,8 @@ class PopBuffer:
         self._store = store
         self._offsets = offsets
         self._log = log
-        self._points: dict[Key, CheckPoint] = {}
-        self._lines: dict[LineKey, Line] = {}
+        self._points: dict[CheckPointKey, CheckPoint] = {}
+        self._lines: dict[GroupQueueKey, Line] = {}
         self._due: list[tuple[int, int, CheckPoint]] = []  # when each must be in the log
         self._number = 0
 
@@ -60,7 +60,7 @@ class PopBuffer:
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Where the group's next pop of this queue begins; -1 when it never read it.
 
-        When somebody else has set the group's offset since, the line is given up: its messages
+        If another request has set the group's offset since, the line is dropped: its messages
         still come again unless they are acknowledged.
         """
         offset = self._offsets.get(topic, group, queue_id)
@@ -123,11 +123,11 @@ class PopBuffer:
         else:
             last.next_offset = end
 
-    def find(self, key: Key) -> CheckPoint | None:
+    def find(self, key: CheckPointKey) -> CheckPoint | None:
         """The check point, None when it isn't in memory."""
         return self._points.get(key)
 
-    def ack(self, key: Key, offsets: Sequence[int], log_end: int = 0) -> bool:
+    def ack(self, key: CheckPointKey, offsets: Sequence[int], log_end: int = 0) -> bool:
         """Note acknowledgements; False when the check point isn't in memory.
 
         The group's offset waits until the log is on disk up to `log_end`.
@@ -179,7 +179,7 @@ class PopBuffer:
         point.is_stored = True
         self._points.pop(point.key, None)
 
-    def _advance(self, key: LineKey) -> None:
+    def _advance(self, key: GroupQueueKey) -> None:
         """Move the group's offset behind the check points at the head that are over."""
         line = self._lines.get(key)
         if line is None:

@@ -13,7 +13,7 @@ from ...protocol.bodies.pop import PopCheckPoint
 MESSAGES_MAX = 32  # of one check point
 
 # What tells check points apart: topic, group, queue id, start offset, pop time.
-Key = tuple[str, str, int, int, int]
+CheckPointKey = tuple[str, str, int, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class CheckPoint:
         self.whole = (1 << len(self.offsets)) - 1
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CheckPointKey:
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_ms
 
     @property

@@ -26,7 +26,7 @@ from ...protocol.headers.pop import (
 from ...store.base.errors import StoreError
 from ..filters.filters import Filters
 from ..groups.permissions import Permissions
-from ..pull.long_polls import Key, LongPolls
+from ..pull.long_polls import LongPolls, QueueKey
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .checkpoints import MESSAGES_MAX
@@ -37,7 +37,7 @@ from .take import Popped, Pops
 ALL_QUEUES = -1  # so is any number below
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
-LATE_MS_MAX = 500  # a request that is so much older than its client waits is answered by nobody
+LATE_MS_MAX = 500  # after the end of its own wait a client has given its request up
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _NONE_OF = {
 }
 _NOTHING = "NO_MESSAGE_IN_QUEUE"
 
-Asked = PopMessage | PeekMessage | Notification | PollingInfo
+PopRequest = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
@@ -66,7 +66,7 @@ class PopHandlers:
         pops: Pops,
         peeks: Peeks,
         long_polls: LongPolls,
-        mark: Callable[[Key], None],
+        mark: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
     ) -> None:
@@ -177,7 +177,7 @@ class PopHandlers:
         self.notifications.sweep(now_ms)
 
     def tidy(self) -> None:
-        """Forget what nobody waits for."""
+        """Forget keys without a waiting request."""
         self.polls.tidy()
         self.notifications.tidy()
 
@@ -223,7 +223,7 @@ class PopHandlers:
         except (StoreError, OverflowError) as wrong:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
-    def _check(self, header: Asked) -> TopicConfig:
+    def _check(self, header: PopRequest) -> TopicConfig:
         """What can forbid any of the four; gives the topic."""
         try:
             return self._allowed(header)
@@ -231,7 +231,7 @@ class PopHandlers:
             refusal.fields = _NONE_OF[type(header)]
             raise
 
-    def _allowed(self, header: Asked) -> TopicConfig:
+    def _allowed(self, header: PopRequest) -> TopicConfig:
         self.permissions.require_readable_broker()
         topic = self.permissions.require_readable_topic(header.topic)
         if header.queue_id >= topic.read_queue_nums:
@@ -243,8 +243,8 @@ class PopHandlers:
         self.permissions.require_reader(header.group)
         return topic
 
-    def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[Key]:
-        """The queues in which a message is news for this place: who has no room doesn't ask."""
+    def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[QueueKey]:
+        """The queues that a waiting request watches; not computed if there is no room for it."""
         config = self.topics.get(topic)
         count = config.read_queue_nums if config is not None else 0
         for number in range(count) if queue_id < 0 else [queue_id]:

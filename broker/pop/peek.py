@@ -21,7 +21,7 @@ from ..topics.topics import Topics
 from .buffer import PopBuffer
 from .take import RESPONSE_BYTES_MAX
 
-RETRIES_FIRST_IN = 5  # one peek in so many
+RETRIES_FIRST_IN = 5  # one peek in N reads the retry topics first
 
 _WRONG_OFFSET = (status.OFFSET_TOO_SMALL, status.OFFSET_OVERFLOW_BADLY)
 

@@ -29,7 +29,7 @@ from ..runtime.stats import Stats
 from ..scheduled.timers import Timers
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
-from .checkpoints import CheckPoint, Key, from_body
+from .checkpoints import CheckPoint, CheckPointKey, from_body
 from .counters import ACK, CHECK_POINT, PopMeters
 from .revive_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
 
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 LATE_ACK_MS = 2_000  # how long after its time a check point still takes acknowledgements
 DUE_AGAIN_MS = 100  # how soon a check point is tried again that waits for the timer
 ENTRIES_PER_LOOK = 32
-# Of one queue in one go, so that requests get their turn in between.
+# Of one queue per round; requests are served between two rounds.
 ENTRIES_PER_ROUND = 256
 MESSAGES_PER_ROUND = 500
 READY_MAX = 100_000  # check points of a queue that wait for their time
@@ -51,7 +51,7 @@ class _Queue:
     queue_id: int
     next: int = -1
     read_ms: int = 0  # all that was due until then has been read
-    points: dict[Key, tuple[int, CheckPoint]] = field(default_factory=dict)
+    points: dict[CheckPointKey, tuple[int, CheckPoint]] = field(default_factory=dict)
     done: deque[tuple[int, int]] = field(default_factory=deque)
     has_failed: bool = False  # the last round
 
@@ -228,7 +228,7 @@ class PopRevive:
             point.ack(offset)  # a store that fails in between goes on with the next
 
     def _has_no_group(self, name: str) -> bool:
-        """One that was deleted meanwhile is made anew, as for its next pop, where that may be."""
+        """Whether the group is gone. A deleted one is created again where allowed, as by a pop."""
         try:
             return self._groups.find(name) is None
         except Refusal as wrong:
@@ -237,7 +237,8 @@ class PopRevive:
             raise
 
     def _put_again(self, point: CheckPoint, message: Record) -> None:
-        """However often that was, as in RocketMQ: who gives it up is its reader."""
+        """Put the message into the retry topic, however often it came: as in RocketMQ the consumer
+        decides when to give it up."""
         name = point.topic
         if not name.startswith(RETRY_PREFIX):
             name = retry_topic(name, point.group, v2=self._config.enable_retry_topic_v2)

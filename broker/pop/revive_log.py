@@ -14,7 +14,7 @@ from ...protocol.message.tags import tag_hash
 from ...store.engine.store import MessageStore
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
-from .checkpoints import CheckPoint, Key
+from .checkpoints import CheckPoint, CheckPointKey
 from .counters import ACK, CHECK_POINT, PopMeters
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -57,7 +57,9 @@ class PopLog:
         self._meters.wrote(point.group, point.topic, CHECK_POINT)
         return end
 
-    def ack(self, key: Key, offsets: Sequence[int], revive_queue_id: int, revive_ms: int) -> int:
+    def ack(
+        self, key: CheckPointKey, offsets: Sequence[int], revive_queue_id: int, revive_ms: int
+    ) -> int:
         """Keep acknowledgements for a check point that is in the revive topic already."""
         topic, group, queue_id, start, pop_ms = key
         first = offsets[0] if len(offsets) == 1 else -1
@@ -71,7 +73,7 @@ class PopLog:
         self._meters.wrote(group, topic, ACK)
         return end
 
-    def _name(self, key: Key, offset: int, tag: str) -> str:
+    def _name(self, key: CheckPointKey, offset: int, tag: str) -> str:
         topic, group, queue_id, _, pop_ms = key
         return f"{topic}@{queue_id}@{offset}@{group}@{pop_ms}@{self._broker_name}@{tag}"
 

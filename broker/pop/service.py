@@ -14,7 +14,7 @@ from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..groups.permissions import Permissions
 from ..naming.topic_queues import TopicQueues
-from ..pull.long_polls import Key, LongPolls
+from ..pull.long_polls import LongPolls, QueueKey
 from ..runtime.stats import Stats
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..scheduled.timers import Timers
@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class PopParts:
-    """Pop as the broker has it. `folder` has the configuration files; `wake((topic, queue))` says
-    that a message came in. Without timers nobody can pop."""
+    """All parts of pop. `folder` has the configuration files; `wake((topic, queue))` reports a new
+    message. Without timers (timerWheelEnable=false) every pop is refused."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PopParts:
         delivery_policy: DeliveryPolicy,
         timers: Timers | None,
         long_polls: LongPolls,
-        wake: Callable[[Key], None],
+        wake: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
     ) -> None:

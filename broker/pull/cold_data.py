@@ -29,14 +29,14 @@ from ..settings.config import BrokerConfig
 PERIOD_MS = 5_000  # how long the bytes are added up
 FORGET_MS = 60_000  # a group that reads nothing cold for so long leaves the table
 HOLD_MS = 3_000
-HOLDS_MAX = 10_000  # requests that are kept
+PARKED_MAX = 10_000  # requests that are kept
 GROUPS_MAX = 10_000  # in each of the two tables
 _TOOLS = frozenset({"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "FILTERSRV_CONSUMER"})
 
 Rerun = Callable[[PullMessage, Command, Connection], Response | bytes | None]
 
 
-class _Held(NamedTuple):
+class _DelayedPull(NamedTuple):
     """A pull that is kept."""
 
     since_ms: int
@@ -46,7 +46,7 @@ class _Held(NamedTuple):
 
 
 class ColdData:
-    """Who has read how much, the groups' thresholds in bytes, and the pulls that are kept."""
+    """Cold bytes read by group, the groups' thresholds in bytes, and the delayed pulls."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ColdData:
         self._thresholds: dict[str, int] = {}
         self._all_bytes = 0
         self._cleared_ms = now_ms()
-        self._held: deque[_Held] = deque()
+        self._held: deque[_DelayedPull] = deque()
 
     # --- pulls ----------------------------------------------------------------------------------
 
@@ -80,10 +80,10 @@ class ColdData:
                 f"all have had more than {self._config.global_cold_read_threshold} "
                 "(cgColdReadThreshold, globalColdReadThreshold)",
             )
-        if len(self._held) >= HOLDS_MAX or command.weight():  # an unusually long one takes memory
+        if len(self._held) >= PARKED_MAX or command.weight():  # an unusually long one takes memory
             self._only_one(header)
             return False
-        self._held.append(_Held(self._now_ms(), header, command, connection))
+        self._held.append(_DelayedPull(self._now_ms(), header, command, connection))
         return True
 
     def count(
@@ -132,7 +132,7 @@ class ColdData:
     # --- for administrators ---------------------------------------------------------------------
 
     def set_threshold(self, group: str, threshold: int) -> None:
-        """A group may read so many cold bytes in a period. Refusal when there are too many."""
+        """Cold bytes that a group may read per period. Refusal when too many groups have one."""
         if group not in self._thresholds and len(self._thresholds) >= GROUPS_MAX:
             raise Refusal(
                 codes.SYSTEM_ERROR,

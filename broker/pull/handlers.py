@@ -45,7 +45,7 @@ from ..groups.permissions import (
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from .cold_data import ColdData
-from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, LongPolls
+from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls, ParkedPull
 
 SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
@@ -129,7 +129,9 @@ class PullHandlers:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             now_ms = self.now_ms()
-            hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
+            hold = ParkedPull(
+                header, command, connection, now_ms, now_ms + self._suspend_ms(header)
+            )
             if not _is_short(header, command):
                 hold.bytes = command.weight()
             if self.long_polls.park((header.topic, header.queue_id), hold):
@@ -241,7 +243,7 @@ class PullHandlers:
         return self.filters.registered(found, header.group, header.sub_version)
 
     def _check_member(self, header: PullMessage, connection: Connection) -> None:
-        """Refusal for who pulls for a group that it isn't a member of, and that isn't pushed to."""
+        """Refusal for a pull outside its group, unless the group is pushed to or is a tool's."""
         group = self.clients.consumer_group(header.group)
         if group is not None and (
             connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
@@ -364,14 +366,14 @@ class PullHandlers:
     def _suggested_broker(
         self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
     ) -> int:
-        """The id of the broker to ask next: a slave for who reads what is no longer in memory."""
+        """The id of the broker to ask next: a slave if the messages have left the memory here."""
         looked = found.next_offset > header.offset
         last = found.next_offset - 1
         if looked and not self.store.in_memory(header.topic, header.queue_id, last):
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
-    def _too_many(self, header: PullMessage, hold: Hold, connection: Connection) -> Refusal:
+    def _too_many(self, header: PullMessage, hold: ParkedPull, connection: Connection) -> Refusal:
         """An answer at once would be asked for again at once: this one makes clients wait."""
         if hold.bytes:
             budget = connection.budget
@@ -386,7 +388,7 @@ class PullHandlers:
             codes.SYSTEM_BUSY,
             f"[OVERLOAD]{self.long_polls.count} pulls wait for messages here, and those of queue "
             f"{header.queue_id} of topic {header.topic} or all together reach the limit of "
-            f"{HOLDS_PER_QUEUE_MAX} or {HOLDS_MAX}; try again later, or stop some consumers",
+            f"{PARKED_PER_QUEUE_MAX} or {PARKED_MAX}; try again later, or stop some consumers",
         )
 
     @staticmethod

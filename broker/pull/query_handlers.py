@@ -23,7 +23,7 @@ from ..settings.config import BrokerConfig
 MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
 RESPONSE_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
-KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a query
+KEYS_AT_ONCE = 256  # messages whose keys a query puts into the index in one loop iteration
 
 WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
 

@@ -82,8 +82,9 @@ class Reading:
     def _revised(
         self, code: int, offset: int, found: PullMessageResponse
     ) -> tuple[int, LogicQueueMappingItem | None]:
-        """The code for a reader who found nothing, and the item to go on in when this one is at its
-        end. RocketMQ's rules; found's offsets are still physical."""
+        """The code for a pull without messages, and the next item when this one is at its end.
+
+        The rules are RocketMQ's; the offsets in `found` are still physical."""
         items, item = self.items, self.item
         is_first = item.gen == decided(items)[0].gen
         is_last = item.gen == items[-1].gen

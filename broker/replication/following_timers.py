@@ -16,7 +16,7 @@ class FollowingTimers(Timers):
     """The same files and figures; `follow` is told how far the master has come."""
 
     _master_ms: int | None = None  # the slot that the master delivers next; not known at first
-    _master_offset = 0  # of the queue: so much is in the master's wheel
+    _master_offset = 0  # of the queue: the master's wheel has everything before it
 
     def follow(self, read_ms: int, queue_offset: int) -> None:
         """The master has delivered all slots before `read_ms`, and all that it ever put into them

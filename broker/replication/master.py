@@ -1,9 +1,9 @@
-"""The master's end of replication: slaves connect, say what they have, and get the log.
+"""The master's end of replication: slaves connect, report their end of the log, and get the rest.
 
-What they get is what lies in the file, so that theirs becomes the same. Each has its own place in
-the log; `send` goes on from there at the end of every loop turn that wrote something. A slave that
-doesn't read costs nothing but what the socket and a buffer of fixed size hold. What slaves say they
-have is what answers of a SYNC_MASTER wait for.
+A slave gets the bytes of the file, so that its files become the same. Each slave has its own
+position in the log; `send` continues there at the end of every loop iteration that wrote something.
+A slave that doesn't read costs no more than the socket's buffer and one of fixed size. Responses of
+a SYNC_MASTER wait for the positions that slaves report.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
 
 
 class HaMaster:
-    """The slaves of this broker. `slaves` are those that are connected.
+    """The connected slaves of this broker, in `slaves`.
 
     `on_acked(end)` is called when `acks_needed` slaves have the log up to another end.
     """
@@ -64,8 +64,7 @@ class HaMaster:
             slave.send()
 
     def sweep(self) -> None:
-        """Send what no turn's end has sent, tell slaves that we are alive, and let those go that
-        are silent."""
+        """Send what is left over, send heartbeats, and close the connections of silent slaves."""
         for slave in self.slaves.copy():
             slave.send()
             slave.sweep()
@@ -222,7 +221,7 @@ class SlaveConnection(asyncio.Protocol):
                 "now; delete its store folder, so that it begins anew, or copy the files it lacks"
             )
         elif not self._is_full:
-            self._goes_on = True  # others get their turn
+            self._goes_on = True  # others get served
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def sweep(self) -> None:

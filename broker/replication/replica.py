@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class LogFollower(Protocol):
-    """Who follows a master's log."""
+    """A component that follows a master's log."""
 
     @property
     def connected(self) -> bool:
@@ -83,7 +83,7 @@ class Replica:
             self._follower.set_master(self._ha_address)
 
     def sweep(self) -> None:
-        """Send readers who wait here to a master that is back. To be called every second."""
+        """Send waiting pulls to a master that is back. To be called every second."""
         is_there = self._follower.connected
         if is_there and not self._was_there:
             self._wake_pulls()

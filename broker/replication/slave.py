@@ -23,7 +23,7 @@ from .flow import Flow
 
 log = logging.getLogger(__name__)
 
-COMPARED_BYTES = 4 << 10  # of the end of the log, with those that the master has there
+COMPARED_BYTES = 4 << 10  # of the end of the log, compared with the master's bytes there
 RETRY_SECONDS = 5.0  # until it is tried again
 CONNECT_SECONDS = 3.0  # as long as a connection may take
 CLOSE_SECONDS = 2.0  # as long as its end may take
@@ -48,7 +48,7 @@ class HaSlave:
         self.now_ms = now_ms
         self.on_messages = on_messages
         self.master: str | None = None  # its address for slaves
-        self.master_durable_end = 0  # as far as somebody told
+        self.master_durable_end = 0  # as far as it was reported
         self.flow = Flow(now_ms)
         self.heard_ms = 0
         self.reported_ms = 0
@@ -212,7 +212,7 @@ class MasterConnection(asyncio.Protocol):
         if self._equal_end < self._end:
             return
         if store.log_end > self._reported:
-            self._report()  # who waits for it on the master need not wait for the queues here
+            self._report()  # first: senders on the master wait for it
         if store.log_end > store.whole_end:
             try:
                 found = store.derive_new()

@@ -72,7 +72,7 @@ class SlaveSynchronize:
         self._faults: dict[str, str] = {}
 
     def set_master(self, address: str) -> None:
-        """From now on this one is followed; nobody when it is empty."""
+        """Follow this address from now on; none when it is empty."""
         if address != self.master:
             log.info("the master is %s, it was %s", address or "gone", self.master or "not known")
             self.master, self._asked_ms = address, None

@@ -62,7 +62,7 @@ class Arrivals:
         self.note_all(kind, 1, size, (size,))
 
     def note_all(self, kind: str, messages: int, size: int, sizes: Iterable[int] = ()) -> None:
-        """So many came together. `sizes` has those above SMALL_BYTES, if any are."""
+        """This many came together. `sizes` has the sizes above SMALL_BYTES, if there are any."""
         found = self._of(kind)
         if kind != NORMAL:
             found.messages += messages
@@ -72,7 +72,7 @@ class Arrivals:
                 found.large[bisect_left(SIZE_BOUNDS, one) - 1] += 1
 
     def note_batches(self, kind: str, batches: int, messages: int, size: int) -> None:
-        """Batches came, with so many messages together."""
+        """Batches came, with this many messages together."""
         average = size // messages
         self.note_all(kind, messages, size, [average] * batches)
         found = self._of(kind)

@@ -14,7 +14,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.namesrv import GetRoute
 from ...protocol.wire import Header
 from ..settings.config import BrokerConfig
-from .peers import outgoing_peers
+from .peers import open_peers
 
 ADDRESSES_S = 10.0  # how long what the name servers said is believed
 FORWARDS_MAX = 1_024  # requests on their way to other brokers
@@ -116,6 +116,6 @@ class Forwarding:
 
     async def _ask(self, address: str, code: int, header: Header | None) -> Command:
         if self._peers is None:
-            self._peers = outgoing_peers(self._config)
+            self._peers = open_peers(self._config)
         timeout_s = self._config.forward_timeout / 1000
         return await self._peers.request(address, code, header, timeout_s=timeout_s)

@@ -7,7 +7,7 @@ from ..settings.access_settings import credentials_of
 from ..settings.config import BrokerConfig
 
 
-def outgoing_peers(config: BrokerConfig) -> Peers:
+def open_peers(config: BrokerConfig) -> Peers:
     """With TLS and signatures as the settings ask for. OSError for an unusable certificate file."""
     tls = None
     if config.use_tls:

@@ -1,10 +1,10 @@
-"""What the broker has done: counters by topic and group, and their rates over time.
+"""Statistics of a broker: counters by topic and group, and their rates over time.
 
 A handler holds a `Counter` and adds to its plain attributes; nothing else happens on the hot path.
 `sample`, called every ten seconds with the time, remembers what changed; a rate is the difference
 of two remembered values, as in RocketMQ's BrokerStatsManager: over the last minute (from every
-sample), hour (from every ten minutes) and day (from every hour). A counter that stood still costs
-nothing but a comparison.
+sample), hour (from every ten minutes) and day (from every hour). An unchanged counter costs one
+comparison.
 """
 
 import time
@@ -120,7 +120,7 @@ class _History:
 
 
 class Totals(NamedTuple):
-    """What came in and went out: of all topics, and of those that are not the system's."""
+    """Messages in and out: of all topics, and without the system's topics."""
 
     puts: Counter
     gets: Counter
@@ -188,7 +188,7 @@ class Stats:
         return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
 
     def acknowledged(self, topic: str, group: str, messages: int) -> None:
-        """So many popped messages were acknowledged."""
+        """This many popped messages were acknowledged."""
         key = (topic, group)
         (self._acks.get(key) or _new(self._acks, key, Counter())).messages += messages
         self._broker_acks.messages += messages
@@ -201,7 +201,7 @@ class Stats:
         self._broker_check_points.messages += 1
 
     def put(self, topic: str, size: int) -> None:
-        """The broker itself stored a message of so many bytes there."""
+        """The broker itself stored a message of this many bytes there."""
         counter = self.puts(topic)
         counter.messages += 1
         counter.bytes += size
@@ -214,8 +214,8 @@ class Stats:
         places: Iterable[Placed | StoreError],
         source: tuple[str, str] | None = None,
     ) -> None:
-        """Messages that waited in a system topic have come to their own; so far it had counted
-        them. Those that have no place have not.
+        """Messages that waited in a system topic were delivered to their own topics. Messages
+        without a destination are not counted.
 
         With a `source`, the topic and the group that read it, RocketMQ's metrics count them as
         read there and as delayed messages that came in.
@@ -271,7 +271,7 @@ class Stats:
 
     def item(self, name: str, key: str) -> BrokerStatsData | None:
         """The item that RocketMQ has under this name and key; None when nothing was counted. Sums
-        are those that were added up last."""
+        are as old as the last call that added them up."""
         counter, field = self._find(name, key)
         if counter is None or not counter.messages:
             return None

@@ -22,7 +22,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...protocol.codec import fastjson
 from ...store.files import json_file
 from ...store.files.json_journal import JsonJournal
-from .entry_texts import EntryTexts
+from .encoded_entries import EncodedEntries
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class TableFile(Generic[Entry, Line]):
         self._name = name
         self._line = line
         self._now_ms = now_ms
-        self._texts = EntryTexts()
+        self._texts = EncodedEntries()
         self._journal = JsonJournal(path)
         self._written = DataVersion()  # the version that the file has
 
@@ -112,7 +112,7 @@ class TableFile(Generic[Entry, Line]):
     def pieces(
         self, body: Body, table: Mapping[str, Entry], *, standard: bool = False
     ) -> Iterator[bytes]:
-        """The text of `body` with the table in it, in pieces (`EntryTexts.pieces`)."""
+        """The text of `body` with the table in it, in pieces (`EncodedEntries.pieces`)."""
         return self._texts.pieces(body, self._name, table, standard=standard)
 
     def mark(self) -> Mark:

@@ -60,7 +60,7 @@ class Delays(PersistentTable):
         self.offsets: dict[int, int] = {}
         self._certain: dict[int, int] = {}  # offsets before which all is delivered, and on disk
         self._pending: tuple[int, dict[int, int]] | None = None  # the same once the log is so far
-        self._next_level = 0  # each has its turn
+        self._next_level = 0  # levels are served one after the other
         self._warned_ms = 0
         self._queues = 0  # of SCHEDULE_TOPIC_XXXX, at the start
 
@@ -116,7 +116,7 @@ class Delays(PersistentTable):
             self._pending = (self._store.log_end, dict(self.offsets))
 
     def deliver(self, now_ms: int, most: int = FEW) -> bool:
-        """Move messages that are due to their topics: up to `most`, then requests get their turn.
+        """Move due messages to their topics: up to `most`, then requests are served.
 
         True when more are due.
         """
@@ -146,7 +146,7 @@ class Delays(PersistentTable):
             latest_ms = now_ms + self.levels_ms[queue_id]
         size = 0
         copies: list[Message] = []
-        before: list[int] = []  # offsets of those that they are copies of
+        before: list[int] = []  # offsets of the messages that these are copies of
         wrong: StoreError | None = None
         try:
             for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):

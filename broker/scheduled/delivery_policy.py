@@ -26,11 +26,11 @@ NUMBER_DIGITS = 19  # of that number: one with fewer is always below
 LEVEL_MAX = (1 << 31) - 1
 MARKS_BYTES = 512  # kept free in the properties for what the broker adds on the way
 PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters: fits in any case
-ROOM_SHARE = 100  # one part in so many of a slot's room may be taken before it is looked at again
+ROOM_SHARE = 100  # after one part in N of a slot's room is taken, the slot is looked at again
 ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a message is stored. `out_ms` is its slot of the timer wheel, 0 for no timer."""
 
     topic: str
@@ -39,8 +39,8 @@ class Place(NamedTuple):
     out_ms: int = 0
 
 
-Key = tuple[str, int]  # topic, queue id
-Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
+QueueKey = tuple[str, int]  # topic, queue id
+Placed = tuple[QueueKey, str, int]  # the same as a `Destination`, quicker to make
 
 
 class DeliveryPolicy:
@@ -69,7 +69,7 @@ class DeliveryPolicy:
         self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
         levels = range(1, len(delays.levels_ms) + 1)
-        self._queues: dict[str, Key] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
+        self._queues: dict[str, QueueKey] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
         self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
         if timers is not None:
             self.came_in = timers.came_in
@@ -90,14 +90,14 @@ class DeliveryPolicy:
             )
         return min(max(number, 0), len(self._delays.levels_ms))
 
-    def place(self, text: str, topic: str, queue_id: int) -> Place:
+    def place(self, text: str, topic: str, queue_id: int) -> Destination:
         """Where a message with these properties goes; Refusal when nowhere."""
         if text and text[-1] != "\x02":
             text += "\x02"
         key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
-        return Place(*key, text, out_ms)
+        return Destination(*key, text, out_ms)
 
-    def placed(self, text: str, key: Key, now_ms: int) -> Placed:
+    def placed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
         """Where a message with these properties, ending in \x02, goes that is for this queue.
 
         The same key when it waits for nothing. Refusal when it can go nowhere.
@@ -118,8 +118,8 @@ class DeliveryPolicy:
             queue, text = self._queues[str(level)], _capped(text, asked, level)
         return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
 
-    def placed_all(self, text: str, key: Key, messages: int, now_ms: int) -> Placed | None:
-        """`placed` for so many messages; None where each is to be asked about by itself."""
+    def placed_all(self, text: str, key: QueueKey, messages: int, now_ms: int) -> Placed | None:
+        """`placed` for this many messages; None where each must be placed by itself."""
         key, text, out_ms = found = self.placed(text, key, now_ms)
         if out_ms:
             room = self._rooms[out_ms] - (messages - 1)
@@ -128,7 +128,7 @@ class DeliveryPolicy:
             self._rooms[out_ms] = room
         return found
 
-    def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
+    def _timed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
         """`placed` for one that says something of a timer."""
         # Mostly a time alone, there once.
         before, _, behind = text.partition("TIMER_")

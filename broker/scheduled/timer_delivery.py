@@ -105,7 +105,7 @@ class TimerDelivery:
         return _message(record, (topic, queue_id), marked + marks.encode()), record
 
     def _is_place(self, topic: str, queue_id: int) -> bool:
-        """Whether a message may go there: anybody can write properties into the wheel's topic."""
+        """Whether a message may go there: clients can write any properties into its source."""
         if topic not in self._legal_topics:
             if topic in CLOSED_TOPICS:
                 return False

@@ -1,9 +1,9 @@
-"""Timer messages: those that ask for a time of their own, to a tick of the clock, days ahead.
+"""Timer messages: delivered at a time of their own, to a tick of the clock, days ahead.
 
-Such a message is stored in the topic of the wheel. From its queue it comes into the timer wheel,
-and when its tick is over, never before, it is stored once more, in its own topic. What is further
-away than the wheel reaches goes around again. All of it happens in short steps between which
-requests are served, and each step notes how far it came (`timer_state`).
+Such a message is stored in the topic of the wheel. From its queue it comes into the timer wheel.
+When its tick is over, never before, it is stored once more, in its own topic. A time beyond the
+wheel's reach goes around again. All of it happens in short steps between which requests are served,
+and each step notes how far it came (`timer_state`).
 """
 
 import logging
@@ -34,9 +34,11 @@ log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
 ENTRIES_PER_STEP = 512  # of the queue, into the wheel, as their sends told of them
-LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
+LOOKS_PER_STEP = (
+    16  # units that must be read in the log: the longest that a sender may have to wait for
+)
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
-Looked = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
+WheelEntry = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
 # What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
@@ -224,7 +226,7 @@ class Timers:
             raise
         return first < offset < end
 
-    def _look(self, place: int, length: int) -> Looked | None:
+    def _look(self, place: int, length: int) -> WheelEntry | None:
         """What there is to know of a message of the queue; None when it is to be passed over."""
         record = None if self.state.is_known(place) else self._read(place, length)
         if record is None:
@@ -394,8 +396,8 @@ class Timers:
         return True
 
     def _deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
-        """Deliver the next messages of a slot, but not those that were taken back; how many units
-        that were."""
+        """Deliver the next messages of a slot, without recalled ones; returns how many units these
+        were."""
         state = self.state
         first = number = state.delivered
         size = 0

@@ -1,8 +1,8 @@
-"""SEND_REPLY_MESSAGE (324, 325): the answer of one client to another's request.
+"""SEND_REPLY_MESSAGE (324, 325): the reply of one client to another's request.
 
-A reply is pushed to the producer that asked, over the connection that it has to this broker, and
-whoever replied hears whether it took it. With storeReplyMessageEnable the reply is a message of its
-topic as well, also when nobody took it.
+A reply is pushed to the producer of the request, over its connection to this broker, and the
+replier learns whether it was delivered. With storeReplyMessageEnable the reply is also stored in
+its topic, even if it was not delivered.
 """
 
 import logging
@@ -174,8 +174,8 @@ class ReplyHandlers:
         queue_id: int,
         answer: SendMessageResponse,
     ) -> None:
-        """Keep the reply as a message and put its place into the answer. That it can't be kept is
-        only logged, as in RocketMQ: the one who asked may have it already."""
+        """Store the reply and put its position into the response. A failure is only logged, as in
+        RocketMQ: the producer of the request may have the reply already."""
         text = header.properties or ""
         if text and text[-1] != properties.PAIR_SEPARATOR:
             text += properties.PAIR_SEPARATOR

@@ -22,7 +22,7 @@ HIDDEN = "******"  # what is shown in the place of a secret
 CODES_MAX = 1_000  # of one white list
 
 _AUTH = "org.apache.rocketmq.auth"
-# What RocketMQ has itself; another class would mean that somebody else's code decides.
+# RocketMQ's own classes; with any other one foreign code would decide.
 CLASSES = {
     "authenticationProvider": (f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",),
     "authenticationMetadataProvider": (
@@ -44,7 +44,7 @@ CLASSES = {
 
 
 class Credentials(NamedTuple):
-    """Whom this broker says it is to others."""
+    """The user name and password with which this broker signs its own requests."""
 
     access_key: str
     secret_key: str
@@ -81,7 +81,7 @@ def codes_of(key: str, text: str) -> frozenset[int]:
 
 
 def init_user_of(text: str) -> UserInfo | None:
-    """The user that the first start makes, who may do everything; None when none is named."""
+    """The super user that the first start creates; None when none is named."""
     if not text.strip():
         return None
     wanted = '{"username":"NAME","password":"PASSWORD"}'

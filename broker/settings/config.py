@@ -50,7 +50,7 @@ Percent = Annotated[int, Meta(ge=1, le=100)]
 PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
-# Keys without effect here on which somebody who sets them relies.
+# Keys without effect here that an operator who sets them relies on.
 NO_PLAIN_ACL = (
     "the plain_acl.yml of RocketMQ 4 is not read; use authenticationEnabled and "
     "authorizationEnabled with users and access lists as RocketMQ 5 has them"
@@ -102,7 +102,7 @@ OWN_KEYS = frozenset(
 class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     """All settings. ConfigError (a ValueError) when two don't fit together."""
 
-    # Who it is
+    # Identity
     broker_cluster_name: Name = "DefaultCluster"
     broker_name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""  # the host's name
     broker_id: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
@@ -145,7 +145,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
 
-    # Whom it serves
+    # Access control
     authentication_enabled: bool = False
     authorization_enabled: bool = False
     authentication_metadata_provider: str = ""
@@ -276,7 +276,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     destroy_maped_file_interval_forcibly: Ms = 120_000
     redelete_hanged_file_interval: Ms = 120_000
 
-    # Keys of other kinds of broker, or of nobody, as they were given
+    # Keys of other kinds of broker, or unknown ones, as they were given
     others: dict[str, str] = {}
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Settings that have no effect on this broker and are kept all the same (see `dynamic.py`).
+"""Settings without effect on this broker that are kept all the same (see `dynamic.py`).
 
-RocketMQ takes any key in UPDATE_BROKER_CONFIG, and its tools and tests set what they need without
-looking whether it matters. Such a key is kept and shown, and nothing ever follows what it says. A
-key that says where something is, what is to be run or who somebody is, is refused by its name.
+RocketMQ takes any key in UPDATE_BROKER_CONFIG, and its tools and tests set keys without looking
+whether they matter. Such a key is kept and shown, and has no effect. A key for a location, a
+program or an identity is refused by its name.
 """
 
 import re
@@ -28,7 +28,7 @@ REFUSED = frozenset(
         *("metricsGrpcExporterHeader", "socksProxyConfig", "clusterName", "configName"),
     }
 )
-# Of keys that nobody knows: by the words in them, or by what they have anywhere.
+# Unknown keys are refused by the words in them, or by parts of their names.
 REFUSED_WORDS = frozenset(
     {
         *("dir", "dirs", "folder", "folders", "file", "files", "home", "root"),

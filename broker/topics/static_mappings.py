@@ -68,7 +68,7 @@ class StaticTopics:
         self._set(topic, detail)
 
     def replace_queues(self, topic: str, queues: dict[int, Items]) -> None:
-        """Other items for some of a topic's queues, none for those that go; write the file."""
+        """Replace the items of some of a topic's queues, and remove others; write the file."""
         known = self.table[topic]
         hosted = {key: items for key, items in (known.hosted_queues | queues).items() if items}
         self._set(topic, msgspec.structs.replace(known, hosted_queues=hosted))

@@ -1,10 +1,10 @@
-"""The topics of this broker: topics.json, the rules for making them, and the hot view of each.
+"""The topics of this broker: topics.json, the rules for creating them, and the view for sends.
 
-What is more to a static topic is in `static`.
+Static topics have more, in `static`.
 
 `targets` holds for each topic what a send needs to know, found with one look-up. Every change goes
-through `put` or `delete`, which keep the file, the version and the targets in step and tell whoever
-registers this broker with the name servers.
+through `put` or `delete`, which keep the file, the version and the targets in step and call
+`on_change`, which registers the topic with the name servers.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -52,9 +52,9 @@ class TopicsChange(Change):
 class Target:
     """A topic as a send sees it.
 
-    `queues` is how many queue ids are taken, `special` says that more must be looked at first
-    (retry topics, static, forbidden and closed ones, those that mark messages or want keys), `keys`
-    are the (topic, queue id) pairs of `Holds`. `seen` is that of the sends (`handlers/send.py`).
+    `queues` is the number of legal queue ids. `special` topics need more checks (retry topics,
+    static, forbidden and closed ones, topics that mark messages or require keys). `keys` are the
+    (topic, queue id) pairs of `LongPolls`. `seen` belongs to the sends (`broker/send/handlers.py`).
     """
 
     name: str
@@ -123,7 +123,7 @@ class Topics:
             self.put_all(wanted)
 
     def announce(self) -> None:
-        """Tell the name servers every topic anew: what may be done with them has changed."""
+        """Register every topic with the name servers again: their permissions have changed."""
         self.file.changed({})
         for config in self._topics.values():
             self.targets[config.topic_name or ""].special = self._is_special(config)
@@ -213,13 +213,13 @@ class Topics:
     def create_for_send(
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
-        """The topic that a send to an unknown name makes; Refusal when it may not.
+        """The topic that a send to an unknown name creates; Refusal when it may not.
 
-        It is written down by `save_made`, which is to come before the send is answered: for all
-        topics of a turn at once, as the disk takes longer for it than many turns.
+        `save_made` writes it down and must be called before the send is answered: once for all
+        topics of a loop iteration, as one write to the disk takes longer than many iterations.
 
-        As in RocketMQ a retry topic is made like any other, and with one queue where others are
-        not made.
+        As in RocketMQ a retry topic is created like any other, and with one queue where others are
+        not created.
         """
         model = self._topics.get(default_topic)
         perm = 0 if model is None else model.perm
@@ -264,7 +264,7 @@ class Topics:
         if found is None:
             self.put(retry_config(name, queues, unit=unit, order=order))
         elif found.config.write_queue_nums < (most := min(queues, QUEUES_MAX)):
-            # RocketMQ leaves it as it is, and puts messages into queues that nobody reads.
+            # RocketMQ leaves it as it is, and puts messages into queues without a reader.
             grown = copy(found.config)
             grown.write_queue_nums = most
             grown.read_queue_nums = max(most, grown.read_queue_nums)

@@ -31,7 +31,7 @@ class TransactionMetrics(Body):
 
 
 class TransactionCounts(PersistentTable):
-    """The counts. `asked` are checks of producers, `given_up` messages that nobody ended."""
+    """The counts. `asked` are checks of producers, `given_up` messages that were never ended."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms)

@@ -33,8 +33,8 @@ NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 
 @dataclass(slots=True, eq=False)
 class TransactionHandlers:
-    """Ends transactions. `mark((topic, queue))` says that a message was committed; `syncer` is None
-    when nobody waits for the disk."""
+    """Ends transactions. `mark((topic, queue))` reports a committed message; `syncer` is None where
+    responses don't wait for the disk."""
 
     config: BrokerConfig
     store: MessageStore

@@ -1,12 +1,13 @@
-"""Transactions: half messages, the record of those that ended, and checks of those that did not.
+"""Transactions: half messages, the record of ended ones, and checks of the others.
 
-All state (but for counts) is in two topics and the offsets of one group in them, so a restart goes
-on where it was. A half message waits in the half topic. Once it is committed or rolled back, its
-queue offset is written to the op topic, several at a time. A round of checks walks the half topic:
-what the op topic names is done; what is too young ends the round; what was asked about too often or
-is older than messages are kept is given up; anything else is appended again, with one check more on
-its count, and a producer of its group is asked about that copy. Offsets not yet in the op topic are
-lost in a crash and asked about again, which at-least-once allows.
+All state (but for counts) is in two topics and the offsets of one group in them, so a restart
+continues where it was. A half message waits in the half topic. Once it is committed or rolled back,
+its queue offset is written to the op topic, several at a time. A round of checks walks the half
+topic. A message named in the op topic is done. A message that is too young ends the round. A
+message that was checked too often or is older than the retention time is given up. Any other is
+appended again, with its count of checks increased, and a producer of its group is asked about that
+copy. Offsets not yet in the op topic are lost in a crash and checked again, which at-least-once
+allows.
 """
 
 import logging
@@ -38,7 +39,7 @@ OP_TAG = "d"
 QUEUE = 0
 ENDED_WAITING_MAX = 20_000  # offsets that the op topic could not take yet
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
-STEPS_PER_TURN = 500  # half messages looked at before requests get their turn again
+STEPS_PER_TURN = 500  # half messages looked at before requests are served again
 OPS_PER_LOOK = 32
 DIGITS_MAX = 18  # of a number in a property
 HOUR_MS = 3_600_000
@@ -242,7 +243,7 @@ class Transactions:
         return half
 
     def _ask(self, half: Record, pairs: dict[str, str]) -> None:
-        """Ask one producer of the group, each in its turn, how the transaction ended."""
+        """Ask one producer of the group, in rotation, how the transaction ended."""
         group = pairs.get(properties.PGROUP, "")
         live = [one for one in self._clients.producer_group(group) if not one.is_lost]
         if not live:

@@ -13,7 +13,7 @@ from ...protocol.codec import fastjson
 SPARE_MAX = 1_000  # texts of entries that are gone
 
 
-class EntryTexts:
+class EncodedEntries:
     """The texts of one table, as its file has them."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class EntryTexts:
     ) -> Iterator[bytes]:
         """The text of `body`, whose table of this name is empty, with these entries in it.
 
-        `standard` is for the file, as `Body.encode` has it. Others may work between two pieces:
-        entries that are gone by then are left out, and those that came are not there yet.
+        `standard` is for the file, as `Body.encode` has it. The table may change between two
+        pieces: deleted entries are left out, and new ones are not in the text yet.
         """
         if len(self._known) > len(table) + SPARE_MAX:
             self._known = {known: one for known, one in self._known.items() if known in table}
