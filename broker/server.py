@@ -86,7 +86,7 @@ INDEX_SECONDS = 0.05  # how long keys gather for the index
 INDEX_FEW = 64
 INDEX_MANY = 512
 INDEX_TIMES = 8  # times the messages that the iteration brought, within these two limits
-AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
+AHEAD_SECONDS = 0.1  # how long the load must have been low before the log is prefaulted
 # Up to this many messages' keys wait for the end of a burst.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
@@ -120,13 +120,13 @@ class Broker:
         client_ms: Callable[[], int] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients.
+        """`now_ms` is the time of messages; `alive_ms` the time for timeouts of clients, by default
+        the same; `client_ms` the time that the clocks of clients show, by default the same.
 
-        `client_ms`, the same again, is the time that the clocks of clients show.
-        `progress` is told of a long recovery, as `MessageStore.open` tells it.
+        `progress` is called during a long recovery, as by `MessageStore.open`.
         """
         self._progress = progress
-        self.config = msgspec.structs.replace(config)  # its own: `DynamicSettings` changes it
+        self.config = msgspec.structs.replace(config)  # a copy: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
         self.client_ms = client_ms or now_ms
@@ -144,7 +144,7 @@ class Broker:
         self.timers: Timers | None = None
         self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
-        self.replica: Replica | None = None  # what a slave does besides following the log
+        self.replica: Replica | None = None  # a slave's work besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
@@ -161,7 +161,7 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Leave the name servers, answer what waits, write everything, close the store."""
+        """Leave the name servers, answer waiting requests, write everything, close the store."""
         await self._periodic.stop()
         while self._closers:
             await self._closers.pop()()
@@ -215,7 +215,7 @@ class Broker:
         await self._join_cluster()
 
     async def _open_ports(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> asyncio.Server:
-        """Listen for clients and slaves; gives the server for slaves."""
+        """Listen for clients and slaves; returns the server for slaves."""
         config = self.config
         self.server = Server(
             on_lost=self._on_lost,
@@ -238,7 +238,7 @@ class Broker:
         config, now_ms, closers = self.config, self.now_ms, self._closers
         host = await store_host(config.broker_ip1, self.port)
         self.other_masters = OtherMasters(config, self.address)
-        make_folder(self.root)  # a file in its place is told before anything looks inside
+        make_folder(self.root)  # reports a file in its place before the folder is read
         self.dynamic_settings = DynamicSettings(
             config, self.root / "config" / "hotKeys.json", now_ms
         )
@@ -278,7 +278,7 @@ class Broker:
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
         self._closers.append(self._close_tables)
-        # After a power cut the log may end before what was consumed from it.
+        # After a power cut the log may end before the last consumed message.
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
@@ -287,7 +287,7 @@ class Broker:
         self._loaded.append(self.transaction_counts)
 
     def _make_services(self) -> None:
-        """What the handlers work with besides the tables."""
+        """The services that handlers use besides the tables."""
         config, now_ms, closers = self.config, self.now_ms, self._closers
         self.notices = MemberNotices(self.slices)
         closers.append(self.notices.stop)
@@ -411,7 +411,7 @@ class Broker:
         every(HA_SECONDS, self.ha.sweep)
 
     def _write_by_itself(self) -> None:
-        """What a master writes without being asked; into a slave's log it comes from there."""
+        """A master's own writes; a slave's log gets them from the master."""
         config = self.config
         self._periodic.in_steps(
             self.server.scheduler, lambda most: self.delays.deliver(self.now_ms(), most)
@@ -439,7 +439,7 @@ class Broker:
         )
 
     def _follow(self, table: dict[int, Row]) -> dict[int, Row]:
-        """Become a slave: what it does besides following the log, and its table of requests."""
+        """Work as a slave: besides following the log, and with its table of requests."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
         peers = open_peers(self.config)
@@ -458,7 +458,7 @@ class Broker:
         return self.replica is not None and self.replica.is_master_there()
 
     def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
-        """Look at each pull whether its topic is static, from the first static topic on."""
+        """Check at each pull whether its topic is static, from the first static topic on."""
         static = self.topics.static
         logical = StaticPulls(
             pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
@@ -529,7 +529,7 @@ class Broker:
         return server
 
     async def _close_tables(self) -> None:
-        self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
+        self._files.shutdown(wait=True)  # a write in progress must not overtake these
         for each in (self.topics, self.groups):
             try:
                 each.save()
@@ -562,7 +562,7 @@ class Broker:
 
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
-        # Little that is left, or came in meanwhile, is for the next time: a part has its price.
+        # A small rest, or new keys meanwhile, are for the next time: each part has a fixed cost.
         store, scheduler = self.store, self.server.scheduler
         most = INDEX_FEW
         while not scheduler.is_shared or store.index_backlog > INDEX_LATER:
@@ -572,11 +572,11 @@ class Broker:
                 left = store.index_backlog
             came = store.index_backlog - left
             times = 0 if scheduler.is_shared else INDEX_TIMES
-            # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
+            # Under load, as with batches, twice as many go in as come, so that it ends.
             most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
     async def _revive(self) -> None:
-        """A round of what was popped and comes again, in parts as above."""
+        """A round of revival of popped messages, in parts as above."""
         await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def save_offsets(self) -> bool:
@@ -584,10 +584,10 @@ class Broker:
         return await self._save(self.offsets)
 
     async def _save(self, part: PersistentTable) -> bool:
-        """Write a part's file without holding the loop up while the disk takes its time; whether it
-        has what the part is now.
+        """Write a table's file in another thread; returns whether the file is up to date.
 
-        What it says was consumed or delivered must not outlive the messages, so these go first.
+        Its consumed and delivered offsets must not outlive the messages, so the log is synced
+        first.
         """
         loop = asyncio.get_running_loop()
         async with part.saving:  # an older text must not come last

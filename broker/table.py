@@ -36,7 +36,7 @@ from .transactions.handlers import TransactionHandlers
 if TYPE_CHECKING:
     from .server import Broker
 
-# What the fast port doesn't serve: readers must not hold up the senders that it is for.
+# Not served by the fast port: readers must not hold up the senders that it is for.
 SLOW = {
     codes.PULL_MESSAGE,
     codes.LITE_PULL_MESSAGE,

@@ -107,9 +107,9 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     use_epoll_native_selector: bool = False
 
     def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":
-        """The settings with these keys set; ValueError naming key, value and what is allowed.
+        """The settings with these keys set; ValueError naming key, value and the legal values.
 
-        Unknown keys are passed over: ask `unknown_keys` for them.
+        Unknown keys are ignored: `unknown_keys` lists them.
         """
         found = self
         for key, value in texts.items():

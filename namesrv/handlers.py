@@ -1,6 +1,6 @@
-"""What each request of a name server does, and the table that says which one does it.
+"""The requests of a name server: the table that names their handlers, and the handlers.
 
-A handler reads its header, asks the route table or the key-value config, and gives the answer.
+A handler reads its header, asks the route table or the key-value config, and returns the response.
 Remarks and the presence of header fields are those of a Java name server.
 """
 

@@ -12,9 +12,9 @@ Address = tuple[str, str]  # cluster and "ip:port"
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says about itself.
+    """The registration of a broker.
 
-    `acting_master` None marks an old broker. `filter_servers` None leaves those known as they are.
+    `acting_master` None marks an old broker. `filter_servers` None keeps the known ones.
     """
 
     cluster: str

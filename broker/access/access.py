@@ -47,7 +47,7 @@ class Access:
         message_at: Callable[[int], bytes | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """`message_at` gives the record at a place of the log, None where there is none."""
+        """`message_at` gives the record at a log offset, None where there is none."""
         self.users = users
         self.lists = lists
         self.is_enabled = config.authentication_enabled
@@ -69,7 +69,7 @@ class Access:
     def check(self, command: Command, connection: Connection) -> None:
         """Refusal (NO_PERMISSION) when the request may not be served.
 
-        What was signed is what its handler then reads: the command has these fields from now on.
+        The handler reads the signed fields: from now on the command has these.
         """
         try:
             fields = _fields(command)
@@ -194,7 +194,7 @@ class _GuardedInbox(Inbox):
 def open_access(
     config: BrokerConfig, message_at: Callable[[int], bytes | None], now_ms: Callable[[], int]
 ) -> Access | None:
-    """Users and lists from their files, with the first users made; None where none are kept.
+    """Users and lists from their files, with the first users created; None without access control.
 
     StoreError when a file can't be read or written.
     """

@@ -17,7 +17,7 @@ ENTRIES_MAX = 1_000  # of one user
 LISTS_MAX = 10_000
 DECISIONS_MAX = 20_000  # remembered
 
-CUSTOM, DEFAULT = "Custom", "Default"  # in the order in which they are asked
+CUSTOM, DEFAULT = "Custom", "Default"  # in the order in which they are checked
 USER_PREFIX = "User:"
 _TYPES = {CUSTOM.lower(): CUSTOM, DEFAULT.lower(): DEFAULT}
 
@@ -52,7 +52,7 @@ class AccessLists:
     def all(
         self, subject_filter: str | None = None, resource_filter: str | None = None
     ) -> list[AclInfo]:
-        """Those whose subject contains the one text, with the entries whose resource contains the
+        """Lists whose subject contains the one text, with the entries whose resource contains the
         other; a subject that contains both comes with all entries, as in RocketMQ."""
         wanted = ((subject_filter or "").strip() and subject_filter) or ""
         about = ((resource_filter or "").strip() and resource_filter) or ""
@@ -95,7 +95,7 @@ class AccessLists:
         self._save(self._lists | {user: policies})
 
     def delete(self, user: str, kind: str | None = None, about: Resource | None = None) -> None:
-        """Remove what a policy (Custom unless named) says about a resource, or the whole list.
+        """Remove a policy's (Custom unless named) entries for a resource, or the whole list.
 
         Refusal when there is no list.
         """

@@ -38,8 +38,8 @@ from .policies import (
 Fields = dict[str, str]
 Actions = tuple[str, ...]
 
-# Any user that signs may do this: it is about the user itself, or it is what RocketMQ tells each
-# user, the broker's state and the settings of its topics and groups.
+# Allowed to every user that signs: requests about the user itself, and state that RocketMQ shows
+# every user, such as the broker's and the settings of topics and groups.
 FREE = frozenset(
     {
         codes.CHECK_CLIENT_CONFIG,
@@ -74,7 +74,7 @@ CLUSTER_UPDATE = frozenset(
         codes.AUTH_DELETE_ACL,
     }
 )
-# The same for requests that RocketMQ doesn't look at.
+# The same for requests that RocketMQ doesn't check.
 OWN_CLUSTER_GET = frozenset(
     {
         codes.GET_BROKER_CONFIG,
@@ -160,7 +160,7 @@ _LISTS = {"topicList": ";", "filterGroups": ","}
 
 
 def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
-    """All that a request must be allowed. Refusal when its body doesn't say what it wants."""
+    """All permissions that a request needs. Refusal when its body doesn't name its resources."""
     code = command.code
     if code in FREE:
         return []
@@ -213,7 +213,7 @@ def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
 
 
 def topic_need(topic: str, actions: Actions) -> Need:
-    """What a topic asks for; a retry topic is its group's."""
+    """The resource of a topic; a retry topic belongs to its group."""
     if topic.startswith(RETRY_PREFIX):
         return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
     return Need(TOPIC, topic, actions)
@@ -249,9 +249,9 @@ def _pull(command: Command, fields: Fields) -> list[Need]:
 
 
 def _reading(topic: str, group: str) -> list[Need]:
-    """What it takes to read a topic as a member of a group that one may be a member of."""
+    """The permissions to read a topic as a member of a group."""
     need = topic_need(topic, (SUB,))
-    # Its own retry topic is the group's: also those of pop, which have the topic's name behind it.
+    # The group's own retry topics, also those of pop, whose names end with the topic's name.
     is_own = need.kind == GROUP and need.name.startswith((f"{group}_", f"{group}+"))
     return [] if is_own else [need]
 

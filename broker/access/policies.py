@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Need(NamedTuple):
-    """What a request wants: one of the actions, on the resource of this kind and name."""
+    """A needed permission: one of the actions, on the resource of this kind and name."""
 
     kind: str
     name: str
@@ -113,7 +113,7 @@ def resource_of(text: str | None) -> Resource:
 
 
 def entry_of(info: PolicyEntryInfo) -> PolicyEntry:
-    """The entry as it is kept; Refusal saying what is wrong with it."""
+    """The entry in the form that is kept; Refusal naming its fault."""
     resource = resource_of(info.resource)
     given = info.actions or []
     if not given or len(given) > ACTIONS_MAX:

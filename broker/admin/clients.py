@@ -1,4 +1,4 @@
-"""Requests that are handed on to a consumer and answered with what it says: 307 and 309."""
+"""Requests that are passed on to a consumer and answered with its response: 307 and 309."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -43,7 +43,7 @@ class AdminClientHandlers:
     async def on_directly(
         self, header: ConsumeMessageDirectly, command: Command, connection: Connection
     ) -> Response:
-        """The message goes along as its record, the headers with what the client must know."""
+        """Sends the message as its record; the headers tell the client how to consume it."""
         try:
             _, offset = parse_offset_message_id(header.msg_id or "")
         except ValueError as wrong:

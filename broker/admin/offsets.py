@@ -1,10 +1,10 @@
 """Requests that read, copy and reset the progress of groups: 43, 45, 222, 223, 308, 314.
 
-A reset is done here (useServerSideResetOffset): the offset is set, and the next pull of the group
-is told to go on there, so it works for groups that are offline, too. It goes forward without
-isForce, too, as in RocketMQ 5. Switched off, it goes through the consumers, as before: the broker
-computes where each queue is to go on, without isForce never forward, tells every member (220), and
-each sets itself there and reports it with its next offset.
+With useServerSideResetOffset the broker itself resets: it sets the offset, and the next pull of the
+group is told to continue there. So it works for offline groups, too, and goes forward without
+isForce, as in RocketMQ 5. Without it the consumers reset, as in RocketMQ 4: the broker computes the
+new position of each queue, without isForce never forward, and sends it to every member (220). Each
+member applies it and reports it with its next offset.
 """
 
 import asyncio

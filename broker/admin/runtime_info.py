@@ -1,8 +1,8 @@
-"""The table that GET_BROKER_RUNTIME_INFO (28) answers: what a broker is doing, as names and texts.
+"""The table of GET_BROKER_RUNTIME_INFO (28): the broker's state, as names and texts.
 
-mqadmin and the dashboard read it by name and split some of its texts, so every name of RocketMQ's
-is there and every text has its form. What this broker doesn't have (thread pools, a transient pool,
-a page cache lock) is idle: 0. Put latencies are not measured; their texts say 0 as well.
+mqadmin and the dashboard read it by name and parse some of its texts, so every name of RocketMQ's
+is there and every text has its form. Parts that this broker doesn't have (thread pools, a transient
+pool, a page cache lock) are idle: 0. Put latencies are not measured; their texts say 0 as well.
 """
 
 import shutil

@@ -20,7 +20,7 @@ from .topics import AdminTopicHandlers
 
 @dataclass(slots=True, eq=False)
 class AdminStaticTopicHandlers:
-    """Makes and changes static topics; `topic_handlers` checks what any topic is checked for."""
+    """Creates and changes static topics; `topic_handlers` has the checks for topics of any kind."""
 
     topics: Topics
     topic_handlers: AdminTopicHandlers

@@ -29,14 +29,14 @@ from ..groups.offsets import Offsets
 from ..runtime.stats import SEPARATOR, Stats
 from ..topics.topics import Topics
 
-# Not counted: what a queue got in some time, the store knows.
+# Not counted: the store knows how many messages a queue got in some time.
 QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
 SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
 @dataclass(slots=True, eq=False)
 class AdminStatsHandlers:
-    """Compares what is there with what was consumed. `broker_name` and `address` are this broker's,
+    """Compares the store with the groups' progress. `broker_name` and `address` are this broker's,
     as clients see it."""
 
     store: MessageStore
@@ -111,7 +111,7 @@ class AdminStatsHandlers:
         return Response(codes.SUCCESS, body=found.encode())
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
-        """What came into one queue, "topic@queueId"; None when there is nothing in it."""
+        """Messages that came into one queue, "topic@queueId"; None when it is empty."""
         topic, _, number = key.rpartition(SEPARATOR)
         if not (number.isascii() and number.isdigit() and len(number) < 10):
             return None

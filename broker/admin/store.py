@@ -24,10 +24,10 @@ class AdminStoreHandlers:
         ]
 
     def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:
-        """Let the files go that lead to nothing in the log.
+        """Delete the files that lead to nothing in the log.
 
-        Java deletes a queue whose last message is gone altogether, so that it counts from 0 again:
-        a group that was further would then pass over what comes next. Here its last file stays.
+        Java deletes a whole queue whose last message is gone, so that it counts from 0 again: a
+        group with a larger offset would then skip the next messages. Here its last file stays.
         """
         self.cleaner.clean_queues()
         return OK

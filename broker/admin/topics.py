@@ -1,7 +1,7 @@
-"""Requests that make, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
+"""Requests that create, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
 
-Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a negative number of
-queues, a name that could leave the store's folder) is refused here, though Java would take it.
+Remarks and checks follow RocketMQ, in its order. Values without any meaning (a negative number of
+queues, a name that could leave the store's folder) are refused here, though Java accepts them.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -78,7 +78,7 @@ class AdminTopicHandlers:
         slices: Slices,
         save_offsets: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`save_offsets()` gives whether the file of the offsets has what they are now."""
+        """`save_offsets()` writes the offsets to their file and tells whether that succeeded."""
         self.config = config
         self.store = store
         self.topics = topics

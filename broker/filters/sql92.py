@@ -1,8 +1,8 @@
-"""SQL92 filter expressions: a text becomes a predicate over a message's properties.
+"""SQL92 filter expressions: compiles a text to a predicate over a message's properties.
 
-As in RocketMQ, values are true, false or unknown, and only what is true matches; the parser stops
-at the first token that it can't use and ignores the rest, so `a LIKE 'x'` is the bare property `a`.
-Length and depth have limits; the chains of AND and OR have no depth.
+As in RocketMQ, values are true, false or unknown, and only true matches. The parser stops at the
+first token that it can't use and ignores the rest, so `a LIKE 'x'` is the bare property `a`. Length
+and depth have limits; chains of AND and OR have no depth.
 """
 
 import operator
@@ -36,7 +36,7 @@ Predicate = Callable[[Properties], bool]
 
 
 class SqlError(ValueError):
-    """An expression that can't be used: says what is wrong, and where."""
+    """An expression that can't be used: the fault and its position."""
 
 
 def _word(text: str) -> str:
@@ -105,7 +105,7 @@ _PARTS: dict[str, Callable[[str, str], bool]] = {
 
 @dataclass(slots=True, frozen=True)
 class _Node:
-    """A part of an expression: how it is evaluated, and what the checks ask about it."""
+    """A part of an expression: its evaluation, and the facts that the checks need."""
 
     run: Evaluate
     at: int  # where it begins in the text
@@ -133,7 +133,7 @@ def _compiled(text: str) -> Predicate:
     def matches(properties: Properties) -> bool:
         try:
             return run(properties) is True
-        except ValueError:  # a property that is not what it is compared with
+        except ValueError:  # a property of another type than its operand
             return False
 
     return matches
@@ -188,7 +188,7 @@ def _fault(at: int, what: str) -> SqlError:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Node]):
-    """Makes a closure of each rule as the parser comes to its end."""
+    """Makes a closure of each rule when the parser reaches its end."""
 
     def start(self, whole: _Node) -> _Node:
         return _boolean(whole)
@@ -423,6 +423,6 @@ def _among(left: _Node, texts: tuple[Token, ...], wanted: bool) -> _Node:
 
 @cache
 def _parser(*, with_comments: bool = True) -> Lark:
-    # Made for the first expression: a start without any is a tenth shorter.
+    # Created for the first expression: a start without it is a tenth shorter.
     grammar = _GRAMMAR if with_comments else _GRAMMAR.replace("%ignore LINE_COMMENT\n", "")
     return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())

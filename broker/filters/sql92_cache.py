@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class ExpressionCache(Generic[T]):
-    """Makes each text's value when it is asked for, and keeps as many as may be kept."""
+    """Compiles a text with `make` on its first use, and keeps the result within the limits."""
 
     def __init__(self, make: Callable[[str], T], count_max: int, chars_max: int) -> None:
         self._make = make
         self._count_max = count_max
         self._chars_max = chars_max
-        self._values: OrderedDict[str, T] = OrderedDict()  # the one asked for last stands last
+        self._values: OrderedDict[str, T] = OrderedDict()  # least recently used first
         self._lock = Lock()  # a process may have several brokers, each in its thread
         self.chars = 0
 

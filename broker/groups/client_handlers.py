@@ -18,7 +18,7 @@ from ..topics.topics import Topics, retry_config
 from .clients import Clients
 from .groups import Groups
 
-# What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
+# The fields of a heartbeat's response: V2 heartbeats are understood, and the body is always read.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
 ACTIVELY = "CONSUME_ACTIVELY"  # the type of a consumer that pulls by itself
@@ -27,7 +27,7 @@ TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wai
 
 @dataclass(slots=True, eq=False)
 class ClientHandlers:
-    """Keeps `Clients` up to date with what the clients say."""
+    """Keeps `Clients` up to date with the clients' heartbeats and farewells."""
 
     config: BrokerConfig
     topics: Topics
@@ -69,8 +69,8 @@ class ClientHandlers:
             admit,
         )
         if self.filters.enabled:
-            # Now that everything else is taken over: a faulty expression is told at once, while in
-            # RocketMQ only the pull says that something is wrong.
+            # After everything else is taken over: a faulty expression is refused at once, while in
+            # RocketMQ only the pull fails.
             for consumer in heartbeat.consumer_data_set:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
@@ -100,9 +100,9 @@ class ClientHandlers:
         return OK
 
     def _make_ready(self, consumers: list[ConsumerData]) -> bool:
-        """Make the groups that are new, and the retry topics, each with one write of their file.
+        """Create the new groups, and the retry topics, each with one write of their file.
 
-        Whether a topic was made.
+        Returns whether a topic was created.
         """
         self.groups.make([consumer.group_name for consumer in consumers])
         missing = {}

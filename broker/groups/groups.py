@@ -28,8 +28,7 @@ class GroupsChange(Change):
 
 
 class Groups:
-    """Group configurations by name. With autoCreateSubscriptionGroup the first use of a group makes
-    it."""
+    """Group configurations by name. autoCreateSubscriptionGroup: the first use creates a group."""
 
     def __init__(self, path: Path, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         self.file: TableFile[SubscriptionGroupConfig, GroupsChange] = TableFile(
@@ -63,10 +62,10 @@ class Groups:
         return self._groups.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made now if it may be; None when it may not.
+        """The group, created now if that is allowed; else None.
 
-        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) when its name forbids it, or with
-        the disk's reason when it can't be written down.
+        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) for an illegal name, or with the
+        disk's reason when it can't be written down.
         """
         found = self._groups.get(name)
         if found is not None:
@@ -85,7 +84,7 @@ class Groups:
         return found
 
     def make(self, names: Iterable[str]) -> None:
-        """Make those of the groups that aren't there and may be, with one write.
+        """Create the missing groups that may be created, with one write.
 
         Refusal over the limit.
         """
@@ -95,7 +94,7 @@ class Groups:
                 try:
                     found = self._new(name)
                 except Refusal:
-                    continue  # it will be told when it pulls
+                    continue  # its pull is refused with the reason
                 if found is not None:
                     missing[name] = found
         if missing:
@@ -185,7 +184,8 @@ class Groups:
         self.file.save(self.pieces(standard=True))
 
     def _new(self, name: str) -> SubscriptionGroupConfig | None:
-        """What the first use of a group makes; None when it may not. Refusal for its name."""
+        """The configuration that the first use of a group creates; None if not allowed. Refusal for
+        its name."""
         if not self._config.auto_create_subscription_group and not is_system_group(name):
             return None
         check_group(name)

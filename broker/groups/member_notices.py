@@ -17,7 +17,7 @@ AT_ONCE_MAX = 64  # members notified in one loop iteration
 
 
 class MemberNotices:
-    """Tells the members of groups."""
+    """Sends the notices to the members of groups."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices

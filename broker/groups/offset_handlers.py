@@ -75,7 +75,7 @@ class OffsetHandlers:
     def on_update(
         self, header: UpdateConsumerOffset, command: Command, connection: Connection
     ) -> Response:
-        # A progress alone makes no group, not even with autoCreateSubscriptionGroup: a consumer's
+        # An offset alone creates no group, not even with autoCreateSubscriptionGroup: a consumer's
         # heartbeat or its first pull did.
         if self.groups.get(header.group) is None:
             raise Refusal(

@@ -211,7 +211,7 @@ class StaticOffsets:
         return (await self._asked(item, code, header)).header(OffsetResponse).offset
 
     async def _asked(self, item: LogicQueueMappingItem, code: int, header: Header) -> Command:
-        """A broker's answer about its own queue; Refusal when it declines."""
+        """A broker's response about its own queue; Refusal when it declines."""
         answer = await self.forwarding.request(item.bname or "", code, header)
         if answer.code != codes.SUCCESS:
             raise self.forwarding.refusal(item.bname or "", code, answer)

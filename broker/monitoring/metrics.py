@@ -139,8 +139,8 @@ def _requests(broker: "Broker", node: Node) -> Iterator[Family]:
 
 
 def _arrivals(broker: "Broker", node: Node) -> Iterator[Family]:
-    """What came in. RocketMQ counts neither retries nor dead letters, but for retries that a delay
-    level has delivered."""
+    """Incoming messages. RocketMQ counts neither retries nor dead letters, but for retries that a
+    delay level has delivered."""
     stats = broker.stats
     yield (
         *("rocketmq_messages_in_total", "counter", "Total number of incoming messages", ARRIVALS),
@@ -175,8 +175,8 @@ def _arrived(node: Node, stats: Stats) -> Iterator[tuple[Node, int, int, Histogr
 
 
 def _reads(broker: "Broker", node: Node) -> Iterator[Family]:
-    """What went out. What was popped says whether it was popped again; what was pulled of retry
-    topics is not counted, as in RocketMQ."""
+    """Outgoing messages. Popped ones tell whether they were popped before; pulls of retry topics
+    are not counted, as in RocketMQ."""
     stats = broker.stats
 
     def rows(column: str) -> Iterator[tuple[Node, float] | None]:

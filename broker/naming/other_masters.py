@@ -31,7 +31,7 @@ class DuplicateMasterError(OSError):
 
 
 class OtherMasters:
-    """`addresses` are the other living masters, as of the last look."""
+    """`addresses` are the other living masters, as of the last check."""
 
     def __init__(self, config: BrokerConfig, address: str) -> None:
         """`address` is this broker's own, as it registers."""
@@ -102,7 +102,7 @@ class OtherMasters:
         finally:
             await peers.close()
         self.addresses = tuple(one for one, is_alive in zip(named, alive, strict=True) if is_alive)
-        # One that is alive is looked at again: a name server tells the last registration only.
+        # A living one is checked again: a name server knows only the last registration.
         self._named = set(self.addresses)
 
     def _warn(self) -> None:

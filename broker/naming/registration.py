@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 24.0  # RocketMQ's registerBrokerTimeoutMills
 PERIOD_S_MIN, PERIOD_S_MAX = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
-TOPIC_TIMEOUT_S = 3.0  # for a topic that is told by itself
+TOPIC_TIMEOUT_S = 3.0  # for a topic that is registered by itself
 
 
 class Master(NamedTuple):
@@ -65,7 +65,7 @@ class Registration:
         slices: Slices,
         on_master: Callable[[Master], None] | None = None,
     ) -> None:
-        """A slave gives `on_master`, which is told where its master is whenever that changes."""
+        """A slave gives `on_master`, which is called with its master's address at every change."""
         self._config = config
         self._topics = topics
         self._address = address
@@ -78,11 +78,14 @@ class Registration:
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
-        self._whole: tuple[object, list[bytes]] = (None, [])  # what those texts were made of
-        self._in_order = asyncio.Lock()  # what was said of a topic first must not be told last
+        self._whole: tuple[object, list[bytes]] = (
+            None,
+            [],
+        )  # the values that those texts were made of
+        self._in_order = asyncio.Lock()  # a topic's older state must not arrive after its newer one
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
-        self._away: set[str] = set()  # name servers that don't answer, told once each time
+        self._away: set[str] = set()  # name servers that don't answer, logged once each time
         self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
 
     async def start(self) -> None:
@@ -116,7 +119,7 @@ class Registration:
         await self._peers.close()
 
     async def told(self, seconds: float) -> None:
-        """Returns when the name servers know what changed before, or can't be told in time."""
+        """Returns when the name servers know all changes so far, or after the timeout."""
         self._send_changes()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=seconds)
@@ -144,7 +147,7 @@ class Registration:
         task.add_done_callback(self._tasks.discard)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
-        """Each topic by a request of its own, of which a name server concludes nothing else."""
+        """Each topic by a request of its own, which leaves a broker's other topics alone."""
         for name, known in topics.items():
             config = self._usable(known)
             queues = QueueData(
@@ -249,7 +252,7 @@ class Registration:
     def _take_master(
         self, server: str, answer: Command, on_master: Callable[[Master], None]
     ) -> None:
-        """What the answer to a slave's registration says of its master."""
+        """The master's addresses in the response to a slave's registration."""
         found = answer.header(RegisterBrokerResponse)
         self._masters[server] = Master(found.master_addr or "", found.ha_addr or "")
         # One that was restarted a moment ago knows of no master yet: the others' word counts.

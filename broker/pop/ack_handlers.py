@@ -43,7 +43,7 @@ from .revive import LATE_ACK_MS
 from .revive_log import PopLog
 
 ACKS_MAX = 10_000  # check points in one request
-BITS_BYTES_MAX = 4_096  # of one check point in a batch; more messages than a pop gives
+BITS_BYTES_MAX = 4_096  # of one check point in a batch; more messages than a pop returns
 CLOCK_MS_MAX = 60_000  # how far ahead a handle's pop time may be: the clock was set back
 
 _NO_CHANGE = ChangeInvisibleTimeResponse().to_fields()  # clients read the header before the code
@@ -92,7 +92,7 @@ class PopAckHandlers:
         return OK
 
     def on_batch_ack(self, header: None, command: Command, connection: Connection) -> Response:
-        """All of it, or what can be: the answer names the first that could not."""
+        """Acknowledge the batch as far as possible: the response names the first failure."""
         if not command.body:
             raise Refusal(codes.NO_MESSAGE, "the request has no body, so it acknowledges nothing")
         acks = body_of(command, BatchAckMessageRequestBody).acks
@@ -300,7 +300,7 @@ class PopAckHandlers:
             )
 
     def _check_group(self, group: str) -> None:
-        """Refusal when no pop can have been this group's: a pop makes its group."""
+        """Refusal when the group is unknown: a pop creates its group, so it has popped nothing."""
         if self.groups.get(group) is None:
             raise Refusal(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -351,7 +351,7 @@ def _out_again(handle: Handle) -> NoReturn:
 
 
 def _bits(text: str) -> list[int]:
-    """The numbers of the bits that are set in a little-endian bit set, given as base64."""
+    """The numbers of the set bits of a little-endian bit set, given as base64."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -95,7 +95,7 @@ class AssignmentHandlers:
     async def _assigned(
         self, wanted: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
     ) -> list[MessageQueue] | None:
-        """The client's queues; None when it is to keep what it has."""
+        """The client's queues; None when its assignment stays as it is."""
         queues = await self.queues.of(wanted.topic)
         if queues is None or wanted.message_model == BROADCASTING:
             return queues

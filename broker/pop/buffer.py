@@ -1,12 +1,12 @@
-"""Check points that are still in memory, and how far a group's offset may move because of them.
+"""Check points in memory, and the group offsets that depend on them.
 
 A pop leaves a check point here. Most are acknowledged within moments, and then nothing is written
 at all. One that stays too long, or whose messages will be visible again soon, goes into the revive
-topic (`pop_log`), from where on acknowledgements go there too.
+topic (`revive_log`); from then on its acknowledgements go there, too.
 
 The check points of one queue and group stand in a line, in the order of their pops. The group's
-offset passes one when it is acknowledged, or in the log and on disk. So what a crash takes from the
-memory is popped again: messages may come twice, but none is lost.
+offset passes one when it is acknowledged, or in the log and on disk. So the check points that a
+crash takes from memory are popped again: messages may come twice, but none is lost.
 """
 
 import heapq
@@ -25,7 +25,7 @@ from .revive_log import PopLog
 log = logging.getLogger(__name__)
 
 GroupQueueKey = tuple[str, str, int]  # topic, group, queue id
-HEAP_ENTRIES_MAX = 3  # for each check point in memory, before what is over is swept out
+HEAP_ENTRIES_MAX = 3  # for each check point in memory, before finished ones are swept out
 
 
 class Line:
@@ -78,7 +78,7 @@ class PopBuffer:
         return sum(len(line.points) for line in self._lines.values())
 
     def latest(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the group's next pop begins if what it popped is still here; -1 if not."""
+        """Where the group's next pop begins if its check points are still here; -1 if not."""
         line = self._lines.get((topic, group, queue_id))
         if line is None or line.base != self._offsets.get(topic, group, queue_id):
             return -1
@@ -148,7 +148,7 @@ class PopBuffer:
         self._lines.pop((topic, group, queue_id), None)
 
     def sweep(self, now_ms: int) -> None:
-        """Write what has been here too long, and `advance`."""
+        """Write the check points that have been here too long, and `advance`."""
         due = self._due
         try:
             while due and (due[0][2].is_acked or due[0][0] <= now_ms):
@@ -163,12 +163,12 @@ class PopBuffer:
         self.advance()
 
     def write_all(self) -> None:
-        """Write what is only in memory. StoreError when the disk takes no more."""
+        """Write all check points that are only in memory. StoreError when the disk is full."""
         for point in list(self._points.values()):
             self._write(point)
 
     def advance(self) -> None:
-        """Let the groups' offsets pass what is over."""
+        """Let the groups' offsets pass the finished check points."""
         for key in list(self._lines):
             self._advance(key)
 

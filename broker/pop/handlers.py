@@ -1,8 +1,8 @@
 """POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055).
 
-A pop takes messages and makes them invisible to the rest of its group for a while. One that finds
-nothing waits in `PopPolls`, which runs the same look again when a message comes. A peek only looks,
-and never waits.
+A pop takes messages and makes them invisible to the rest of its group for a while. A pop that finds
+nothing waits in `PopPolls`, which runs the same look-up again when a message comes. A peek only
+reads, and never waits.
 """
 
 import logging
@@ -55,7 +55,7 @@ PopRequest = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
-    """Hands messages out. `mark((topic, queue))` has waiting requests look there again."""
+    """Delivers messages. `mark((topic, queue))` makes waiting requests look there again."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class PopHandlers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _age_ms(self, born_ms: int) -> int:
-        """How long ago the client made its request, by its own clock; below 0 if that is ahead."""
+        """The request's age by the client's own clock; below 0 if that clock is ahead."""
         return self.client_ms() - born_ms if born_ms else 0
 
     def _pop(self, header: PopMessage, now_ms: int) -> Popped:
@@ -224,7 +224,7 @@ class PopHandlers:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
     def _check(self, header: PopRequest) -> TopicConfig:
-        """What can forbid any of the four; gives the topic."""
+        """The checks of all four requests; gives the topic."""
         try:
             return self._allowed(header)
         except Refusal as refusal:

@@ -25,7 +25,7 @@ Rerun = Callable[[Any, Command, Connection, bool], Response | bytes | None]
 
 @dataclass(slots=True, order=True)
 class Poll:
-    """One waiting request. What waits at a place is in the order of their ends."""
+    """One waiting request. The requests of a key are in the order of their ends."""
 
     end_ms: int
     number: int
@@ -102,7 +102,7 @@ class PopPolls:
         return True
 
     def wake(self, place: PollKey) -> None:
-        """Run what waits at a place again."""
+        """Run the waiting requests of a key again."""
         polls = self._waiting.get(place)
         first = -1 if self._once else 0
         while polls:
@@ -128,7 +128,7 @@ class PopPolls:
                 return
 
     def sweep(self, now_ms: int) -> None:
-        """Answer those whose time is up."""
+        """Answer the requests whose time is up."""
         for polls in self._waiting.values():
             while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
                 poll = polls.pop(0)

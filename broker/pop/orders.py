@@ -1,7 +1,7 @@
 """Popping in order: one batch of a queue at a time, in consumerOrderInfo.json.
 
 A group gets the next messages of a queue only when the batch before is acknowledged, or visible
-again; then it gets what is left of it once more, with a count. Its offset moves with the
+again; then it gets the rest of that batch once more, with a count. Its offset moves with the
 acknowledgements, so a crash repeats a batch and never skips one.
 """
 
@@ -16,7 +16,7 @@ from ..topics.topics import Topics
 
 UNUSED_MS_MAX = 24 * 3_600_000  # a batch without a request for this long is forgotten
 SEPARATOR = "@"
-NOT_OF_BATCH, OTHER_POP = -1, -2  # what `ack` gives beside offsets
+NOT_OF_BATCH, OTHER_POP = -1, -2  # results of `ack` beside offsets
 
 GroupQueueKey = tuple[str, str, int]  # topic, group, queue id
 
@@ -51,7 +51,7 @@ class PopOrders(PersistentTable):
         yield self.to_body().encode(standard=standard)
 
     def to_body(self) -> ConsumerOrderInfoWrapper:
-        """The table as consumerOrderInfo.json has it, without what is out of use."""
+        """The table as consumerOrderInfo.json has it, without unused entries."""
         self._clean()
         table: dict[str, dict[int, OrderInfo]] = {}
         for (topic, group, queue_id), batch in self._batches.items():

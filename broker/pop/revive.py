@@ -1,10 +1,10 @@
-"""Reviving: what was popped and not acknowledged in time comes again.
+"""Revival: popped messages that were not acknowledged in time become visible again.
 
-The revive topic is read in order, each of its queues for itself. Check points gather the
-acknowledgements behind them. When a check point's time has been up for a while, and all that was
-due by then has been read, its other messages are put into the group's retry topic. How far a queue
-is done is the offset of CID_RMQ_SYS_REVIVE_GROUP, which names the last entry that is; it moves once
-what was put is on disk. So a crash repeats messages and loses none.
+The revive topic is read in order, each queue by itself. Check points collect the acknowledgements
+behind them. When a check point has been overdue for a while, and all entries due by then have been
+read, its other messages are put into the group's retry topic. The progress in a queue is the offset
+of CID_RMQ_SYS_REVIVE_GROUP, which names the last finished entry; it moves once the messages are on
+disk. So a crash repeats messages and loses none.
 """
 
 import logging
@@ -118,7 +118,7 @@ class PopRevive:
         return min(waits)
 
     def advance(self) -> None:
-        """Let the offsets pass what is done and on disk."""
+        """Let the offsets pass the finished entries that are on disk."""
         for queue in self._queues:
             self._commit(queue)
 
@@ -160,7 +160,7 @@ class PopRevive:
         return True
 
     def _take(self, queue: _Queue, record: Record) -> None:
-        """One entry of the revive topic. What can't be read is passed over, as in RocketMQ."""
+        """One entry of the revive topic. Unreadable ones are skipped, as in RocketMQ."""
         raw = record.raw_properties
         tag = (properties.find(raw, b"TAGS") or b"").decode(errors="replace")
         due = properties.find(raw, b"TIMER_DELIVER_MS") or b""
@@ -225,7 +225,7 @@ class PopRevive:
                 log.warning("%s/%d has no message %d any more", point.topic, point.queue_id, offset)
                 continue
             self._put_again(point, decode_record(data))
-            point.ack(offset)  # a store that fails in between goes on with the next
+            point.ack(offset)  # after a failure of the store the next run continues behind it
 
     def _has_no_group(self, name: str) -> bool:
         """Whether the group is gone. A deleted one is created again where allowed, as by a pop."""

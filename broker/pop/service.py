@@ -1,4 +1,4 @@
-"""The parts of pop, wired: made, loaded, kept going, closed together."""
+"""The parts of pop: made, loaded, run periodically and closed together."""
 
 import logging
 from collections.abc import Callable
@@ -89,7 +89,7 @@ class PopParts:
         self.orders.load()
 
     def sweep(self) -> None:
-        """What is due now: answers of requests that waited, notes that were in memory for long."""
+        """Periodic work: responses to expired requests, check points that stayed too long."""
         now_ms = self._now_ms()
         began = perf_counter()
         self.buffer.sweep(now_ms)
@@ -99,7 +99,7 @@ class PopParts:
         self.handlers.sweep(now_ms)
 
     async def close(self) -> None:
-        """Write what is only in memory."""
+        """Write everything that is only in memory."""
         await self._queues.stop()
         try:
             self.buffer.write_all()

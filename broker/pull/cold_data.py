@@ -1,13 +1,12 @@
-"""Control of cold data: groups that read far behind the end of the log are slowed down.
+"""Cold data flow control: groups that read far behind the end of the log are slowed down.
 
-Old messages come from the disk, and what the system reads there pushes new messages out of memory.
-So the bytes of cold messages that each group was given are counted for five seconds
-(coldDataFlowControlEnable). A group that has had more than its threshold waits, as does each reader
-of cold messages once all have had more than globalColdReadThreshold: a push consumer is told that
-the broker is busy, and a pull consumer's request is kept for three seconds and then given one
-message.
+Old messages come from the disk, and reading them pushes new messages out of the page cache. So the
+bytes of cold messages that each group gets are counted for five seconds
+(coldDataFlowControlEnable). A group above its threshold waits, and so do all readers of cold
+messages once their sum is above globalColdReadThreshold: a push consumer gets SYSTEM_BUSY, and a
+pull consumer's request is delayed by three seconds and then gets one message.
 
-RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not here.
+RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not implemented.
 """
 
 from collections import deque
@@ -146,7 +145,7 @@ class ColdData:
         self._thresholds.pop(group, None)
 
     def info(self) -> Body:
-        """What GET_COLD_DATA_FLOW_CTR_INFO (2003) tells."""
+        """The body of the response to GET_COLD_DATA_FLOW_CTR_INFO (2003)."""
         return ColdDataFlowCtrInfo(
             dict(self._reads),
             dict(self._thresholds),

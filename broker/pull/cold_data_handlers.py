@@ -1,5 +1,5 @@
-"""Requests about what is read from the disk: control of cold data (2001 to 2003), how the log is
-read ahead (2004), and RocksDB (354, 355), which a broker with files has not."""
+"""Requests about reads from the disk: cold data flow control (2001 to 2003), read-ahead of the log
+(2004), and RocksDB (354, 355), which a broker with files doesn't have."""
 
 from dataclasses import dataclass
 

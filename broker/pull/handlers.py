@@ -51,7 +51,7 @@ SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
 BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
-OFFSET_RESET = "OFFSET_RESET"  # the remark of an answer that tells a reset
+OFFSET_RESET = "OFFSET_RESET"  # the remark of a response with the offset of a reset
 
 # Groups that may pull without being members, whatever rejectPullConsumerEnable says
 _TOOLS = frozenset(
@@ -78,7 +78,7 @@ _CODES = {
 
 @dataclass(eq=False)  # no slots: a slave's calls super()
 class PullHandlers:
-    """Hands messages out. `holds` is made here, because it runs our look-up again."""
+    """Delivers messages. `long_polls` is made here, because it runs `rerun` for parked pulls."""
 
     config: BrokerConfig
     store: MessageStore
@@ -140,7 +140,7 @@ class PullHandlers:
         return self._answer(header, command, found, topic, group, connection)
 
     def sweep_cold(self) -> None:
-        """Go on with what the control of cold data has slowed down."""
+        """Continue the pulls that cold data flow control has delayed."""
         self.cold.sweep(self._pull_again)
 
     def _pull_again(
@@ -175,7 +175,7 @@ class PullHandlers:
     def check(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
-        """All that can forbid a pull; gives what the group wants of the topic, and the two."""
+        """All checks of a pull; gives the filter of the group for the topic, and the two."""
         config = self.config
         if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
             raise forbidden(
@@ -204,7 +204,7 @@ class PullHandlers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
-        """The subscription that the group's heartbeats have told."""
+        """The subscription from the group's heartbeats."""
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
@@ -299,7 +299,7 @@ class PullHandlers:
     def _reset(
         self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
     ) -> Response | None:
-        """The answer that tells a reset of this queue to its reader; None when there was none."""
+        """The response that tells a reader of a reset of this queue; None when there was none."""
         offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
         if offset is None:
             return None
@@ -359,7 +359,7 @@ class PullHandlers:
         )
         name = status.NAMES[found.status]
         if found.status == status.NO_MATCHED_LOGIC_QUEUE:
-            # The topic has been checked: RocketMQ makes the queue, and finds it empty.
+            # The topic has been checked: RocketMQ creates the queue, and finds it empty.
             name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
         return header.missed(self._code(header, found), answer, name)
 
@@ -374,7 +374,8 @@ class PullHandlers:
         return group.broker_id
 
     def _too_many(self, header: PullMessage, hold: ParkedPull, connection: Connection) -> Refusal:
-        """An answer at once would be asked for again at once: this one makes clients wait."""
+        """For a pull that can't be parked: an empty response would make the client ask again at
+        once; this one makes it wait."""
         if hold.bytes:
             budget = connection.budget
             return Refusal(

@@ -23,7 +23,7 @@ Watcher = Callable[[QueueKey], None]
 
 @dataclass(slots=True)
 class ParkedPull:
-    """One parked pull. `bytes` are those of an unusually long one, for the limit of memory."""
+    """One parked pull. `bytes` is the size of an unusually long one, for the limit of memory."""
 
     header: PullMessage
     command: Command
@@ -95,7 +95,7 @@ class LongPolls:
                     watcher(key)
 
     def sweep(self, now_ms: int) -> None:
-        """Answer the pulls whose time is up and forget those whose client is gone."""
+        """Answer the pulls whose time is up and drop the pulls of lost connections."""
         for _ in self.sweep_in_parts(now_ms):
             pass
 

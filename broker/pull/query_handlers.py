@@ -50,7 +50,7 @@ class QueryHandlers:
         return self.slices.respond(self._query(header), counted=False)
 
     def _query(self, header: QueryMessage) -> Generator[object, None, Response]:
-        """The steps of a look-up: the keys of what came before it go into the index first."""
+        """The steps of a look-up: first the keys of all earlier messages go into the index."""
         left = self.store.index_backlog
         while left > 0:
             done = self.store.index_pending(KEYS_AT_ONCE)

@@ -1,8 +1,8 @@
-"""Pulls of static topics: where the messages of a logical queue are, and what the reader is told.
+"""Pulls of static topics: finding the messages of a logical queue, and translating the response.
 
-The broker that leads a logical queue serves all of it. What lies in a queue of its own it reads as
-any other; what lies on another broker, from which the queue was moved, it has that broker send. An
-answer has logical offsets, and `offsetDelta`, which makes a message's own offset a logical one.
+The broker that leads a logical queue serves all of it. Items in its own queues it reads as usual;
+for items on another broker, from which the queue was moved, it forwards the pull. A response has
+logical offsets, and `offsetDelta`, which turns a message's physical offset into a logical one.
 """
 
 from collections.abc import Coroutine
@@ -53,10 +53,10 @@ Answer = Response | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A look at one item of a logical queue, from a physical offset on.
+    """A look-up in one item of a logical queue, from a physical offset on.
 
-    Where it `is_followed`, the item is a slave's: its ends may be only how far the slave has come,
-    so that no reader is sent on by them.
+    Where it `is_followed`, this broker is a slave of the item's: its end may only be the slave's
+    progress, so that no reader is sent on because of it.
     """
 
     items: Items
@@ -64,7 +64,7 @@ class Reading:
     is_followed: bool
 
     def respond(self, code: int, offset: int, found: PullMessageResponse) -> int:
-        """Make an answer to a pull at this physical offset a logical one; gives its code."""
+        """Turn the response to a pull at this physical offset into a logical one; its code."""
         item, moved = self.item, None
         if code != codes.SUCCESS and not self.is_followed:
             code, moved = self._revised(code, offset, found)
@@ -145,7 +145,7 @@ class StaticPulls:
     is_slave: bool
 
     def rows(self) -> list[Row]:
-        """What a broker with static topics serves in the place of the rows of `pulls`."""
+        """The rows of a broker with static topics, in the place of the rows of `pulls`."""
         return [
             Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
             Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
@@ -240,11 +240,11 @@ class StaticPulls:
         return Response(told, found.to_fields(), answer.remark, records)
 
     def _commit(self, header: PullMessage, items: Items) -> None:
-        """The progress that comes with a pull, to the queue that it is in.
+        """Commit the progress that comes with a pull, in the item that has this offset.
 
         RocketMQ keeps a logical offset as the leader's physical one here, from which the group
-        would skip messages once its queue is read by another member. What is on another broker is
-        left to UPDATE_CONSUMER_OFFSET, which clients send as well.
+        would skip messages once its queue is read by another member. An offset in an item of
+        another broker is left to UPDATE_CONSUMER_OFFSET, which clients send as well.
         """
         item = item_at(items, header.commit_offset)
         if item is not None and item.bname == self._static.broker_name:

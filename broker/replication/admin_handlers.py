@@ -13,7 +13,7 @@ from .slave import HaSlave
 
 @dataclass(slots=True, eq=False)
 class AdminHaHandlers:
-    """Tells how master and slaves stand to each other. `slave` is None on a master."""
+    """Reports the state of replication. `slave` is None on a master."""
 
     master: HaMaster
     slave: HaSlave | None

@@ -42,7 +42,7 @@ class HaMaster:
         on_acked: Callable[[int], None],
     ) -> None:
         """`server` listens and makes a `connection` for each slave; `now_ms` is a clock for
-        silence, not for messages."""
+        timeouts, not for messages."""
         self.config = config
         self.store = store
         self._server = server
@@ -50,7 +50,7 @@ class HaMaster:
         self.slaves: list[SlaveConnection] = []
         self.acks_needed = config.acks_needed
         self.acked = 0  # `acks_needed` slaves have had the log up to here
-        self.refused = 0  # connections that were closed for what they asked for or sent
+        self.refused = 0  # connections closed for a bad request
         self._on_acked = on_acked
         self._progress = asyncio.Event()  # a slave has said something
 
@@ -59,7 +59,7 @@ class HaMaster:
         await self._server.start_serving()
 
     def send(self) -> None:
-        """Give each slave what is new in the log."""
+        """Send each slave the new part of the log."""
         for slave in self.slaves.copy():
             slave.send()
 
@@ -118,7 +118,7 @@ class HaMaster:
         self._progress.set()
 
     def heard(self) -> None:
-        """A slave has said what it has."""
+        """A slave has reported its end of the log."""
         self._progress.set()
         needed = self.acks_needed
         if not needed:
@@ -130,8 +130,8 @@ class HaMaster:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave. `next` is the place in the log from which it gets more; `acked` what it has: both
-    are -1 before it has asked."""
+    """One slave. `next` is the log offset of the next byte to send; `acked` the reported end: both
+    are -1 before its first report."""
 
     def __init__(self, master: HaMaster) -> None:
         self.next = -1
@@ -140,8 +140,8 @@ class SlaveConnection(asyncio.Protocol):
         self._master = master
         self._reports = Reports()
         self._heard_ms = self._sent_ms = master.now_ms()
-        self._is_full = False  # the slave doesn't read what it was given
-        self._goes_on = False  # another `send` is on its way
+        self._is_full = False  # the slave doesn't read
+        self._goes_on = False  # another `send` is scheduled
         self._is_closed = False
         self._transport: asyncio.Transport
         self.address = ""
@@ -253,7 +253,7 @@ class SlaveConnection(asyncio.Protocol):
         )
 
     def close(self) -> None:
-        """Close the connection, after what is on its way."""
+        """Close the connection, after the bytes in its buffer."""
         self._is_closed = True
         self._transport.close()
 

@@ -23,14 +23,14 @@ MASTER = 0  # the id of a master
 # How long a pull waits before it is sent to the master. RocketMQ's slave redirects at once, also
 # without a master, and until the client's route has the master again the client asks in a loop.
 MASTER_MS = 1_000
-# What came of an offset that is in the queue; the others say that it is not.
+# The results for an offset within the queue; all others mean that it is outside.
 LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
 
 
 @dataclass(eq=False)
 class SlavePullHandlers(PullHandlers):
-    """Hands out what is here already, with slaveReadEnable. `is_master_there()` tells whether the
-    master can be asked."""
+    """Delivers the messages that are here already, with slaveReadEnable. `is_master_there()` tells
+    whether the master can be asked."""
 
     is_master_there: Callable[[], bool]
 

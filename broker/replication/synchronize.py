@@ -1,10 +1,10 @@
-"""What a slave copies besides the log: topics, groups, offsets, modes, and how far delays and
-timers have come.
+"""The tables that a slave copies: topics, groups, offsets, modes, and the progress of delays and
+timers.
 
-Everything is asked of the master's ordinary port, once a minute, the timers' progress at every
-tick; what can't be had is tried the next time, and the rest is taken meanwhile. True at all times:
-how far the master has delivered is taken over only when all that it had in its log by then is in
-ours. Else a slave that is made the master would pass over messages whose delivery never reached it.
+All are requested from the master's ordinary port once a minute, the timers' progress at every tick.
+A failed request is repeated the next time; the others go on meanwhile. Invariant: the master's
+progress in delivery is taken over only when our log has everything that the master's had at that
+time. Else a slave promoted to master would skip messages whose delivery never reached it.
 """
 
 import logging
@@ -32,7 +32,7 @@ from .following_timers import FollowingTimers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3.0
-ALL_MS = 60_000  # between two times that everything is asked for
+ALL_MS = 60_000  # between two requests for everything
 TIMEOUT_S = 3.0
 
 
@@ -67,7 +67,7 @@ class SlaveSynchronize:
         self._log_end = log_end
         self._now_ms = now_ms
         self._asked_ms: int | None = None
-        # What waits for the log: its name, the end that ours must have, how it is taken over.
+        # Changes that wait for the log: name, required end of our log, function to apply it.
         self._waiting: dict[str, tuple[int, Callable[[], None]]] = {}
         self._faults: dict[str, str] = {}
 
@@ -79,7 +79,7 @@ class SlaveSynchronize:
             self._waiting.clear()
 
     async def tick(self) -> None:
-        """Take over what is due. To be called every `TICK_SECONDS`; never raises."""
+        """Apply the changes that are due. To be called every `TICK_SECONDS`; never raises."""
         self._take_waiting()
         master = self.master
         if not master or master == self._own_address:
@@ -171,9 +171,9 @@ class SlaveSynchronize:
         await self._wait_for_log(master, "timers", lambda: timers.follow(read_ms, queue_offset))
 
     async def _wait_for_log(self, master: str, name: str, take: Callable[[], None]) -> None:
-        """Have something taken over once all is here that the master has in its log now.
+        """Apply a change once our log has everything that the master's log has now.
 
-        What waits already is left to wait: under load a newer one would for ever take its place.
+        A change that waits already is not replaced: under load it would be replaced for ever.
         """
         if name not in self._waiting:
             self._waiting[name] = await self._log_end_of(master), take
@@ -192,7 +192,7 @@ class SlaveSynchronize:
         return bytes(answer.body or b"")
 
     async def _try(self, what: str, work: Awaitable[None]) -> bool:
-        """Do it; a fault is told once, and that it is over."""
+        """Run it; log a failure once, and its end."""
         try:
             await work
         except (OSError, TimeoutError, ValueError, OverflowError, Refusal, StoreError) as wrong:

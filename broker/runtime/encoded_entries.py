@@ -1,8 +1,8 @@
-"""The JSON texts of a table's entries, each made once.
+"""The JSON texts of a table's entries, each encoded once.
 
-A table is written whole into its file and into answers, and the writer of JSON is the dear part of
-that: what has not changed is taken from here. An entry is never changed in its place: a new object
-takes its name.
+A whole table is written into its file and into responses, and the encoding is the expensive part.
+Unchanged entries are taken from here. An entry is never changed in place: a new object takes its
+name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class EncodedEntries:
             yield text
 
     def _sorted(self, table: Mapping[str, Body]) -> list[str]:
-        # What is nearly in order is sorted ten times as quickly.
+        # A nearly sorted list is sorted ten times as quickly.
         order = [name for name in self._order if name in table]
         if len(order) < len(table):
             order += table.keys() - set(order)

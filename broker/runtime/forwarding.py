@@ -1,6 +1,6 @@
-"""Requests that a broker passes on to another: for static topics, whose queues move.
+"""Requests that a broker forwards to another: for static topics, whose queues move.
 
-The name servers say where a broker listens; what they said is kept for a while.
+The name servers know the addresses of brokers; these are cached for a while.
 """
 
 import time
@@ -16,7 +16,7 @@ from ...protocol.wire import Header
 from ..settings.config import BrokerConfig
 from .peers import open_peers
 
-ADDRESSES_S = 10.0  # how long what the name servers said is believed
+ADDRESSES_S = 10.0  # how long an address is cached
 FORWARDS_MAX = 1_024  # requests on their way to other brokers
 
 
@@ -105,7 +105,7 @@ class Forwarding:
         self._known_until = time.monotonic() + ADDRESSES_S
 
     async def _ask_name_servers(self, code: int, header: Header | None) -> Command:
-        """The answer of the first name server that gives one."""
+        """The response of the first name server that answers."""
         wrong: Exception = ConnectionError("there is none: namesrvAddr is empty")
         for server in self._servers:
             try:

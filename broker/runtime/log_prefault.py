@@ -39,5 +39,5 @@ class LogPrefault:
             await asyncio.get_running_loop().run_in_executor(self._thread, find_memory)
 
     async def stop(self) -> None:
-        """Wait for what is at work."""
+        """Wait for the step in the thread."""
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""The connections that a broker makes itself, to name servers and to its master."""
+"""The connections that a broker opens itself, to name servers and to its master."""
 
 from ...protocol.aio.peers import Peers
 from ...protocol.aio.tls import client_context

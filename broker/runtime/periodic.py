@@ -131,8 +131,8 @@ async def _repeat_dynamic(
 
 
 async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
-    """Does it and gives what went wrong, "" for nothing. The same as `before` isn't told again:
-    some of this is tried many times a second."""
+    """Run it; the fault as text, "" for none. A fault equal to `before` isn't logged again: some
+    tasks run many times a second."""
     try:
         await _once(work)
     except Exception as wrong:

@@ -42,11 +42,10 @@ QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
 LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
 Answers = list[tuple[Connection, Command, Response | bytes]]
-# What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
+# Makes the response that is sent instead, for FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT.
 Late = Callable[[Response | bytes, int], Response | bytes]
-ResponseGroup = tuple[
-    int, int, Answers, Late
-]  # end in the log, when they began to wait in ms, answers
+# End in the log, start of the wait in ms, responses, and what makes the late ones.
+ResponseGroup = tuple[int, int, Answers, Late]
 
 
 def late_response(reply: Response | bytes, code: int) -> Response:
@@ -118,9 +117,9 @@ class Syncer:
         self._after_sync.append(callback)
 
     def after_all(self, end: int, answers: Answers, late: Late = late_response) -> None:
-        """Give these answers once the log is safe up to `end`: on disk, on slaves, or both.
+        """Send these responses once the log is safe up to `end`: on disk, on slaves, or both.
 
-        What `late` makes of them is given instead when that takes too long, or too many wait.
+        When that takes too long, or too many wait, `late` makes the responses to send instead.
         """
         room = max(0, WAITING_MAX - self._waiting)
         if len(answers) > room:
@@ -150,7 +149,7 @@ class Syncer:
         return self.failure is None
 
     async def sync(self) -> None:
-        """Sync what is there now, queues and index as their time has come; wait for the end."""
+        """Sync the log now, queues and index if their time has come; wait for the end."""
         if self._is_syncing:
             await self._end_of_sync()
         if not self._is_syncing:
@@ -178,7 +177,7 @@ class Syncer:
         return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
 
     def _give_up(self, code: int) -> None:
-        """Answer the oldest group without what it waits for."""
+        """Answer the oldest group without waiting any longer."""
         _, since_ms, answers, late = self._groups.popleft()
         self._waiting -= len(answers)
         waited_ms = self._now_ms() - since_ms
@@ -190,7 +189,7 @@ class Syncer:
                 connection.respond_late(command, refused, waited_ms)
 
     async def stop(self) -> None:
-        """Sync what is left, answer what waits, end the thread."""
+        """Sync everything, send the waiting responses, end the thread."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -221,7 +220,7 @@ class Syncer:
             self._loop.call_soon(self.end_of_turn)  # where no end of an iteration comes first
 
     def end_of_turn(self) -> None:
-        """Begin the sync that was asked for, and give its answers at once if the disk is quick."""
+        """Begin the requested sync, and send its responses at once if the disk is quick."""
         if not self.is_due:
             return
         self.is_due = False
@@ -272,11 +271,11 @@ class Syncer:
         released = self._released()
         is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
         if is_wanted and not self._is_stopped:
-            self._begin()  # it is under way while those are answered
+            self._begin()  # it runs while those are answered
         self._answer(released)
 
     def _released(self) -> list[tuple[int, Answers]]:
-        """Take out what is safe."""
+        """Take out the responses that are safe to send."""
         groups = self._groups
         safe = self._store.durable_end if self._is_sync else self._replicated
         if self._has_slaves:

@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 
 class TableFile(Generic[Entry, Line]):
-    """The file at `path`; `name` is what the table is called in it, `line` a journal's line."""
+    """The file at `path`; `name` is the table's key in it, `line` the type of a journal's line."""
 
     def __init__(self, path: Path, name: str, line: type[Line], now_ms: Callable[[], int]) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class TableFile(Generic[Entry, Line]):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the file lacks what the journal has."""
+        """Whether the journal has changes that the file lacks."""
         return self._journal.end > 0
 
     def load(self, version: DataVersion | None) -> list[Line]:
@@ -94,8 +94,8 @@ class TableFile(Generic[Entry, Line]):
         version: DataVersion | None = None,
         **more: Any,
     ) -> None:
-        """Write down that these entries have come or changed, and those are gone; `version` is that
-        of the table from now on. StoreError when it can't be written; then nothing has changed.
+        """Write down the new or changed entries, and the names of deleted ones; `version` is the
+        table's from now on. StoreError when it can't be written; then nothing has changed.
 
         `more` are fields of the line by their names on the wire.
         """

@@ -1,4 +1,4 @@
-"""GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61): how far the timer is, and what waits."""
+"""GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61): progress and waiting messages."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
 """RECALL_MESSAGE (370): a producer takes a timer message back before its time.
 
-The recall is itself a timer message for the same slot. It is stored like any other, so it holds
-across a restart; when the slot is due it is read first, and the message that it names is left out.
+The recall is itself a timer message for the same slot. It is stored like any other, so it survives
+a restart. When the slot is due, recalls are read first, and the messages that they name are left
+out.
 """
 
 from collections.abc import Callable
@@ -60,7 +61,7 @@ class RecallHandlers:
         return reply
 
     def _handle(self, header: RecallMessage) -> RecallHandle:
-        """What is to be taken back; Refusal when it may not, or is not of this broker."""
+        """The message to recall; Refusal if not allowed, or if it is not on this broker."""
         config = self.config
         if not config.recall_message_enable:
             raise Refusal(

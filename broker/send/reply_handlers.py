@@ -87,7 +87,7 @@ class ReplyHandlers:
         return Response(codes.SYSTEM_ERROR, answer.to_fields() if is_kept else region, why_not)
 
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
-        """The topic of the reply, made when it may be; Refusal."""
+        """The topic of the reply, created if allowed; else Refusal."""
         topic = header.topic
         check_sendable(topic)
         target = self.topics.targets.get(topic)
@@ -113,7 +113,7 @@ class ReplyHandlers:
     async def _push(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> str | None:
-        """Give the reply to the client that asked; why not, when it didn't take it."""
+        """Push the reply to the client that asked; the reason if that failed, else None."""
         pairs = properties.decode(header.properties or "")
         asker = pairs.get(properties.REPLY_TO_CLIENT)
         if asker is None:

@@ -79,7 +79,7 @@ HA_PORT_DISTANCE = 1
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
 SLAVES_MAX = 16  # of one master
-# A slave's pages are read by few, so it calls a message cold that much earlier, as in RocketMQ.
+# A slave has few readers, so it calls a message cold that much earlier, as in RocketMQ.
 SLAVE_RATIO_LESS = 10
 
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
@@ -155,7 +155,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     authentication_whitelist: str = ""
     authorization_whitelist: str = ""
 
-    # What it lets people do
+    # Permissions of clients
     broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
@@ -424,7 +424,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
         return max(1, self.access_message_in_memory_max_ratio - less)
 
     def retention_rules(self) -> Rules:
-        """What the store keeps and what it lets go."""
+        """The store's rules for keeping and deleting files."""
         return Rules(
             keep_ms=self.file_reserved_time * HOUR_MS,
             hours=frozenset(map(int, self.delete_when.split(";"))),
@@ -478,8 +478,8 @@ def load_broker(
 
 
 def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
-    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that hold from
-    the next start on.
+    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that take effect
+    at the next start.
 
     AuthConfig's keys are there only if they were given.
     """
@@ -492,7 +492,7 @@ def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
 
 
 def describe(config: BrokerConfig, origins: Mapping[str, str]) -> list[Described]:
-    """Every key with its value, without passwords. `origins`: where those stand that were given."""
+    """Every key with its value, without passwords. `origins`: the sources of the given ones."""
     return described(KEYS, _every_value(config), _every_value(BrokerConfig()), origins)
 
 

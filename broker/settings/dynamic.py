@@ -207,10 +207,10 @@ class DynamicSettings:
             log.info("%s is %s, set over the network; configured is %s", key, *_texts(change))
 
     def update(self, wanted: Mapping[str, str]) -> list[str]:
-        """Change these keys, all of them or none; returns those whose value is another now.
+        """Change these keys, all of them or none; returns the keys whose value has changed.
 
-        Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for a value that
-        it may not have.
+        Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for an illegal
+        value.
         """
         values, others = self._checked(wanted)
         texts = {key: self._wanted_text(key, values, others) for key in wanted}
@@ -270,7 +270,7 @@ class DynamicSettings:
         return self.later.get(key) or self._text(key)
 
     def _text(self, key: str) -> str:
-        """What the config has for a key; empty where it has nothing."""
+        """The text of a key in the config; empty if there is none."""
         info = KEYS.fields.get(key)
         if info is not None:
             return text_of(getattr(self._config, info.name))

@@ -16,7 +16,7 @@ UNKNOWN_KEYS_MAX = 100  # that neither this broker nor RocketMQ's knows
 KEY_CHARS_MAX = 128
 VALUE_CHARS_MAX = 1_024
 
-# RocketMQ's own black list, and its keys that hold paths, classes, addresses or names.
+# RocketMQ's own black list, and its keys with paths, classes, addresses or names.
 REFUSED = frozenset(
     {
         *("brokerConfigPath", "rocketmqHome", "configBlackList"),

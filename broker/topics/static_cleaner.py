@@ -1,7 +1,8 @@
-"""Forgets what is no longer needed of the logical queues of static topics.
+"""Forgets items of static topics' logical queues that are no longer needed.
 
-At the hours of `deleteWhen`, as RocketMQ does: the first item of a queue that is led here, once its
-messages are gone from its broker; and queues that were led here before their last leader.
+It runs at the hours of `deleteWhen`, as in RocketMQ. It removes the first item of a queue that is
+led here, once its messages are gone from its broker; and queues that were led here before their
+last leader.
 """
 
 import logging
@@ -39,7 +40,7 @@ class StaticCleaner:
     _now_ms: Callable[[], int]
 
     async def run(self) -> None:
-        """Look at every static topic, if it is the time for that."""
+        """Check every static topic, if it is the hour for that."""
         hours = map(int, self._config.delete_when.split(";"))
         if not self._static.table or self.hour() not in hours:
             return

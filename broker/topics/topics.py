@@ -66,7 +66,7 @@ class Target:
     seen: int = 0
 
     def offset(self, queue_id: int, physical: int) -> int:
-        """What a send to this queue is told of its message's offset."""
+        """The offset in the response to a send to this queue."""
         return physical
 
 
@@ -78,7 +78,7 @@ class Topics:
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
     ) -> None:
-        # Of the static ones also this, which has a file of its own.
+        # The mappings of static topics, which have a file of their own.
         self.static = StaticTopics(
             path.with_name("topicQueueMapping.json"), config.broker_name, now_ms
         )
@@ -117,7 +117,7 @@ class Topics:
         return self.file.version
 
     def add_system_topics(self) -> None:
-        """Make those of the system's own topics that a changed setting asks for."""
+        """Create the system topics that a changed setting requires."""
         wanted = [one for one in self._system_topics() if one.topic_name not in self._topics]
         if wanted:
             self.put_all(wanted)
@@ -147,9 +147,9 @@ class Topics:
             self.on_change(config)
 
     def save_made(self) -> None:
-        """Write down the topics that sends have made, and tell the name servers.
+        """Write down the topics that sends have created, and register them.
 
-        When that can't be they are not there any more, and StoreError says why.
+        If that fails the topics are removed again, and StoreError has the reason.
         """
         made, self.made = self.made, []
         try:
@@ -255,11 +255,11 @@ class Topics:
             self.put_all(news)
 
     def dead_letters(self, name: str) -> Target:
-        """A retry or dead letter topic, made with one queue when it isn't there."""
+        """A retry or dead letter topic, created with one queue if missing."""
         return self.retries(name, 1)
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
-        """A retry topic with at least this many queues, made or grown when it hasn't."""
+        """A retry topic with at least this many queues, created or extended if necessary."""
         found = self.targets.get(name)
         if found is None:
             self.put(retry_config(name, queues, unit=unit, order=order))
@@ -272,8 +272,8 @@ class Topics:
         return self.targets[name]
 
     def check_open(self, target: Target) -> None:
-        """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ only
-        those topics are closed by it, and for others clients learn it from their routes."""
+        """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ it
+        closes only those topics; for others clients learn it from their routes."""
         if self._is_closed(target.config):
             raise writes_forbidden(self._config, f", and topic {target.name} is in order")
 
@@ -326,7 +326,7 @@ class Topics:
         self.file.changed(put, gone, version)
 
     def _system_topics(self) -> list[TopicConfig]:
-        """The topics that every RocketMQ broker makes at start."""
+        """The topics that every RocketMQ broker creates at its start."""
         config = self._config
         cluster, broker = config.broker_cluster_name, config.broker_name
         inherit = READ_WRITE | PERM_INHERIT

@@ -1,5 +1,5 @@
-"""END_TRANSACTION (37): a producer commits its half message, or takes it back; and
-RESUME_CHECK_HALF_MESSAGE (323): what was given up is asked about again."""
+"""END_TRANSACTION (37): a producer commits its half message or rolls it back; and
+RESUME_CHECK_HALF_MESSAGE (323): a half message that was given up is checked again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class TransactionHandlers:
         self, header: EndTransaction, command: Command, connection: Connection
     ) -> Response | None:
         if header.outcome == NOT_KNOWN:
-            return None  # RocketMQ gives no answer, and asks again later
+            return None  # RocketMQ doesn't respond, and checks again later
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise Refusal(
                 codes.SYSTEM_ERROR,
@@ -105,8 +105,8 @@ class TransactionHandlers:
         return OK
 
     def _half(self, header: EndTransaction) -> tuple[Record, dict[str, str]]:
-        """The half message that is meant, with its properties; Refusal when it isn't what the
-        request says."""
+        """The half message of the request, with its properties; Refusal when it doesn't fit the
+        request."""
         data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
         half = None if data is None else decode_record(data)
         if half is None or half.topic != HALF_TOPIC:
@@ -145,7 +145,7 @@ class TransactionHandlers:
     def _commit(self, half: Record, pairs: dict[str, str]) -> int:
         """Store the message for its readers; the log offset after it."""
         topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
-        # The properties stay as they are: what is there of the half message, consumers may see.
+        # The properties stay as they are: consumers may see those of the half message.
         raw = half.raw_properties
         raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
         place = (topic, queue_id)

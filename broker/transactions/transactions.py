@@ -46,7 +46,7 @@ HOUR_MS = 3_600_000
 
 
 class Transactions:
-    """Half messages and what became of them. Times in ms."""
+    """Half messages and their outcome. Times in ms."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Transactions:
         self._done: dict[int, int] = {}  # half offset to the op message that names it
         self._left: dict[int, int] = {}  # op offset to how many of its half messages are not passed
         self._next_op = -1  # the first op message that was not read yet
-        self._put_back: set[int] = set()  # first offsets of those moved to the end, unchecked
-        self._turn = 0  # which producer of a group is asked next
+        self._put_back: set[int] = set()  # first offsets of messages moved to the end, unchecked
+        self._turn = 0  # the producer of a group that is asked next
 
     def end(self, half_offset: int) -> None:
         """This half message was committed or rolled back. StoreError when that can't be kept."""
@@ -97,7 +97,7 @@ class Transactions:
         self._ended_bytes = 0
 
     def check(self, start_ms: int) -> bool:
-        """One part of the round that began at `start_ms`; True when there is more to look at."""
+        """One part of the round that began at `start_ms`; True when there is more to check."""
         self.write_ended()
         store = self._store
         at = first = max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE))
@@ -116,7 +116,7 @@ class Transactions:
         return more
 
     def _save(self, first: int, at: int) -> None:
-        """Keep how far the walk came: what it has passed must not be asked about again."""
+        """Keep the walk's progress: messages that it has passed must not be checked again."""
         if at != first:
             self._offsets.commit(HALF_TOPIC, GROUP, QUEUE, at)
         while self._left and not next(iter(self._left.values())):
@@ -141,7 +141,7 @@ class Transactions:
                 data = store.message_at(log_offset)
                 self._stats.own_read(OP_TOPIC, GROUP, 1, len(data or b""))
                 body = b"" if data is None else decode_record(data).body
-                # What is behind the walk has been asked about again, under another offset.
+                # Messages behind the walk have been appended again, under another offset.
                 numbers = {int(word) for word in body.split(b",") if word.isdigit()}
                 new = [n for n in numbers if n >= at or n in self._put_back]
                 new = [n for n in new if n not in self._done]
@@ -181,14 +181,14 @@ class Transactions:
             return True
         own_ms = immunity_ms(pairs, self._config.transaction_time_out)
         if own_ms is not None and age_ms < own_ms:
-            # It must not hold up those behind it, so it moves to the end.
+            # It must not hold up the messages behind it, so it moves to the end.
             first = at if origin < 0 else origin
             if len(self._put_back) < DONE_MAX:
                 self._put_back.add(first)
             pairs[properties.TRAN_PREPARED_QUEUE_OFFSET] = str(first)
             self._append(HALF_TOPIC, half, pairs)
             return True
-        # A producer whose clock is ahead is asked at once: its age says nothing.
+        # A producer whose clock is ahead is asked at once: the message's age is meaningless.
         if own_ms is None and 0 <= age_ms < self._config.transaction_time_out:
             return False
         pairs[properties.TRANSACTION_CHECK_TIMES] = str(times + 1)
