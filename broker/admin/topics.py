@@ -5,6 +5,7 @@ queues, a name that could leave the store's folder) are refused here, though Jav
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from ..settings.config import BrokerConfig
 from ..topics.attributes import MESSAGE_TYPE, MIXED, changed, parse_change
 from ..topics.topics import Topics
 
-TOLD_S_MAX = 3.0  # how long the creation of a topic waits for the name servers
+REGISTERED_S_MAX = 3.0  # how long the creation of a topic waits for the name servers
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 7
 TOPICS_PER_REQUEST_MAX = 10_000
@@ -59,34 +60,28 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     return SYSTEM_TOPICS | own
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Response:
+async def _after(registered: Coroutine[Any, Any, None]) -> Response:
     """After the response the client may look up the topic's route at once."""
-    await told
+    await registered
     return DONE
 
 
+@dataclass(slots=True, eq=False)
 class AdminTopicHandlers:
-    """Looks after topics."""
+    """Looks after topics. `save_offsets()` writes the offsets to their file and tells whether that
+    succeeded."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        stats: Stats,
-        slices: Slices,
-        save_offsets: Callable[[], Awaitable[bool]],
-    ) -> None:
-        """`save_offsets()` writes the offsets to their file and tells whether that succeeded."""
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.offsets = offsets
-        self.stats = stats
-        self.slices = slices
-        self.save_offsets = save_offsets
-        self._system = system_topics(config)
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    offsets: Offsets
+    stats: Stats
+    slices: Slices
+    save_offsets: Callable[[], Awaitable[bool]]
+    _system: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._system = system_topics(self.config)
 
     def rows(self) -> list[Row]:
         return [
@@ -263,8 +258,8 @@ class AdminTopicHandlers:
 
     def done(self) -> Response | Coroutine[Any, Any, Response]:
         """The response to a change of topics, sent when the name servers know of it."""
-        told = self.topics.told
-        return DONE if told is None else _after(told(TOLD_S_MAX))
+        wait = self.topics.wait_registered
+        return DONE if wait is None else _after(wait(REGISTERED_S_MAX))
 
     # --- inside ---------------------------------------------------------------------------------
 

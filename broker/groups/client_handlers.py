@@ -22,7 +22,7 @@ from .groups import Groups
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
 ACTIVELY = "CONSUME_ACTIVELY"  # the type of a consumer that pulls by itself
-TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
+REGISTERED_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 
 @dataclass(slots=True, eq=False)
@@ -74,8 +74,8 @@ class ClientHandlers:
             for consumer in heartbeat.consumer_data_set:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
-        told = self.topics.told
-        return HEARD if told is None or not is_news else _after(told(TOLD_S_MAX))
+        wait = self.topics.wait_registered
+        return HEARD if wait is None or not is_news else _after(wait(REGISTERED_S_MAX))
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
@@ -123,7 +123,7 @@ class ClientHandlers:
         return bool(missing)
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Response:
+async def _after(registered: Coroutine[Any, Any, None]) -> Response:
     """The answer, once the name servers know of the new topics or had their time."""
-    await told
+    await registered
     return HEARD

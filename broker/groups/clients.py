@@ -45,7 +45,7 @@ class Member:
 class ConsumerGroup:
     """The live members of a consumer group and their subscriptions.
 
-    `agreement` has the subscriptions of each member, `subscriptions` those in force for all.
+    `subscription_check` has those of each member, `subscriptions` those in force for all.
     """
 
     name: str

@@ -30,6 +30,13 @@ class Permissions:
         self, topic: str, group: str
     ) -> tuple[TopicConfig, SubscriptionGroupConfig]:
         """The topic and the group, if the group may read the topic on this broker."""
+        # Pulls are frequent: the usual case costs one call, the others are sorted out below.
+        if self.config.broker_permission & PERM_READ:
+            reader = self.groups.find(group)
+            if reader is not None and reader.consume_enable:
+                found = self.topics.get(topic)
+                if found is not None and found.perm & PERM_READ:
+                    return found, reader
         self.require_readable_broker()
         reader = self.require_reader(group)
         return self.require_readable_topic(topic), reader

@@ -70,13 +70,13 @@ class SubscriptionCheck:
         parts = []
         models = [(client, one.model) for client, one in self._by_member.values()]
         if _differ(models):
-            parts.append(f"message model: {_told(models)}")
+            parts.append(f"message model: {_described(models)}")
         wanted = [(client, dict(one.topics)) for client, one in self._by_member.values()]
         split = []
         for topic in sorted({topic for _, topics in wanted for topic in topics}):
-            told = [(client, topics.get(topic, NOT_SUBSCRIBED)) for client, topics in wanted]
-            if _differ(told):
-                split.append(f"topic {topic}: {_told(told)}")
+            by_client = [(client, topics.get(topic, NOT_SUBSCRIBED)) for client, topics in wanted]
+            if _differ(by_client):
+                split.append(f"topic {topic}: {_described(by_client)}")
         parts += split[:TOPICS_SHOWN_MAX]
         if len(split) > TOPICS_SHOWN_MAX:
             parts.append(f"and {len(split) - TOPICS_SHOWN_MAX} more topics")
@@ -112,14 +112,14 @@ def _expression(data: SubscriptionData) -> str:
     return f"{data.expression_type} {data.sub_string}"
 
 
-def _differ(told: list[tuple[str, str]]) -> bool:
-    return len({what for _, what in told}) > 1
+def _differ(by_client: list[tuple[str, str]]) -> bool:
+    return len({what for _, what in by_client}) > 1
 
 
-def _told(told: list[tuple[str, str]]) -> str:
+def _described(by_client: list[tuple[str, str]]) -> str:
     """Clients by subscription: `a, b: tags x / c: all messages`."""
     clients: dict[str, list[str]] = {}
-    for client, what in sorted(told):
+    for client, what in sorted(by_client):
         clients.setdefault(what, []).append(client)
     parts = []
     for what, names in sorted(clients.items()):

@@ -92,14 +92,14 @@ class Registration:
         """Register everywhere now, then again and again."""
         self._topics.on_change = self._on_change
         if self._servers:
-            self._topics.told = self.told
+            self._topics.wait_registered = self.wait_registered
         await self.register_all()
         self._timer = asyncio.create_task(self._run(), name="registration")
 
     async def stop(self) -> None:
         """Take this broker out of every name server that can still be reached."""
         self._topics.on_change = lambda _: None
-        self._topics.told = None
+        self._topics.wait_registered = None
         for task in [*self._tasks, *([self._timer] if self._timer else [])]:
             task.cancel()
         header = BrokerIdentity(
@@ -118,7 +118,7 @@ class Registration:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._peers.close()
 
-    async def told(self, seconds: float) -> None:
+    async def wait_registered(self, seconds: float) -> None:
         """Returns when the name servers know all changes so far, or after the timeout."""
         self._send_changes()
         if self._tasks:
@@ -168,7 +168,10 @@ class Registration:
                 )
             except (ConnectionError, TimeoutError) as wrong:
                 log.warning(
-                    "name server %s: %s; topic %s is told with the rest", server, wrong, name
+                    "name server %s: %s; topic %s is registered with the others",
+                    server,
+                    wrong,
+                    name,
                 )
                 return
 

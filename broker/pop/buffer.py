@@ -13,6 +13,7 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ...protocol.errors import Refusal
 from ...store.base.errors import StoreError
@@ -38,20 +39,20 @@ class Line:
         self.points: deque[CheckPoint] = deque()
 
 
+@dataclass(slots=True, eq=False)
 class PopBuffer:
     """The check points in memory. `count` is how many of them are not in the log."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, offsets: Offsets, log: PopLog
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._offsets = offsets
-        self._log = log
-        self._points: dict[CheckPointKey, CheckPoint] = {}
-        self._lines: dict[GroupQueueKey, Line] = {}
-        self._due: list[tuple[int, int, CheckPoint]] = []  # when each must be in the log
-        self._number = 0
+    _config: BrokerConfig
+    _store: MessageStore
+    _offsets: Offsets
+    _log: PopLog
+    _points: dict[CheckPointKey, CheckPoint] = field(init=False, default_factory=dict)
+    _lines: dict[GroupQueueKey, Line] = field(init=False, default_factory=dict)
+    _due: list[tuple[int, int, CheckPoint]] = field(
+        init=False, default_factory=list
+    )  # when each must be in the log
+    _number: int = field(init=False, default=0)
 
     @property
     def count(self) -> int:

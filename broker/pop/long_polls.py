@@ -9,7 +9,7 @@ the older ones expire soon and ask again. A sweep answers the requests whose tim
 
 from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ...protocol.aio.connection import Connection
@@ -36,31 +36,22 @@ class Poll:
     bytes: int = field(compare=False)  # of an unusually long one, for the limit of memory
 
 
+@dataclass(slots=True, eq=False)
 class PopPolls:
     """The waiting requests of one kind. `once`: a message is news for the newest of them only."""
 
-    def __init__(
-        self,
-        long_polls: LongPolls,
-        rerun: Rerun,
-        per_place_max: int,
-        total_max: int,
-        now_ms: Callable[[], int],
-        *,
-        once: bool = False,
-    ) -> None:
-        self.count = 0
-        self._long_polls = long_polls
-        self._rerun = rerun
-        self._per_place_max = per_place_max
-        self._total_max = total_max
-        self._once = once
-        self._now_ms = now_ms
-        self._waiting: dict[PollKey, list[Poll]] = {}
-        self._places: dict[
-            QueueKey, dict[PollKey, None]
-        ] = {}  # by the queue whose messages they need
-        self._number = 0
+    _long_polls: LongPolls
+    _rerun: Rerun
+    _per_place_max: int
+    _total_max: int
+    _now_ms: Callable[[], int]
+    _: KW_ONLY
+    once: bool = False
+    count: int = field(init=False, default=0)
+    _waiting: dict[PollKey, list[Poll]] = field(init=False, default_factory=dict)
+    # By queue: the keys whose requests its messages concern.
+    _places: dict[QueueKey, dict[PollKey, None]] = field(init=False, default_factory=dict)
+    _number: int = field(init=False, default=0)
 
     def waiting(self, topic: str, group: str, queue_id: int) -> int:
         """How many wait under this topic, group and queue id."""
@@ -104,7 +95,7 @@ class PopPolls:
     def wake(self, place: PollKey) -> None:
         """Run the waiting requests of a key again."""
         polls = self._waiting.get(place)
-        first = -1 if self._once else 0
+        first = -1 if self.once else 0
         while polls:
             poll = polls.pop(first)
             self.count -= 1
@@ -124,7 +115,7 @@ class PopPolls:
                 return
             _let_go(poll)
             self._answer(poll, reply)
-            if self._once:
+            if self.once:
                 return
 
     def sweep(self, now_ms: int) -> None:

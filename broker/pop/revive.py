@@ -56,34 +56,26 @@ class _Queue:
     has_failed: bool = False  # the last round
 
 
+@dataclass(slots=True, eq=False)
 class PopRevive:
     """Reads the revive topic. `wake((topic, queue))` says that a message came in."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        timers: Timers | None,
-        stats: Stats,
-        meters: PopMeters,
-        wake: Callable[[tuple[str, int]], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._meters = meters
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._timers = timers
-        self._stats = stats
-        self._wake = wake
-        self._now_ms = now_ms
-        self._topic = revive_topic(config.broker_cluster_name)
-        self._queues = [_Queue(number) for number in range(config.revive_queue_num)]
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _groups: Groups
+    _offsets: Offsets
+    _timers: Timers | None
+    _stats: Stats
+    _meters: PopMeters
+    _wake: Callable[[tuple[str, int]], None]
+    _now_ms: Callable[[], int]
+    _topic: str = field(init=False)
+    _queues: list[_Queue] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._topic = revive_topic(self._config.broker_cluster_name)
+        self._queues = [_Queue(number) for number in range(self._config.revive_queue_num)]
 
     def run(self) -> bool:
         """One round through all queues; True when there is more to do right away."""

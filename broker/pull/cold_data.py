@@ -11,6 +11,7 @@ RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not implemented.
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol import codes
@@ -44,29 +45,26 @@ class _DelayedPull(NamedTuple):
     connection: Connection
 
 
+@dataclass(slots=True, eq=False)
 class ColdData:
     """Cold bytes read by group, the groups' thresholds in bytes, and the delayed pulls."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clients: Clients,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clients = clients
-        self._now_ms = now_ms
-        self._reads: dict[str, ColdRead] = {}
-        self._thresholds: dict[str, int] = {}
-        self._all_bytes = 0
-        self._cleared_ms = now_ms()
-        self._held: deque[_DelayedPull] = deque()
+    _config: BrokerConfig
+    _store: MessageStore
+    _clients: Clients
+    _now_ms: Callable[[], int]
+    _reads: dict[str, ColdRead] = field(init=False, default_factory=dict)
+    _thresholds: dict[str, int] = field(init=False, default_factory=dict)
+    _all_bytes: int = field(init=False, default=0)
+    _cleared_ms: int = field(init=False)
+    _delayed: deque[_DelayedPull] = field(init=False, default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._cleared_ms = self._now_ms()
 
     # --- pulls ----------------------------------------------------------------------------------
 
-    def holds(self, header: PullMessage, command: Command, connection: Connection) -> bool:
+    def delays(self, header: PullMessage, command: Command, connection: Connection) -> bool:
         """Whether a pull has to wait, and is kept. Refusal for a push consumer's."""
         if not self._is_slowed(header.group) or not self._is_cold(header):
             return False
@@ -79,10 +77,10 @@ class ColdData:
                 f"all have had more than {self._config.global_cold_read_threshold} "
                 "(cgColdReadThreshold, globalColdReadThreshold)",
             )
-        if len(self._held) >= PARKED_MAX or command.weight():  # an unusually long one takes memory
+        if len(self._delayed) >= PARKED_MAX or command.weight():  # an unusually long one takes memory
             self._only_one(header)
             return False
-        self._held.append(_DelayedPull(self._now_ms(), header, command, connection))
+        self._delayed.append(_DelayedPull(self._now_ms(), header, command, connection))
         return True
 
     def count(
@@ -110,8 +108,8 @@ class ColdData:
     def sweep(self, rerun: Rerun) -> None:
         """Serve the pulls that were kept long enough, and begin a new period when it is time."""
         now_ms = self._now_ms()
-        while self._held and self._held[0].since_ms + HOLD_MS <= now_ms:
-            since_ms, header, command, connection = self._held.popleft()
+        while self._delayed and self._delayed[0].since_ms + HOLD_MS <= now_ms:
+            since_ms, header, command, connection = self._delayed.popleft()
             if connection.is_lost:
                 continue
             self._only_one(header)

@@ -106,7 +106,7 @@ class PullHandlers:
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Response | bytes | None:
         is_controlled = self.config.cold_data_flow_control_enable
-        if is_controlled and self.cold.holds(header, command, connection):
+        if is_controlled and self.cold.delays(header, command, connection):
             return None
         return self._pull(header, command, connection)
 
@@ -129,14 +129,14 @@ class PullHandlers:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             now_ms = self.now_ms()
-            hold = ParkedPull(
+            pull = ParkedPull(
                 header, command, connection, now_ms, now_ms + self._suspend_ms(header)
             )
             if not _is_short(header, command):
-                hold.bytes = command.weight()
-            if self.long_polls.park((header.topic, header.queue_id), hold):
+                pull.bytes = command.weight()
+            if self.long_polls.park((header.topic, header.queue_id), pull):
                 return None
-            raise self._too_many(header, hold, connection)
+            raise self._too_many(header, pull, connection)
         return self._answer(header, command, found, topic, group, connection)
 
     def sweep_cold(self) -> None:
@@ -373,14 +373,14 @@ class PullHandlers:
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
-    def _too_many(self, header: PullMessage, hold: ParkedPull, connection: Connection) -> Refusal:
+    def _too_many(self, header: PullMessage, pull: ParkedPull, connection: Connection) -> Refusal:
         """For a pull that can't be parked: an empty response would make the client ask again at
         once; this one makes it wait."""
-        if hold.bytes:
+        if pull.bytes:
             budget = connection.budget
             return Refusal(
                 codes.SYSTEM_BUSY,
-                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {budget.waiting} "
+                f"[OVERLOAD]this pull has {pull.bytes} bytes, long ones have {budget.waiting} "
                 f"bytes that wait for messages here, the limit is one part in {WAITING_SHARE} of "
                 f"{budget.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
                 "subscribe by heartbeats",

@@ -44,17 +44,17 @@ class LongPolls:
         self.rerun = rerun
         self._watchers: dict[QueueKey, list[Watcher]] = {}
 
-    def park(self, key: QueueKey, hold: ParkedPull) -> bool:
+    def park(self, key: QueueKey, pull: ParkedPull) -> bool:
         """Keep the pull waiting; False when the limits say no and it must be answered now."""
-        holds = self.parked.get(key)
-        if self.count >= PARKED_MAX or (holds is not None and len(holds) >= PARKED_PER_QUEUE_MAX):
+        pulls = self.parked.get(key)
+        if self.count >= PARKED_MAX or (pulls is not None and len(pulls) >= PARKED_PER_QUEUE_MAX):
             return False
-        if hold.bytes and not hold.connection.budget.may_wait(hold.bytes):
+        if pull.bytes and not pull.connection.budget.may_wait(pull.bytes):
             return False
-        if holds is None:
-            self.parked[key] = [hold]
+        if pulls is None:
+            self.parked[key] = [pull]
         else:
-            holds.append(hold)
+            pulls.append(pull)
         self.count += 1
         return True
 
@@ -81,15 +81,15 @@ class LongPolls:
         """Run the pulls of all marked queues again; pulls that still find nothing stay parked."""
         marked, self.marked = self.marked, {}
         for key in marked:
-            holds = self.parked.pop(key, None)
-            if holds is None:
+            pulls = self.parked.pop(key, None)
+            if pulls is None:
                 continue
-            self.count -= len(holds)
+            self.count -= len(pulls)
             watchers = self._watchers.get(key)
             if watchers is not None:
                 self.parked[key] = []
-            for hold in holds:
-                self._again(key, hold, final=False)
+            for pull in pulls:
+                self._again(key, pull, final=False)
             if watchers is not None:
                 for watcher in list(watchers):
                     watcher(key)
@@ -103,42 +103,42 @@ class LongPolls:
         """The same, with pauses in which others may work, where many wait."""
         looked = 0
         for key in list(self.parked):
-            holds = self.parked.get(key)
-            if holds is None:
+            pulls = self.parked.get(key)
+            if pulls is None:
                 continue
-            looked += 1 + len(holds)
+            looked += 1 + len(pulls)
             if looked >= HOLDS_PER_PART:
                 looked = 0
                 yield
-                holds = self.parked.get(key, [])
-            due = [h for h in holds if h.deadline_ms <= now_ms or h.connection.is_lost]
+                pulls = self.parked.get(key, [])
+            due = [p for p in pulls if p.deadline_ms <= now_ms or p.connection.is_lost]
             if not due:
                 continue
-            left = [h for h in holds if h.deadline_ms > now_ms and not h.connection.is_lost]
+            left = [p for p in pulls if p.deadline_ms > now_ms and not p.connection.is_lost]
             self.count -= len(due)
             if left or key in self._watchers:
                 self.parked[key] = left
             else:
                 del self.parked[key]
-            for hold in due:
-                self._again(key, hold, final=True)
+            for pull in due:
+                self._again(key, pull, final=True)
 
     def wake_all(self) -> None:
         """Mark every queue, for changes that may concern any pull."""
         self.marked = dict.fromkeys(self.parked)
 
-    def _again(self, key: QueueKey, hold: ParkedPull, *, final: bool) -> None:
-        connection = hold.connection
+    def _again(self, key: QueueKey, pull: ParkedPull, *, final: bool) -> None:
+        connection = pull.connection
         if not connection.is_lost:
             if connection.is_to_wait:
-                connection.postpone(hold.command)
+                connection.postpone(pull.command)
             else:
-                reply = self.rerun(hold.header, hold.command, connection, final)
+                reply = self.rerun(pull.header, pull.command, connection, final)
                 if reply is None:
-                    self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
+                    self.parked.setdefault(key, []).append(pull)  # its place was free a moment ago
                     self.count += 1
                     return
-                waited_ms = self._now_ms() - hold.since_ms
-                connection.respond_late(hold.command, reply, waited_ms, is_long_polling=True)
-        if hold.bytes:
-            connection.budget.waiting -= hold.bytes
+                waited_ms = self._now_ms() - pull.since_ms
+                connection.respond_late(pull.command, reply, waited_ms, is_long_polling=True)
+        if pull.bytes:
+            connection.budget.waiting -= pull.bytes

@@ -235,9 +235,9 @@ class StaticPulls:
         if answer.code not in ANSWERS:
             raise self._forwarding.refusal(item.bname or "", code, answer)
         found = answer.header(PullMessageResponse)
-        told = self._reading(items, item).respond(answer.code, physical.offset, found)
+        code = self._reading(items, item).respond(answer.code, physical.offset, found)
         records = [answer.body] if answer.body else []
-        return Response(told, found.to_fields(), answer.remark, records)
+        return Response(code, found.to_fields(), answer.remark, records)
 
     def _commit(self, header: PullMessage, items: Items) -> None:
         """Commit the progress that comes with a pull, in the item that has this offset.

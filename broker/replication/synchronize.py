@@ -9,6 +9,7 @@ time. Else a slave promoted to master would skip messages whose delivery never r
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
@@ -36,40 +37,30 @@ ALL_MS = 60_000  # between two requests for everything
 TIMEOUT_S = 3.0
 
 
+@dataclass(slots=True, eq=False)
 class SlaveSynchronize:
     """Follows the master that `set_master` names. `log_end()` is the end of the last whole message
     in the log here."""
 
-    def __init__(
-        self,
-        peers: Peers,
-        own_address: str,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        delays: Delays,
-        modes: RequestModes,
-        timers: FollowingTimers | None,
-        log_end: Callable[[], int],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.master = ""
-        self.synced_ms = 0  # when everything was taken over last; 0: never
-        self.lacks_topic = False  # the log has messages of one that isn't here
-        self._peers = peers
-        self._own_address = own_address
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._delays = delays
-        self._modes = modes
-        self._timers = timers
-        self._log_end = log_end
-        self._now_ms = now_ms
-        self._asked_ms: int | None = None
-        # Changes that wait for the log: name, required end of our log, function to apply it.
-        self._waiting: dict[str, tuple[int, Callable[[], None]]] = {}
-        self._faults: dict[str, str] = {}
+    _peers: Peers
+    _own_address: str
+    _topics: Topics
+    _groups: Groups
+    _offsets: Offsets
+    _delays: Delays
+    _modes: RequestModes
+    _timers: FollowingTimers | None
+    _log_end: Callable[[], int]
+    _now_ms: Callable[[], int]
+    master: str = field(init=False, default="")
+    synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
+    lacks_topic: bool = field(
+        init=False, default=False
+    )  # the log has messages of one that isn't here
+    _asked_ms: int | None = field(init=False, default=None)
+    # Changes that wait for the log: name, required end of our log, function to apply it.
+    _waiting: dict[str, tuple[int, Callable[[], None]]] = field(init=False, default_factory=dict)
+    _faults: dict[str, str] = field(init=False, default_factory=dict)
 
     def set_master(self, address: str) -> None:
         """Follow this address from now on; none when it is empty."""

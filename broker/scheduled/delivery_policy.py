@@ -63,7 +63,7 @@ class DeliveryPolicy:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
-        self._slots: dict[str, int] = {}  # names of the properties for a time, without their TIMER_
+        self._slots: dict[str, int] = {}  # by a property's text without TIMER_, now
         self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
         levels = range(1, len(delays.levels_ms) + 1)

@@ -72,8 +72,8 @@ class Target:
 
 class Topics:
     """Topic configurations by name. `on_change(config)` is called after every change of one,
-    `on_static(name)` after one of a static topic's mapping; `told`, where name servers are told of
-    it, waits until they have been."""
+    `on_static(name)` after one of a static topic's mapping. `wait_registered(seconds)` waits until
+    the name servers know all changes; None without name servers."""
 
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
@@ -94,7 +94,7 @@ class Topics:
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.on_static: Callable[[str], None] = lambda _: None
-        self.told: Callable[[float], Coroutine[Any, Any, None]] | None = None
+        self.wait_registered: Callable[[float], Coroutine[Any, Any, None]] | None = None
 
     def load(self) -> None:
         """Read the files and add the system's own topics; ValueError when one can't be read."""

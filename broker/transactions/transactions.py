@@ -12,6 +12,7 @@ allows.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -45,35 +46,31 @@ DIGITS_MAX = 18  # of a number in a property
 HOUR_MS = 3_600_000
 
 
+@dataclass(slots=True, eq=False)
 class Transactions:
     """Half messages and their outcome. Times in ms."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        clients: Clients,
-        counts: TransactionCounts,
-        stats: Stats,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._stats = stats
-        self._now_ms = now_ms
-        self._counts = counts
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._clients = clients
-        self._ended: list[str] = []  # not in the op topic yet
-        self._ended_bytes = 0
-        self._done: dict[int, int] = {}  # half offset to the op message that names it
-        self._left: dict[int, int] = {}  # op offset to how many of its half messages are not passed
-        self._next_op = -1  # the first op message that was not read yet
-        self._put_back: set[int] = set()  # first offsets of messages moved to the end, unchecked
-        self._turn = 0  # the producer of a group that is asked next
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _offsets: Offsets
+    _clients: Clients
+    _counts: TransactionCounts
+    _stats: Stats
+    _now_ms: Callable[[], int]
+    _ended: list[str] = field(init=False, default_factory=list)  # not in the op topic yet
+    _ended_bytes: int = field(init=False, default=0)
+    _done: dict[int, int] = field(
+        init=False, default_factory=dict
+    )  # half offset to the op message that names it
+    _left: dict[int, int] = field(
+        init=False, default_factory=dict
+    )  # op offset to how many of its half messages are not passed
+    _next_op: int = field(init=False, default=-1)  # the first op message that was not read yet
+    _put_back: set[int] = field(
+        init=False, default_factory=set
+    )  # first offsets of messages moved to the end, unchecked
+    _turn: int = field(init=False, default=0)  # the producer of a group that is asked next
 
     def end(self, half_offset: int) -> None:
         """This half message was committed or rolled back. StoreError when that can't be kept."""
