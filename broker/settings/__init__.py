@@ -1,1 +1,1 @@
-"""The settings of a broker, and those that change while it runs."""
+"""The settings of a broker, and changes of them while it runs."""

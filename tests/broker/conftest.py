@@ -1,10 +1,9 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
@@ -210,12 +209,3 @@ async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
     for broker, caller in running:
         await caller.peers.close()
         await broker.stop()
-
-
-def result_of(steps: Generator[object, None, Any]) -> Any:
-    """What these steps return, all of them done at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value

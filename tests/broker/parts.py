@@ -97,11 +97,7 @@ class Parts:
         self.topics.load()
         self.changes: list[TopicConfig] = []
         self.topics.on_change = self.changes.append
-        self.groups = Groups(
-            root / "config" / "subscriptionGroup.json",
-            clock,
-            auto_create=config.auto_create_subscription_group,
-        )
+        self.groups = Groups(root / "config" / "subscriptionGroup.json", config, clock)
         self.groups.load()
         self.offsets = Offsets(root / "config" / "consumerOffset.json", clock)
         self.clients = Clients(lambda _: None)

@@ -124,7 +124,7 @@ async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Con
 async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.broker.pull.long_polls.HOLDS_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr("aerobee.broker.pull.long_polls.PARKED_PER_QUEUE_MAX", 2)
     await caller.send("T", queue_id=1)
     waiting = [asyncio.ensure_future(caller.pull("T", suspend_ms=15_000)) for _ in range(2)]
     await parked(broker, 2)

@@ -60,6 +60,7 @@ PLACES = {
     "cryptography": ["protocol/security/self_signed.py"],
     "isal": ["protocol/message/record.py"],
     "lark": ["broker/filters/sql92.py"],
+    "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py"],
     "msgspec": [
         "protocol",

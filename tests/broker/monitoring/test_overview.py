@@ -7,7 +7,8 @@ from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.topic import TopicConfig
 
-from ..conftest import Caller, Config, result_of
+from ...steps import result_of
+from ..conftest import Caller, Config
 
 
 def table(broker: Broker, title: str) -> list[tuple[object, ...]]:

@@ -136,7 +136,7 @@ async def test_what_has_nowhere_to_go_is_dropped(p: Popper, gone: str) -> None:
     if gone == "topic":
         p.broker.topics.delete("T")
     elif gone == "group":
-        p.broker.groups.auto_create = False
+        p.broker.config.auto_create_subscription_group = False
         p.broker.groups.delete("cg")
     else:
         p.broker.store.delete_topic("T")

@@ -17,7 +17,8 @@ from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 from aerobee.protocol.message.batch import Entry, encode_batch
 
-from ..conftest import Caller, Clock, Config, result_of
+from ...steps import result_of
+from ..conftest import Caller, Clock, Config
 from ..monitoring.test_metrics import values
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
