@@ -83,6 +83,14 @@ IN_PROSE = [
     for word in PROSE
 ]
 IN_NAMES = [(re.compile(rf"\b(?:{word.pattern})\b", re.IGNORECASE), word) for word in NAMES]
+# Any of them at all; with none a file need not be taken apart.
+ANY = re.compile(
+    "|".join(
+        [pattern.pattern for pattern, _ in IN_PROSE]
+        + [rf"(?-i:(?<![a-z]))(?:{word.pattern})(?-i:(?![a-z]))" for word in NAMES]
+    ),
+    re.IGNORECASE,
+)
 CODE = re.compile(r"``.*?``|`[^`\n]*`")
 FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -121,8 +129,7 @@ def findings(path: Path) -> list[Finding]:
     """The words of the lists that a file has, in its order."""
     text = path.read_text()
     if path.suffix == ".py":
-        found = [one for line, prose in _python_prose(text) for one in _in_prose(line, prose)]
-        return sorted([*found, *_in_names(text)])
+        return sorted(_in_python(text)) if ANY.search(text) else []
     if path.suffix == ".md":
         text = FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
         return list(_in_prose(1, text))
@@ -139,33 +146,28 @@ def _in_prose(first: int, text: str) -> Iterator[Finding]:
             yield Finding(first + plain[: found.start()].count("\n"), text_found, word.cure)
 
 
-def _in_names(text: str) -> Iterator[Finding]:
+def _in_python(text: str) -> Iterator[Finding]:
+    """Findings in the docstrings, comments and names of a Python file."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring is not None:
+                yield from _in_prose(node.body[0].lineno, docstring)
+    block: list[str] = []
+    last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
             spaced = " ".join(NAME_PART.findall(token.string))
             for pattern, word in IN_NAMES:
                 if pattern.search(spaced):
                     yield Finding(token.start[0], token.string, word.cure)
-
-
-def _python_prose(text: str) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of a Python file with the lines they begin at."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text_of = ast.get_docstring(node, clean=False)
-            if text_of is not None:
-                yield node.body[0].lineno, text_of
-    block, begin, before = "", 0, -1
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            if token.start[0] != before + 1:
-                if block:
-                    yield begin, block
-                block, begin = "", token.start[0]
-            block += f"\n{token.string}" if block else token.string
-            before = token.start[0]
-    if block:
-        yield begin, block
+        elif token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield from _in_prose(last - len(block) + 1, "\n".join(block))
+                block = []
+            block.append(token.string)
+            last = token.start[0]
+    yield from _in_prose(last - len(block) + 1, "\n".join(block))
 
 
 if __name__ == "__main__":
