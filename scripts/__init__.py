@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command `aerobee`: reads its arguments, starts and stops the daemons."""

@@ -1,9 +1,9 @@
-"""The pages of the documentation that are made from the code: API, command line, settings.
+"""Pages of the documentation made from the code, and from the documents at the root.
 
     python -m aerobee.scripts.dev.pages FOLDER      writes them there, as scripts/docs does first
 
-A name in `__all__`, an option of a command or a key in conf/*.yaml is in the documentation without
-a further step.
+From the code come the API, the command line and the settings: a name in `__all__`, an option of a
+command or a key in conf/*.yaml is in the documentation without a further step.
 """
 
 import contextlib
@@ -32,6 +32,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "aerobee.testing.fixtures": ("aerobee_cluster", "aerobee_clusters"),
     "aerobee.store": (),
     "aerobee.spark": (),
+}
+# Documents at the root -> their pages on the site.
+ROOT_PAGES = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changes.md",
+    "CONTRIBUTING.md": "contributing.md",
 }
 SECTION = re.compile(r"# -+ (.*?) -+$")
 KEY = re.compile(r"#(\w+):(.*)$")
@@ -62,7 +68,16 @@ def pages() -> dict[str, str]:
     found["command.md"] = command_page()
     found["settings-broker.md"] = settings_page("broker")
     found["settings-namesrv.md"] = settings_page("namesrv")
+    found |= {page: root_page(document) for document, page in ROOT_PAGES.items()}
     return found
+
+
+def root_page(document: str) -> str:
+    """A document of the root as a page, with links that lead to the other pages of the site."""
+    text = (ROOT / document).read_text().replace("](docs/", "](../")
+    for other, page in ROOT_PAGES.items():
+        text = text.replace(f"]({other})", f"]({page})")
+    return text
 
 
 def api_page(module: str) -> str:

@@ -1,18 +1,8 @@
-"""The list of served requests for the documents, made from the request tables themselves.
+"""The table of served requests for docs/requests.md, made from the request tables themselves."""
 
-    python -m aerobee.scripts.dev.served            prints both lists
-    python -m aerobee.scripts.dev.served --write    into docs/requests.md and ARCHITECTURE.md
-
-A list stands between two marks; the rest of a document is left alone. A test compares what stands
-there with what is made here, so a new row in a table can't be forgotten.
-"""
-
-import argparse
 import asyncio
 import inspect
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +18,10 @@ from ...protocol import codes
 from ...protocol.aio.connection import Row
 
 ROOT = Path(__file__).resolve().parents[2]
-BEGIN, END = "<!-- served: begin -->\n", "<!-- served: end -->"
 
 
 class Served(NamedTuple):
-    """One request: who serves it, and where its code is."""
+    """One request: the daemon that serves it, and the place of its code."""
 
     daemon: str
     code: int
@@ -43,18 +32,16 @@ class Served(NamedTuple):
     function: str
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print or write the lists."""
-    parser = argparse.ArgumentParser(description="The list of served requests.")
-    parser.add_argument("--write", action="store_true", help="into the documents")
-    options = parser.parse_args(argv)
-    for document, text in documents(all_served()).items():
-        if options.write:
-            path = ROOT / document
-            path.write_text(replaced(path.read_text(), text))
-        else:
-            print(f"{document}:\n\n{text}")
-    return 0
+def table() -> str:
+    """Every request with the function that serves it, as a table in the order of the codes."""
+    lines = ["| code | request | by | its code | header | access |"]
+    lines.append("| ---: | --- | --- | --- | --- | --- |")
+    for one in all_served():
+        where = f"`{one.file}` `{one.function}`"
+        lines.append(
+            f"| {one.code} | {one.name} | {one.daemon} | {where} | {one.header} | {one.access} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def all_served() -> list[Served]:
@@ -64,44 +51,6 @@ def all_served() -> list[Served]:
     found = [_served("broker", row) for row in broker]
     found += [_served("name server", row) for row in _namesrv_rows()]
     return sorted(found, key=lambda one: (one.code, one.daemon))
-
-
-def documents(served: Sequence[Served]) -> dict[str, str]:
-    """The list of each document that has one."""
-    return {"docs/requests.md": _by_file(served), "ARCHITECTURE.md": _by_code(served)}
-
-
-def replaced(document: str, text: str) -> str:
-    """The document with this between its marks; ValueError when it has none."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document has no {BEGIN.strip()} and {END} to put the list between")
-    return f"{before}{begin}{text}{end}{after}"
-
-
-def _by_file(served: Sequence[Served]) -> str:
-    """What is served, grouped by the file that does it."""
-    files: dict[tuple[str, str], list[Served]] = {}
-    for one in served:
-        files.setdefault((one.daemon, one.file), []).append(one)
-    lines = ["| by | in | requests (code) |", "| --- | --- | --- |"]
-    for (daemon, file), ones in sorted(files.items()):
-        names = ", ".join(f"{one.name} ({one.code})" for one in ones)
-        lines.append(f"| {daemon} | `{file}` | {names} |")
-    return "\n".join(lines) + "\n"
-
-
-def _by_code(served: Sequence[Served]) -> str:
-    """Where the code of each request is."""
-    lines = ["| code | request | by | its code | header | access |"]
-    lines.append("| ---: | --- | --- | --- | --- | --- |")
-    for one in served:
-        where = f"`{one.file}` `{one.function}`"
-        lines.append(
-            f"| {one.code} | {one.name} | {one.daemon} | {where} | {one.header} | {one.access} |"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def _served(daemon: str, row: Row) -> Served:
@@ -142,7 +91,3 @@ async def _broker_rows(folder: Path) -> list[Row]:
 def _namesrv_rows() -> list[Row]:
     handlers = Handlers(RouteTable(), Settings(None), NamesrvConfig(), lambda: 0, lambda _: None)
     return handlers.rows()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,11 +24,7 @@ def test_every_file_has_a_subject_in_its_name() -> None:
 
 
 def test_every_file_opens_with_what_it_holds() -> None:
-    wrong = [
-        str(path)
-        for path in tree.sources()
-        if ast.get_docstring(ast.parse((tree.ROOT / path).read_text())) is None
-    ]
+    wrong = [str(path) for path in tree.sources() if ast.get_docstring(tree.parsed(path)) is None]
     assert not wrong, f"these begin without a docstring: {wrong}"
 
 

@@ -44,17 +44,22 @@ def sources() -> tuple[Path, ...]:
     return tuple(path.relative_to(ROOT) for path in found)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of one file."""
+    return ast.parse((ROOT / path).read_text(), str(path))
+
+
 def imports(path: Path) -> Iterator[Import]:
     """Every import of one file, those inside functions too."""
     package = ("aerobee", *path.parent.parts)
-    parsed = ast.parse((ROOT / path).read_text(), str(path))
     for_types = {
         inner
-        for node in ast.walk(parsed)
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
-    for node in ast.walk(parsed):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(str(path), node.lineno, alias.name, False)
