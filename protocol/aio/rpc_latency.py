@@ -60,11 +60,17 @@ class RpcLatency:
             self.answered[rpc_key(request, response) | ONEWAY] += count
 
     def late(
-        self, request: int, response: int, waited_ms: int, *, is_long_polling: bool = False
+        self,
+        request: int,
+        response: int,
+        waited_ms: int,
+        count: int = 1,
+        *,
+        is_long_polling: bool = False,
     ) -> None:
-        """A request that came in an earlier turn is answered."""
+        """So many requests that came in an earlier turn are answered."""
         key = rpc_key(request, response) | (_SUSPENDED if is_long_polling else 0)
-        self._record(key, max(0, waited_ms), 1)
+        self._record(key, max(0, waited_ms), count)
 
     def end_turn(self) -> None:
         """The answers of this turn have left."""
