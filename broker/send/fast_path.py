@@ -17,8 +17,8 @@ from ...protocol import codes
 from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.epoll_reader import Crowd
-from ...protocol.aio.rpc_latency import ONEWAY, SEND_BATCH_OK, SEND_V2_OK, RpcLatency
-from ...protocol.aio.scheduler import Block, Lane, Scheduler, block_of
+from ...protocol.aio.rpc_latency import ONEWAY, RpcLatency
+from ...protocol.aio.scheduler import START, Block, Lane, Scheduler, block_of
 from ...protocol.codec.frame import decode_all, encode_request, encode_response
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
@@ -41,11 +41,16 @@ from ..runtime.syncer import Syncer
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
+from .handlers import SEND_BATCH_OK, SEND_V2_OK
 from .signed_sends import refused_pieces
 
 log = logging.getLogger(__name__)
 
 NO_WAIT = b"WAIT\x01false"  # the response to such a message doesn't wait for the disk or for slaves
+# What the headers begin with that clients write.
+MESSAGE_START, BATCH_START = (
+    b'{"code":%d,' % code for code in (codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE)
+)
 REQUEST_BITS = 32  # of a key of `RpcLatency`, below the code of the request
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
 
@@ -165,7 +170,8 @@ class PlainLane:
     ) -> None:
         """`syncer` is what responses wait for, None where they don't wait; `access` says which
         requests may be served, None where all may."""
-        self.lane = Lane(self._write, self._drop)
+        starts = frozenset((MESSAGE_START, BATCH_START))
+        self.lane = Lane(self._write, self._drop, starts, self._is_worth)
         self._syncer = syncer
         self._access = access
         self._latency = latency
@@ -218,13 +224,17 @@ class PlainLane:
         lane.answered = released + came
         self._answered = []
         taken: list[int] | None = [0] * len(came)
-        if len(came) >= lane.few or any(map(lane.is_worth, block.pieces())):
+        if len(came) >= lane.few or any(map(self._is_worth, block.pieces())):
             taken = self._take(block)
         lane.answered = released + self._answered
         if taken is not None:
             for connection, piece, size in zip(came, block.pieces(), taken, strict=True):
                 if size < len(piece):
                     connection.serve(piece[size:], is_odd=not size)
+
+    def _is_worth(self, piece: bytes) -> bool:
+        """Whether compiled code is quicker for what came from one connection alone."""
+        return piece[START] == BATCH_START or piece.count(b'"extFields"') >= self.lane.few
 
     def _take(self, block: Block, *, is_allowed: bool = False) -> list[int] | None:
         """`take` for these; how many bytes of each piece are done, None where all are. With

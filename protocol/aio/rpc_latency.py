@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple
 
-from .. import codes
 from ..histogram import Histogram
 
 BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
@@ -35,10 +34,6 @@ class Rpc(NamedTuple):
 def rpc_key(request: int, response: int) -> int:
     """The number under which answers with `response` to `request` are counted."""
     return request << _RESPONSE_BITS | response & _CODE
-
-
-SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
-SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 
 
 class RpcLatency:

@@ -30,7 +30,7 @@ SHARED_SECONDS = 0.1  # for how long after that
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
 LANE_SHARE = 2 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
 CROWD_MIN = 16  # connections served in a turn, from which on they are read together
-BATCH_START = b'{"code":320,'  # of the header of a batch
+START = slice(8, 20)  # of a frame with a JSON header: the twelve bytes that begin the header
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
 
@@ -40,7 +40,9 @@ class Lane:
     Such a connection leaves its bytes in `laned`; those that a `crowd` (`crowd.py`) read together
     are one `block`. The owner takes all at the end of the iteration (`Scheduler.before_write`) and
     adds the connections whose messages it took, or for which it has responses, to `answered`. When
-    all is stored the scheduler calls `write`, which writes these responses, else `drop`.
+    all is stored the scheduler calls `write`, which writes these responses, else `drop`. `starts`
+    are what the headers (`START`) of requests begin with that may go there; `is_worth` says of what
+    came from one connection alone whether this is the shorter way for it.
     `served` is for how many connections the turn before had one. While it `is_held` it is for the
     next turn.
     """
@@ -54,12 +56,20 @@ class Lane:
         "drop",
         "few",
         "is_held",
+        "is_worth",
         "many",
         "served",
+        "starts",
         "write",
     )
 
-    def __init__(self, write: Callable[[], None], drop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[], None],
+        drop: Callable[[], None],
+        starts: frozenset[bytes],
+        is_worth: Callable[[bytes], bool],
+    ) -> None:
         self.connections: list[Connection] = []
         self.block: Block | None = None
         self.bytes = 0
@@ -70,11 +80,9 @@ class Lane:
         self.is_held = False
         self.write = write
         self.drop = drop
+        self.starts = starts
+        self.is_worth = is_worth
         self.crowd: Crowd | None = None
-
-    def is_worth(self, piece: bytes) -> bool:
-        """Whether the lane is the shorter way for what came from one connection alone."""
-        return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= self.few
 
     def split(self) -> None:
         """Have what is in the block wait as what came by itself does."""
