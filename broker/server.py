@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +60,7 @@ from .runtime.syncer import Syncer
 from .scheduled.delays import Delays
 from .scheduled.delivery_policy import DeliveryPolicy
 from .scheduled.timers import Timers, open_timers
+from .send.engine import CompiledEngine
 from .send.handlers import SendHandlers
 from .settings.config import BrokerConfig
 from .settings.delay_levels import parse_levels
@@ -137,6 +137,7 @@ class Broker:
         self.latency = RpcLatency()
         self.creation_times = CreationTimes()
         self.root = config.store_dir
+        self.engine = CompiledEngine(self._use_compiled)
         self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -174,24 +175,13 @@ class Broker:
         await self._periodic.catch_up()
         self._end_of_turn()
 
-    @property
-    def may_have_lane(self) -> bool:
-        """Whether plain sends may be done by machine code: nothing else is to happen to them."""
-        config = self.config
-        is_open = self.access is None or not self.access.is_enabled
-        is_usual = not config.is_slave and self.syncer.for_responses is None and is_open
-        return config.compiled_sends and is_usual
-
-    async def open_lane(self) -> None:
-        """From now on plain sends are done by machine code. ImportError where numba is missing."""
-        assert self.may_have_lane
-        # Half a second of another thread, so that whoever is served doesn't wait for it.
-        lanes = await asyncio.to_thread(import_module, "..send.fast_path", __name__)
-        await asyncio.to_thread(lanes.prepare)
-        self._plain_lane = lanes.PlainLane(
+    def _use_compiled(self, fast_path: "type[PlainLane]") -> None:
+        """From now on machine code does the plain sends."""
+        self._plain_lane = fast_path(
             self.config, self.store, self.topics, self.delivery_policy, self.long_polls, self.stats,
-            self.latency,
-            self.now_ms,
+            self.syncer.for_responses,
+            self.access if self.access is not None and self.access.is_enabled else None,
+            self.latency, self.now_ms,
         )  # fmt: skip
         self._plain_lane.write_templates(self.sends.suffix.encode())
         self._plain_lane.open(self.server.scheduler)
@@ -384,6 +374,9 @@ class Broker:
         )
         closers.append(self.registration.stop)
         await self.registration.start()
+        closers.append(self.engine.stop)
+        if config.compiled_sends and not config.is_slave:
+            self.engine.start()
 
     def _work_periodically(self) -> None:
         config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns

@@ -23,7 +23,7 @@ from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
 from ..settings.config import BrokerConfig
 from .access_lists import USER_PREFIX, AccessLists
-from .needs import needs, place_of, placed_needs
+from .needs import needs, place_of, placed_needs, sending_needs
 from .users import Users
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,21 @@ class Access:
         user = self.users.get(name)
         return not name or (user is not None and user.is_super)
 
+    def signer(self, name: str) -> tuple[UserInfo, bytes] | None:
+        """The user of this name and the key of its signatures; None when it may not sign."""
+        user = self.users.get(name)
+        if user is None or user.is_disabled:
+            return None
+        return user, (user.password or "").encode()
+
+    def may_send(self, code: int, user: UserInfo, topic: str, connection: Connection) -> bool:
+        """Whether this user, whose signature is proven, may send to the topic from there by a
+        request of this code."""
+        if not self._is_limited or code in self._unlimited or user.is_super:
+            return True
+        name, ip = user.username or "", _ip_of(connection)
+        return all(self.lists.denial(name, need, ip) is None for need in sending_needs(topic))
+
     def _check(self, command: Command, fields: dict[str, str], connection: Connection) -> None:
         user = None
         if command.code not in self._unsigned:
@@ -108,7 +123,7 @@ class Access:
         if user is None or user.is_super:
             return
         name = user.username or ""
-        ip = connection.address.rpartition(":")[0].strip("[]")
+        ip = _ip_of(connection)
         for need in wanted:
             denial = self.lists.denial(name, need, ip)
             if denial is not None:
@@ -217,6 +232,10 @@ def open_access(
             "in initAuthenticationUser"
         )
     return Access(config, users, lists, message_at, now_ms)
+
+
+def _ip_of(connection: Connection) -> str:
+    return connection.address.rpartition(":")[0].strip("[]")
 
 
 def _fields(command: Command) -> dict[str, str]:

@@ -230,17 +230,18 @@ def _values(fields: Fields, names: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _sending(topic: str) -> list[Need]:
+def sending_needs(topic: str) -> list[Need]:
+    """What it takes to send to a topic; to a retry topic may send whoever reads for its group."""
     need = topic_need(topic, (PUB,))
     return [need if need.kind == TOPIC else Need(GROUP, need.name, (SUB,))]
 
 
 def _send(command: Command, fields: Fields) -> list[Need]:
-    return _sending(fields.get("topic", ""))
+    return sending_needs(fields.get("topic", ""))
 
 
 def _send_short(command: Command, fields: Fields) -> list[Need]:
-    return _sending(fields.get("b", ""))
+    return sending_needs(fields.get("b", ""))
 
 
 def _pull(command: Command, fields: Fields) -> list[Need]:

@@ -26,6 +26,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import perf_counter
+from typing import Protocol
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -44,8 +45,25 @@ LAST_SECONDS = 2.0  # how long a stop waits for slaves
 Answers = list[tuple[Connection, Command, Response | bytes]]
 # Makes the response that is sent instead, for FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT.
 Late = Callable[[Response | bytes, int], Response | bytes]
-# End in the log, start of the wait in ms, responses, and what makes the late ones.
-ResponseGroup = tuple[int, int, Answers, Late]
+
+
+class Responses(Protocol):
+    """Responses that are ready and go out together; `len()` is how many requests they answer."""
+
+    def __len__(self) -> int: ...
+
+    def give(self, waited_ms: int) -> None:
+        """Send them: what they say is true now."""
+
+    def give_late(self, code: int, waited_ms: int) -> None:
+        """Send them with this code, FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT."""
+
+    def refuse(self, remark: str, waited_ms: int) -> None:
+        """Send SERVICE_NOT_AVAILABLE with this remark instead: the disk failed."""
+
+
+# End in the log, start of the wait in ms, the responses.
+ResponseGroup = tuple[int, int, Responses]
 
 
 def late_response(reply: Response | bytes, code: int) -> Response:
@@ -54,6 +72,32 @@ def late_response(reply: Response | bytes, code: int) -> Response:
         return Response(code, reply.fields)
     (answer,) = decode_all(reply)
     return Response(code, answer.fields())
+
+
+class _EachResponse:
+    """Responses of which each is for a request of its own."""
+
+    __slots__ = ("_answers", "_late")
+
+    def __init__(self, answers: Answers, late: Late) -> None:
+        self._answers = answers
+        self._late = late
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def give(self, waited_ms: int) -> None:
+        for connection, command, reply in self._answers:
+            connection.respond_late(command, reply, waited_ms)
+
+    def give_late(self, code: int, waited_ms: int) -> None:
+        for connection, command, reply in self._answers:
+            connection.respond_late(command, self._late(reply, code), waited_ms)
+
+    def refuse(self, remark: str, waited_ms: int) -> None:
+        for connection, command, _ in self._answers:
+            refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=remark)
+            connection.respond_late(command, refused, waited_ms)
 
 
 class Syncer:
@@ -106,6 +150,11 @@ class Syncer:
         """Whether too many responses wait: then no more messages are taken until some are sent."""
         return self._waiting >= WAITING_MAX
 
+    @property
+    def room(self) -> int:
+        """How many more answers may wait."""
+        return max(0, WAITING_MAX - self._waiting)
+
     def start(self) -> None:
         """Begin, in the loop that runs."""
         self._loop = asyncio.get_running_loop()
@@ -121,14 +170,18 @@ class Syncer:
 
         When that takes too long, or too many wait, `late` makes the responses to send instead.
         """
-        room = max(0, WAITING_MAX - self._waiting)
+        room = self.room
         if len(answers) > room:
             code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
             for connection, command, reply in answers[room:]:
                 connection.respond(command, late(reply, code))
             answers = answers[:room]
-        self._groups.append((end, self._now_ms(), answers, late))
-        self._waiting += len(answers)
+        self.after(end, _EachResponse(answers, late))
+
+    def after(self, end: int, responses: Responses) -> None:
+        """Give these responses, for which there is `room`, once the log is safe up to `end`."""
+        self._groups.append((end, self._now_ms(), responses))
+        self._waiting += len(responses)
         if self._is_sync:
             self._want()
 
@@ -171,22 +224,20 @@ class Syncer:
 
     def _late_code(self, group: ResponseGroup, now: int) -> int:
         """What took a group too long; 0 while it may wait."""
-        end, since_ms, _, _ = group
+        end, since_ms, _ = group
         if self._has_slaves and self._replicated < end:
             return codes.FLUSH_SLAVE_TIMEOUT if since_ms + self._slave_timeout_ms <= now else 0
         return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
 
     def _give_up(self, code: int) -> None:
         """Answer the oldest group without waiting any longer."""
-        _, since_ms, answers, late = self._groups.popleft()
-        self._waiting -= len(answers)
+        _, since_ms, responses = self._groups.popleft()
+        self._waiting -= len(responses)
         waited_ms = self._now_ms() - since_ms
-        for connection, command, reply in answers:
-            if self.failure is None:
-                connection.respond_late(command, late(reply, code), waited_ms)
-            else:
-                refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                connection.respond_late(command, refused, waited_ms)
+        if self.failure is None:
+            responses.give_late(code, waited_ms)
+        else:
+            responses.refuse(self.failure, waited_ms)
 
     async def stop(self) -> None:
         """Sync everything, send the waiting responses, end the thread."""
@@ -274,7 +325,7 @@ class Syncer:
             self._begin()  # it runs while those are answered
         self._answer(released)
 
-    def _released(self) -> list[tuple[int, Answers]]:
+    def _released(self) -> list[tuple[int, Responses]]:
         """Take out the responses that are safe to send."""
         groups = self._groups
         safe = self._store.durable_end if self._is_sync else self._replicated
@@ -282,22 +333,21 @@ class Syncer:
             safe = min(safe, self._replicated)
         released = []
         while groups and groups[0][0] <= safe:
-            _, since_ms, answers, _ = groups.popleft()
-            self._waiting -= len(answers)
-            released.append((since_ms, answers))
+            _, since_ms, responses = groups.popleft()
+            self._waiting -= len(responses)
+            released.append((since_ms, responses))
         return released
 
-    def _answer(self, released: list[tuple[int, Answers]]) -> None:
+    def _answer(self, released: list[tuple[int, Responses]]) -> None:
         self._give(released)
         for callback in self._after_sync:
             callback()
         self._wake()
 
-    def _give(self, released: list[tuple[int, Answers]]) -> None:
+    def _give(self, released: list[tuple[int, Responses]]) -> None:
         now = self._now_ms() if released else 0
-        for since_ms, answers in released:
-            for connection, command, reply in answers:
-                connection.respond_late(command, reply, now - since_ms)
+        for since_ms, responses in released:
+            responses.give(now - since_ms)
         if self._given is not None and not self._groups:
             self._given.set()
 

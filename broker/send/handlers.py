@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row, our_fault
-from ...protocol.aio.rpc_latency import SEND_V2_OK, RpcLatency
+from ...protocol.aio.rpc_latency import RpcLatency, rpc_key
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.codec.frame import HEADS
 from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Response
@@ -47,6 +47,9 @@ from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
 from .batches import Batches
 
+# Under what the requests that succeed are counted.
+SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
+SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 # Whether a message is seen at once: 0, in a static topic LOGICAL; its slot of the timer wheel in ms

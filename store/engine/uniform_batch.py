@@ -221,4 +221,5 @@ def _column(data: bytes, kind: str, at: int, entry_bytes: int) -> npt.NDArray[np
 def _numbers(size: int) -> "np.dtype[np.void]":
     """The numbers that differ between records of this size."""
     columns = LAYOUT.dtype("body_crc", "flag", "queue_offset", "log_offset", size=size)
-    return np.dtype(columns)
+    found: np.dtype[np.void] = np.dtype(columns)
+    return found

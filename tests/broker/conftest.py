@@ -145,6 +145,7 @@ def config(tmp_path: Path) -> Config:
             "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
+            "compiled_sends": False,  # which test_sends_compiled.py switches on
         }
         return BrokerConfig(**(base | wanted))  # type: ignore[arg-type]
 

@@ -67,6 +67,7 @@ def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> BrokerC
         mapped_file_size_timer_log=1 << 20,
         max_hash_slot_num=1_000,
         max_index_num=4_000,
+        compiled_sends=False,
         **settings,
     )
 

@@ -4,9 +4,12 @@ When one of these fails, move the code to the layer it belongs to; the pictures 
 ARCHITECTURE.md. Widening a table here is a decision to be written down there.
 """
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
+from aerobee.protocol import codes
 
 from . import tree
 
@@ -160,6 +163,29 @@ def test_protocol_and_store_do_without_the_outside_world(folder: str) -> None:
         for found in tree.all_imports()
         if tree.layer(Path(found.file).parts) == folder and found.top in BARRED[folder]
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_connections_know_no_request() -> None:
+    """What is particular to a request is handed to `protocol/aio` by its owner."""
+    numbers = set(codes.REQUEST_NAMES)
+    names = set(codes.REQUEST_NAMES.values())
+    written = re.compile(rb'"code":(\d+)')
+    wrong = []
+    for path in (tree.ROOT / "protocol" / "aio").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_name = (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "codes"
+                and node.attr in names
+            )
+            text = node.value if isinstance(node, ast.Constant) else None
+            found = written.findall(text if isinstance(text, bytes) else str(text).encode())
+            if is_name or any(int(number) in numbers for number in found):
+                wrong.append(
+                    f"{path.name}:{node.lineno}: pass {ast.unparse(node)} in from its owner"
+                )  # type: ignore[attr-defined]
     assert not wrong, "\n".join(wrong)
 
 

@@ -21,7 +21,7 @@ from aerobee.protocol.aio.connection import (
 )
 from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, OWED_IN_TURN_MAX, MemoryBudget
 from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.aio.scheduler import COMMANDS_ALONE, COMMANDS_SHARED
+from aerobee.protocol.aio.scheduler import COMMANDS_ALONE, COMMANDS_SHARED, Lane, Scheduler
 from aerobee.protocol.aio.server import UNFINISHED_ROUND_BYTES, Server, table
 from aerobee.protocol.codec.frame import HEAD, FrameDecoder, encode_request
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Response
@@ -770,9 +770,21 @@ async def test_an_answer_that_a_broker_passes_on_says_nothing_about_the_broker(c
     server = Server()
     rows = table([Row(each, None, answer) for each in (code, codes.GET_BROKER_RUNTIME_INFO)])
     address = f"127.0.0.1:{await server.listen('127.0.0.1', 0, rows)}"
-    peers = Peers()
+    peers = Peers(relayed=frozenset([code]))
     for each in (code, code, codes.GET_BROKER_RUNTIME_INFO, code):
         await peers.request(address, each)
     await peers.close()
     await server.stop()
     assert seen == [0, 0, 0, CODEC_MSGPACK]
+
+
+async def test_a_fault_of_one_connection_leaves_the_fast_path_to_the_others() -> None:
+    class Faulty(Connection):
+        def data_received(self, data: bytes) -> None:
+            raise MemoryError
+
+    scheduler = Scheduler()
+    scheduler.lane = lane = Lane(lambda: None, lambda: None, frozenset(), bool)
+    with pytest.raises(MemoryError):
+        Faulty(scheduler, {}).serve(b"x")
+    assert scheduler.lane is lane
