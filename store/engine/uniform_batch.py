@@ -23,7 +23,7 @@ from ...protocol.message.batch import (
     FLAG_AND_LENGTH,
     FLAG_AT,
 )
-from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX, scan
 from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, LAYOUT, PROPERTIES_LENGTH, crc32
 from ...protocol.message.tags import TAG_HASHES
 from ..index.index import Pending
@@ -92,7 +92,7 @@ def even_records(
     ):
         return None
     text = data[text_at:entry_bytes]
-    pairs = _pairs(text)
+    pairs = scan(text)
     source = np.frombuffer(data, np.uint8).reshape(rows, entry_bytes)
     texts = source[:, text_at:]
     differs = (texts != texts[0]).any(axis=0) if own else np.zeros(0, np.bool_)
@@ -163,19 +163,6 @@ def even_records(
     return Made(made, size, entries, pending)
 
 
-def _pairs(text: bytes) -> dict[bytes, tuple[int, int]] | None:
-    """Where the value of each property of this text begins and ends; None if anything is odd."""
-    found: dict[bytes, tuple[int, int]] = {}
-    at = 0
-    for pair in text.removesuffix(b"\x02").split(b"\x02") if text else ():
-        name, _, value = pair.partition(b"\x01")
-        if not name or not value or name in found:
-            return None
-        found[name] = at + len(name) + 1, at + len(pair)
-        at += len(pair) + 1
-    return found
-
-
 def _are_alike(
     pairs: dict[bytes, tuple[int, int]],
     texts: npt.NDArray[np.uint8],
@@ -221,4 +208,5 @@ def _column(data: bytes, kind: str, at: int, entry_bytes: int) -> npt.NDArray[np
 def _numbers(size: int) -> "np.dtype[np.void]":
     """The numbers that differ between records of this size."""
     columns = LAYOUT.dtype("body_crc", "flag", "queue_offset", "log_offset", size=size)
-    return np.dtype(columns)
+    found: np.dtype[np.void] = np.dtype(columns)
+    return found

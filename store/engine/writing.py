@@ -261,13 +261,7 @@ def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwi
 
     `otherwise` when it asks for no delay. A level beyond the last counts as the last.
     """
-    # Nearly always it is there once, as a pair of its own that is not the first.
-    at = properties.find(b"\x02DELAY\x01")
-    end = properties.find(b"\x02", at + 7)
-    if at < 0 or end < at + 8 or properties.find(b"DELAY\x01", end) >= 0:
-        level = find(properties, b"DELAY")
-    else:
-        level = properties[at + 7 : end]
+    level = find(properties, b"DELAY")
     if level is None or not level.removeprefix(b"+").isdigit():
         return otherwise
     number = int(level)
