@@ -121,7 +121,7 @@ def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
 
 
 def own(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Those that the sender of a message set by name."""
+    """The properties that the sender of a message set by name."""
     return {name: text for name, text in pairs.items() if name not in SYSTEM}
 
 

@@ -1,7 +1,7 @@
-"""Batches into plain consume queues: messages that come in one request and become neighbours.
+"""Batches in plain consume queues: the messages of one request become neighbours.
 
-All messages of a batch are stored, or none. Batches whose messages have one layout are made
-together (`even_batch`), several of a turn at once; all others message by message.
+All messages of a batch are stored, or none. Batches whose messages have one layout are encoded
+together (`uniform_batch`), several of a tick at once; others message by message.
 """
 
 from collections.abc import Sequence
