@@ -79,7 +79,7 @@ class UniqueIds:
         return self.at(self._now_ms())
 
     def at(self, now_ms: int) -> str:
-        """The same for one who knows what time it is."""
+        """The next id, for a time in ms that the caller knows."""
         if now_ms != self._text_ms:
             if not self._month_start_ms <= now_ms < self._month_end_ms:
                 self._month_start_ms, self._month_end_ms = _month(now_ms)

@@ -11,6 +11,7 @@ NAME_VALUE_SEPARATOR = "\x01"
 PAIR_SEPARATOR = "\x02"
 PROPERTIES_BYTES_MAX = 32_767  # their length is a signed 16-bit number in the record
 KEY_SEPARATOR = " "  # between the keys in KEYS
+NEEDLES_MAX = 1_000  # names that `find` remembers
 
 KEYS = "KEYS"
 TAGS = "TAGS"
@@ -120,14 +121,24 @@ def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
 
 
 def own(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Those that the sender of a message set by name."""
+    """The properties that the sender of a message set by name."""
     return {name: text for name, text in pairs.items() if name not in SYSTEM}
 
 
 def find(raw: bytes, name: bytes) -> bytes | None:
     """The value of one property in a stored form, without reading the others; None if absent."""
-    needle = b"\x02%b\x01" % name
+    needle = _NEEDLES[name]
     at = raw.rfind(needle)
+    if at >= 0:
+        start = at + len(needle)
+        end = raw.find(b"\x02", start)
+        if end > start:
+            return raw[start:end]
+    return _find_unusual(raw, needle, at)
+
+
+def _find_unusual(raw: bytes, needle: bytes, at: int) -> bytes | None:
+    """`find` for a value at the very start or end of `raw`, and among values that are empty."""
     while at >= 0:
         start = at + len(needle)
         end = raw.find(b"\x02", start)
@@ -139,3 +150,36 @@ def find(raw: bytes, name: bytes) -> bytes | None:
     start = len(needle) - 1
     end = raw.find(b"\x02", start)
     return (raw[start:] if end < 0 else raw[start:end]) or None
+
+
+class _Needles(dict[bytes, bytes]):
+    """What `find` looks for, by the name of a property."""
+
+    def __missing__(self, name: bytes) -> bytes:
+        needle = b"\x02%b\x01" % name
+        if len(self) < NEEDLES_MAX:
+            self[name] = needle
+        return needle
+
+
+_NEEDLES = _Needles()
+
+
+def scan(raw: bytes) -> dict[bytes, tuple[int, int]] | None:
+    """Start and end of each value in a stored form, by name; None if a pair has no name or no
+    value, or if two have one name."""
+    found: dict[bytes, tuple[int, int]] = {}
+    at = 0
+    for pair in raw.removesuffix(b"\x02").split(b"\x02") if raw else ():
+        name, _, value = pair.partition(b"\x01")
+        if not name or not value or name in found:
+            return None
+        found[name] = at + len(name) + 1, at + len(pair)
+        at += len(pair) + 1
+    return found
+
+
+def without(raw: bytes, *names: str) -> bytes:
+    """A stored form without the properties of these names."""
+    starts = tuple(f"{name}\x01".encode() for name in names)
+    return b"\x02".join(pair for pair in raw.split(b"\x02") if not pair.startswith(starts))

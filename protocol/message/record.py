@@ -122,7 +122,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties, parsed anew at each look."""
+        """The properties, parsed at each access."""
         return props.decode(self.raw_properties)
 
     @property

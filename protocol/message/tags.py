@@ -36,13 +36,5 @@ def tag_hash(tags: bytes | str | None) -> int:
 
 def raw_tags_code(properties: bytes) -> int:
     """The tags code of a message with these properties."""
-    # Nearly always they are there once, at the start of a pair; the rest goes the long way.
-    at = properties.find(b"TAGS\x01")
-    end = properties.find(b"\x02", at)
-    if at >= 0 and end > at + 5 and (at == 0 or properties[at - 1] == 2):
-        tags: bytes | None = properties[at + 5 : end]
-        if properties.find(b"TAGS\x01", end) >= 0:
-            tags = find(properties, b"TAGS")
-    else:
-        tags = find(properties, b"TAGS")
+    tags = find(properties, b"TAGS")
     return TAG_HASHES[tags] if tags else 0

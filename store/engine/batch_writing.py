@@ -5,7 +5,13 @@ them has (INNER_BASE), so that a queue can be made again from the log. The messa
 in the body; a message that comes by itself is a plain record that counts as a batch of one.
 """
 
-from ...protocol.message.properties import CRC32, INNER_BASE, INNER_NUM, PROPERTIES_BYTES_MAX
+from ...protocol.message.properties import (
+    CRC32,
+    INNER_BASE,
+    INNER_NUM,
+    PROPERTIES_BYTES_MAX,
+    without,
+)
 from ...protocol.message.record import (
     INNER_BATCH,
     RESERVED_CRC_BYTES,
@@ -22,7 +28,6 @@ from .state import StoreState
 
 MESSAGES_MAX = (1 << 15) - 1  # of one unit: its field has 16 bits
 _CRC_NAME = CRC32.encode() + b"\x01"
-_INNER_NAMES = (INNER_NUM.encode() + b"\x01", INNER_BASE.encode() + b"\x01")
 
 
 class BatchQueueAppender:
@@ -55,8 +60,7 @@ class BatchQueueAppender:
             self._state.relieve_index()
         base, store_ms = queue.next, self._state.now_ms()
         if b"INNER_" in properties:  # it was read from such a queue before
-            pairs = properties.split(b"\x02")
-            properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_INNER_NAMES))
+            properties = without(properties, INNER_NUM, INNER_BASE)
         properties += f"{INNER_NUM}\x01{number}\x02{INNER_BASE}\x01{base}\x02".encode()
         body_bytes_max = self._state.settings.max_message_bytes
         if len(body) > body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
@@ -88,8 +92,7 @@ class BatchQueueAppender:
 def with_room_for_crc(properties: bytes) -> bytes:
     """The properties without a crc property, followed by zeros in the size of one."""
     if _CRC_NAME in properties:
-        pairs = properties.split(b"\x02")
-        properties = b"\x02".join(pair for pair in pairs if not pair.startswith(_CRC_NAME))
+        properties = without(properties, CRC32)
     if properties and properties[-1] != 2:
         properties += b"\x02"
     if len(properties) + RESERVED_CRC_BYTES > PROPERTIES_BYTES_MAX:

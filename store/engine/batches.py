@@ -1,7 +1,7 @@
-"""Batches into plain consume queues: messages that come in one request and become neighbours.
+"""Batches in plain consume queues: the messages of one request become neighbours.
 
-All messages of a batch are stored, or none. Batches whose messages have one layout are made
-together (`even_batch`), several of a turn at once; all others message by message.
+All messages of a batch are stored, or none. Batches whose messages have one layout are encoded
+together (`uniform_batch`), several of a tick at once; others message by message.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ...protocol.errors import Malformed
 from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
 from ...protocol.message.batch import FLAG_AND_LENGTH as BATCH_ENTRY
-from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX, find
 from ...protocol.message.record import (
     CRC_MASK,
     HOST_BYTES_V4,
@@ -21,7 +21,7 @@ from ...protocol.message.record import (
     crc32,
     encode_record,
 )
-from ...protocol.message.tags import raw_tags_code
+from ...protocol.message.tags import TAG_HASHES
 from ..base.errors import IllegalMessage, MessageTooLarge, StoreError
 from ..index.index import Pending
 from ..log.commit_log import STAGED_BYTES_MAX
@@ -195,12 +195,7 @@ class BatchAppender:
         return self._queues.make(topic, queue_id)
 
     def _records(
-        self,
-        queue: ConsumeQueue,
-        batch: Batch,
-        base: int,
-        shared: bytes,
-        store_ms: int,
+        self, queue: ConsumeQueue, batch: Batch, base: int, shared: bytes, store_ms: int
     ) -> _Made:
         """The records of a batch that begins at `base`, in pieces; entries; keys; the end."""
         _, sys_flag, born_ms, born_host, data, reconsume_times = batch
@@ -209,40 +204,22 @@ class BatchAppender:
         host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
         append_crc = self._state.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
-        parts: list[bytes] = []
+        pieces: list[bytes] = []
         entries: list[int] = []
         pending: list[Pending] = []
         # What the messages of a batch have in common is packed once for each length.
         middles: dict[int, bytes] = {}
         tails: dict[int, bytes] = {}
-        unpack, pack = BATCH_ENTRY.unpack_from, HEAD_START.pack
-        # One character a byte: finding a word in a str costs a fifth of finding it in bytes.
-        text = data.decode("latin-1")
-        find_next, find_last = text.find, text.rfind
-        codes: dict[bytes, int] = {}
-        may_have_keys = "KEY" in text or b"KEY" in shared
-        shared_bytes = len(shared)
-        end = len(data)
-        at = 0
+        pack = HEAD_START.pack
+        may_have_keys = b"KEY" in data or b"KEY" in shared
+        at, end = 0, len(data)
         while at < end:
-            if at + BATCH_ENTRY_BYTES_MIN > end:
-                raise Malformed(f"{end - at} bytes are left over at {at}")
-            flag, body_bytes = unpack(data, at)
-            at += BATCH_ENTRY.size
-            stop = at + body_bytes
-            if body_bytes < 0 or stop + 2 > end:
-                raise Malformed(f"a body of {body_bytes} bytes at {at} runs over the end {end}")
-            body = data[at:stop]
-            own = data[stop] << 8 | data[stop + 1]
-            start = stop + 2
-            at = start + own
-            if own > PROPERTIES_BYTES_MAX or at > end:
-                raise Malformed(f"properties of {own} bytes at {stop} run over the end {end}")
-            properties = data[start:at]
-            if own and data[at - 1] != 2:
+            flag, stop, start, behind = _entry_at(data, at, end)
+            body, properties = data[at + BATCH_ENTRY.size : stop], data[start:behind]
+            at = behind
+            if properties and properties[-1] != 2:
                 properties += b"\x02"  # the shared ones come behind it
-                own += 1
-            properties_bytes = own + shared_bytes
+            body_bytes, properties_bytes = len(body), len(properties) + len(shared)
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
                 raise too_large(body_bytes, properties_bytes, body_bytes_max)
             if is_plain:
@@ -257,14 +234,8 @@ class BatchAppender:
                     tail = topic_field + PROPERTIES_LENGTH.pack(properties_bytes)
                     tails[properties_bytes] = tail
                 crc = crc32(body) & CRC_MASK
-                parts += (
-                    pack(size, magic, crc, queue_id, flag, queue_offset, base),
-                    middle,
-                    body,
-                    tail,
-                    properties,
-                    shared,
-                )
+                head = pack(size, magic, crc, queue_id, flag, queue_offset, base)
+                pieces += (head, middle, body, tail, properties, shared)
             else:
                 raw = properties + shared
                 record = Record(
@@ -273,28 +244,34 @@ class BatchAppender:
                     with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
                 encoded = encode_record(record)
-                parts.append(with_crc(encoded) if append_crc else encoded)
+                pieces.append(with_crc(encoded) if append_crc else encoded)
                 size = len(encoded)
-            tags_at = find_last("TAGS\x01", start, at)
-            if tags_at < 0:
-                code = 0
-            else:
-                tags_end = find_next("\x02", tags_at, at)
-                tags = data[tags_at + 5 : tags_end]
-                if tags_end < 0 or not tags or (tags_at > start and data[tags_at - 1] != 2):
-                    code = raw_tags_code(properties)  # not a plain pair: the long way
-                elif tags in codes:
-                    code = codes[tags]
-                else:
-                    code = codes[tags] = raw_tags_code(properties)
-            entries += (base, size, code)
+            tags = find(properties, b"TAGS")
+            entries += (base, size, TAG_HASHES[tags] if tags else 0)
             if may_have_keys:
                 pending.append((topic, properties + shared, base, store_ms, None))
             base += size
             queue_offset += 1
         if not entries:
             raise Malformed("the batch is empty")
-        return parts, entries, pending, base
+        return pieces, entries, pending, base
+
+
+def _entry_at(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """Flag, end of the body, start and end of the properties of the message at this place of a
+    batch that ends at `end`. Malformed when it runs over the end."""
+    if at + BATCH_ENTRY_BYTES_MIN > end:
+        raise Malformed(f"{end - at} bytes are left over at {at}")
+    flag, body_bytes = BATCH_ENTRY.unpack_from(data, at)
+    at += BATCH_ENTRY.size
+    stop = at + body_bytes
+    if body_bytes < 0 or stop + 2 > end:
+        raise Malformed(f"a body of {body_bytes} bytes at {at} runs over the end {end}")
+    own = data[stop] << 8 | data[stop + 1]
+    start = stop + 2
+    if own > PROPERTIES_BYTES_MAX or start + own > end:
+        raise Malformed(f"properties of {own} bytes at {stop} run over the end {end}")
+    return flag, stop, start, start + own
 
 
 def _append_entries(queue: ConsumeQueue, entries: list[int]) -> None:

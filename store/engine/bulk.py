@@ -1,8 +1,7 @@
-"""Messages out of the store many at a time, for those who read whole queues.
+"""Bulk reads, for readers of whole queues.
 
-`get_many` gives what `get` would give over many calls: the same messages in the same order. How
-many come at once is the caller's to say and not the settings', which are for consumers that share
-the broker with others.
+`get_many` returns the same messages in the same order as repeated calls of `get`. The caller alone
+limits its size; the limits of the settings are for consumers.
 """
 
 from operator import itemgetter

@@ -1,11 +1,11 @@
-"""Old files leave the store: those of the log as `retention` decides, then what led to them.
+"""Deletion of old files: first those of the log, as `retention` decides, then queues and index.
 
-The work comes in steps, and whoever takes them waits between them: a step has a name of a file
-taken away already, and what the disk needs long for is left to be done in another thread. Readers
-that hold views into a file keep them; the room comes back when the last of them lets go.
+The work comes in steps, and the caller pauses between them. A step has already unlinked a file; the
+slow part of the deletion is left for another thread. Readers that hold views into a file keep them,
+and the disk space is freed when the last view is released.
 
-The log goes first. A queue that still leads to where the log was answers that the message is gone,
-and after a crash the next round goes on here; the other way round a message would be lost.
+The log is deleted first. An entry whose message is gone is reported as such, and after a crash the
+next round continues. In the opposite order messages would be lost.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""A store that follows another one's log: a slave's.
+"""The store of a slave, which appends the log of its master.
 
-Bytes come as they lie in the other log, cut anywhere; they are appended as they are, so that the
-files become the same. Whatever is a whole message gets its entries in queues and index at once. So
-the log has one end more: `whole_end`, behind the last message that is in its queue; what lies
-between it and the log's end is the beginning of a message, or damaged. Nobody else may write.
+The bytes of the master's log arrive in chunks of any size and are appended unchanged, so both logs
+have equal files. Each complete message gets its entries in queues and index at once. `whole_end` is
+the end of the last message that is in its queue; behind it lies an incomplete or damaged message.
+No other writer is allowed.
 """
 
 import logging
@@ -114,7 +114,7 @@ class Follower:
     def cut_torn(self) -> None:
         """Drop the beginning of a message whose rest didn't come, as the connection broke.
 
-        Who is asked next may have another message there. What is damaged stays: behind it may lie
+        The next master may have another message there. What is damaged stays: behind it may lie
         what was acknowledged. StoreError, and nothing is dropped, as `derive_new`.
         """
         if self._log.refusal is not None:

@@ -1,8 +1,7 @@
-"""Messages out of the store: pulls, and everything else that asks where a message is.
+"""Reading: pulls, and look-ups of messages by offset, place, time and key.
 
-What lies beyond `readable_end` is not there for anybody. Records go out as views into the log where
-they lie side by side, else copied into one piece: a copy of a few kilobytes costs less than
-the system's work for many small buffers.
+Readers see nothing beyond `readable_end`. Records that are neighbours in the log come as one
+view of it, others as one copy: to copy a few kilobytes is cheaper than to send many small buffers.
 """
 
 import logging

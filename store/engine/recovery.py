@@ -37,7 +37,7 @@ def recover(
     commit_log, queues, index = state.log, state.queues, state.index
     checkpoint, settings = state.checkpoint, state.settings
     state.deleted.load()
-    # Whoever was killed may not have synced the names of new files.
+    # A crash may have come before the names of new files were synced.
     commit_log.new_files = index.new_files = not is_clean
     commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
     warn_of(commit_log.segments.strays)

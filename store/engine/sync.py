@@ -1,7 +1,7 @@
-"""What has to reach the disk, noted in the loop's thread and done in another one.
+"""Syncs: planned in the thread of the loop, run in another one.
 
-The plan knows files only; it looks at nothing that changes while it runs. Folders come first: a
-file is no use after a power cut when its name is lost.
+A plan holds files only and reads nothing that changes while it runs. It syncs folders first: after
+a power cut a file without its name is lost.
 """
 
 from dataclasses import dataclass, field
@@ -164,7 +164,7 @@ class SyncPlanner:
     def _plan_index(self, plan: SyncPlan) -> None:
         index = self._state.index
         try:
-            if index.waiting <= INDEX_SYNC_MAX:  # more are for whoever adds them in parts
+            if index.waiting <= INDEX_SYNC_MAX:  # larger backlogs are added in parts elsewhere
                 self._state.index_pending()
         except DiskFull:
             plan.covers_all = False  # what recovery would have to index again is not all known

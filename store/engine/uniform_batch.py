@@ -23,7 +23,7 @@ from ...protocol.message.batch import (
     FLAG_AND_LENGTH,
     FLAG_AT,
 )
-from ...protocol.message.properties import PROPERTIES_BYTES_MAX
+from ...protocol.message.properties import PROPERTIES_BYTES_MAX, scan
 from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, LAYOUT, PROPERTIES_LENGTH, crc32
 from ...protocol.message.tags import TAG_HASHES
 from ..index.index import Pending
@@ -92,7 +92,7 @@ def even_records(
     ):
         return None
     text = data[text_at:entry_bytes]
-    pairs = _pairs(text)
+    pairs = scan(text)
     source = np.frombuffer(data, np.uint8).reshape(rows, entry_bytes)
     texts = source[:, text_at:]
     differs = (texts != texts[0]).any(axis=0) if own else np.zeros(0, np.bool_)
@@ -161,19 +161,6 @@ def even_records(
             for start, key in zip(at, keys, strict=False)
         ]
     return Made(made, size, entries, pending)
-
-
-def _pairs(text: bytes) -> dict[bytes, tuple[int, int]] | None:
-    """Where the value of each property of this text begins and ends; None if anything is odd."""
-    found: dict[bytes, tuple[int, int]] = {}
-    at = 0
-    for pair in text.removesuffix(b"\x02").split(b"\x02") if text else ():
-        name, _, value = pair.partition(b"\x01")
-        if not name or not value or name in found:
-            return None
-        found[name] = at + len(name) + 1, at + len(pair)
-        at += len(pair) + 1
-    return found
 
 
 def _are_alike(

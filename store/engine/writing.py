@@ -1,8 +1,7 @@
-"""Messages into the store. `put_all` is the hot path: straight code, few calls, no copies.
+"""Storing messages. `put_all` is the hot path: straight code, few calls, no copies.
 
-A message gets its place in the log and its entry in the queue in the same call; its record is only
-staged. Whatever may fail (size, room in log and queue) comes first, so that a message is in both or
-in neither.
+A call gives a message its place in the log and its entry in the queue, and stages its record. All
+that can fail (size, room in log and queue) comes first, so a message is in both or in neither.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends
     from ..kernels.plain_records import Course, PlainRecords
 
-# A message that a transaction has committed is stored like any other. One that is prepared or
-# rolled back (which has both bits) has no place in a queue.
+# A committed message is stored like any other. A prepared or rolled back one (which has both bits)
+# gets no entry in a queue.
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 
 
@@ -64,11 +63,11 @@ class Appender:
     def put_all(
         self, messages: Iterable[MessageFields], *, until_error: bool = False
     ) -> list[Placed | StoreError]:
-        """Store messages in their order, each by itself: where it is, or why it was not stored.
+        """Store messages in order. Returns for each where it is, or the error.
 
-        They are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code is
-        worked out here, from the property DELAY unless it is None. With `until_error` none is
-        stored behind the first that was not, and the answer ends with that one.
+        Messages are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code
+        follows from the property DELAY, or from the level of the queue if it is None. With
+        `until_error` the first error ends the call and is the last result.
         """
         log, queues, host = self._log, self._plain_queues, self._state.host
         staged, pending = log.staged, self._pending_keys
@@ -142,17 +141,18 @@ class Appender:
         return places
 
     def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
-        """This queue, if plain messages can be put there."""
+        """This queue if it takes plain messages, else None."""
         queue = self._plain_queues.get(key)
         return None if queue is None or queue.is_special else queue
 
     def put_plain(
         self, plain: "PlainSends", courses: Sequence["Course"], hosts: bytes, maker: "PlainRecords"
     ) -> bool:
-        """Store these messages, as `put_all` does, or none of them: then False.
+        """Store the messages that `plain` has read, as `put_all` does. Returns False if none is
+        stored, because the log file or a queue file has no room or the host is IPv6.
 
-        `courses` has one with a `plain_queue` for each of their parts, `hosts` the 8 bytes of the
-        sender of each piece. They are readable after the next `write_staged`, too.
+        `courses` has a destination with a `plain_queue` for each of `plain.parts`. `hosts` has the
+        8 bytes of the sender of each piece.
         """
         log = self._log
         size = 0
@@ -248,7 +248,7 @@ class Appender:
 
 
 def _has_room(queue: ConsumeQueue, messages: int) -> bool:
-    """Whether the queue's file has room for so many more, once as much is reserved."""
+    """Reserve room for that many entries. Returns whether the file of the queue has it."""
     try:
         queue.make_room(messages)
     except StoreError:
@@ -257,17 +257,11 @@ def _has_room(queue: ConsumeQueue, messages: int) -> bool:
 
 
 def due_ms(properties: bytes, store_ms: int, levels_ms: tuple[int, ...], otherwise: int = 0) -> int:
-    """When a message in SCHEDULE_TOPIC_XXXX is to be delivered: its tags code there.
+    """The delivery time of a message in SCHEDULE_TOPIC_XXXX, ms: its tags code there.
 
-    `otherwise` when it asks for no delay. A level beyond the last counts as the last.
+    Returns `otherwise` without a delay. A level beyond the last counts as the last.
     """
-    # Nearly always it is there once, as a pair of its own that is not the first.
-    at = properties.find(b"\x02DELAY\x01")
-    end = properties.find(b"\x02", at + 7)
-    if at < 0 or end < at + 8 or properties.find(b"DELAY\x01", end) >= 0:
-        level = find(properties, b"DELAY")
-    else:
-        level = properties[at + 7 : end]
+    level = find(properties, b"DELAY")
     if level is None or not level.removeprefix(b"+").isdigit():
         return otherwise
     number = int(level)

@@ -82,7 +82,7 @@ class Disk:
         return used * found.f_frsize, found.f_bavail * found.f_frsize
 
     def map(self, fd: int, size: int, *, writable: bool) -> mmap.mmap:
-        """The first `size` bytes of a file, shared with all who have it open."""
+        """The first `size` bytes of a file, shared with all processes that have it open."""
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return mmap.mmap(fd, size, mmap.MAP_SHARED, prot)
 

@@ -1,4 +1,4 @@
-"""The files of a store as they lie there, for those who only read: the view, `check` and `dump`.
+"""The files of a store for programs that only read them: the view, `check` and `dump`.
 
 No lock is taken and nothing is written, also not what a broker would mend at its start. So a broker
 may run on the folder meanwhile; then files come and go, and their ends grow. What is not as it

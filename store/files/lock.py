@@ -1,4 +1,4 @@
-"""Who has a store open: the file `lock`, and the file `abort` that only a clean stop removes."""
+"""Exclusive use of a store: the file `lock`, and `abort`, which only a clean stop removes."""
 
 import os
 from pathlib import Path
@@ -72,7 +72,7 @@ def write_abort(root: Path, *, sync_failed: bool = False) -> None:
 
 
 def sync_had_failed(root: Path) -> bool:
-    """Whether whoever had the store before noted that a sync failed."""
+    """Whether the last run noted that a sync failed."""
     return SYNC_FAILED in _abort_text(root)
 
 

@@ -5,7 +5,6 @@ is followed by a new one. Each message is indexed under its unique key and each 
 """
 
 import logging
-import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +29,6 @@ log = logging.getLogger(__name__)
 
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
 TABLE_MESSAGES_MIN = 200  # for fewer with several keys the arrays cost more than they save
-_find_unique = re.compile(rb"UNIQ_KEY\x01([^\x02]+)\x02").search
-_find_keys = re.compile(rb"KEYS\x01([^\x02]+)\x02").search
 
 # Topic, properties, log offset, store time in ms, its only key where that is known.
 Pending = tuple[str, bytes, int, int, bytes | None]
@@ -319,25 +316,7 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence
             places.append(offset)
             times.append(store_ms)
             continue
-        # Nearly every message has one unique key, and perhaps one KEYS; the rest goes the long way.
-        unique = _find_unique(raw)
-        at = 0 if unique is None else unique.start()
-        count = raw.count(b"KEY")
-        if unique is None or (at and raw[at - 1] != 2) or count > 2:
-            found = index_keys(raw)
-        elif count == 1:
-            keys.append(prefix + unique[1])
-            places.append(offset)
-            times.append(store_ms)
-            continue
-        else:
-            words = _find_keys(raw)
-            at = 0 if words is None else words.start()
-            if words is None or (at and raw[at - 1] != 2):
-                found = index_keys(raw)
-            else:
-                found = [unique[1], *filter(None, words[1].split(b" "))]
-        for key in found:
+        for key in index_keys(raw):
             keys.append(prefix + key)
             places.append(offset)
             times.append(store_ms)

@@ -139,7 +139,7 @@ class IndexCheck:
         if not self._missing_count:
             return
         text = f"{self._missing_count} keys of messages have no entry, the first at"
-        # Who writes to it may be between two keys of one message.
+        # Its writer may be between two keys of one message.
         indexed = self.last_offset - is_open
         if self._missing[0] > indexed and (is_open or not is_expected):
             report.note(INDEX, self._folder, None, f"{text} {self._missing[0]} of the log")

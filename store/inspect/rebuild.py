@@ -1,4 +1,4 @@
-"""`rebuild`: makes the queues and the index of a store anew from its log.
+"""`rebuild`: makes the queues and the index of a store again from its log.
 
 The sizes of files are those that the store has, unless settings are given. A queue of which the log
 has no message any more is left alone, for nothing else knows its numbering. The checkpoint is told
@@ -47,7 +47,7 @@ def rebuild(
     progress: Progress | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Rebuilt:
-    """Make queues and index anew. StoreError when it is no store, or a broker runs on it.
+    """Make queues and index again. StoreError when it is no store, or a broker runs on it.
 
     `progress(done, all, messages)` is told of bytes of the log.
     """

@@ -1,10 +1,9 @@
-"""The commit log: every message of every topic, in the order of arrival, in files of one size.
+"""The commit log: the messages of all topics in order of arrival, in files of one size.
 
-`append` only stages a record: it has its place, and `write_staged` puts all that gathered in one
-write into the file. So the log has three ends, each at or behind the one before: `end` (given out),
-`written` (in the file: survives a crash of the process), `durable` (on the disk: survives a power
-cut). A record never touches the last 8 bytes of a file: there is always room for the blank record
-that closes it.
+A new record gets its place and is staged; `write_staged` writes all staged records at once. The log
+therefore has three ends: `end` (assigned), `written` (in the file: survives a crash of the process)
+and `durable` (on the disk: survives a power cut), durable <= written <= end. No record uses the
+last 8 bytes of a file, which are reserved for the blank record that closes it.
 """
 
 from collections.abc import Callable
@@ -258,7 +257,7 @@ class CommitLog:
         return segment.memory[at : at + size] if at + size <= segment.size else None
 
     def count_read(self, size: int) -> None:
-        """Note that so many bytes were handed to readers, and now and then free their memory."""
+        """Count bytes handed to readers, and free the memory of the files from time to time."""
         self._read_bytes += size
         if self._read_bytes >= READ_BYTES_KEPT:
             self._read_bytes = 0

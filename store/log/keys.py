@@ -23,7 +23,7 @@ def index_keys(raw: bytes) -> list[bytes]:
     unique = props.find(raw, b"UNIQ_KEY")
     if unique:
         found.append(unique)
-    keys = props.find(raw, b"KEYS")
+    keys = props.find(raw, b"KEYS") if b"KEYS\x01" in raw else None
     if keys:
         found += [key for key in keys.split(b" ") if key]
     return found

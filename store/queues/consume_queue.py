@@ -59,8 +59,9 @@ def run_of(count: int) -> Struct:
 class ConsumeQueue:
     """One queue of a topic. `next` is the offset of the entry to be written next.
 
-    `view`, `at`, `limit` (file, place and end of reserved room for that entry), `magic`,
-    `topic_field` and `fixed_bytes` (of this queue's records) are there for `MessageStore.put`.
+    `view`, `at` and `limit` are file, place and end of the reserved room for that entry;
+    `magic`, `topic_field` and `fixed_bytes` are those of this queue's records. The appender uses
+    all six directly.
     """
 
     __slots__ = (
@@ -225,7 +226,7 @@ class ConsumeQueue:
         self.next = count
         self.min_offset = self.first_offset
         self.synced = count if is_clean else 0
-        # Whoever was killed may not have synced the names.
+        # A crash may have come before the names were synced.
         self.new_files = not is_clean and bool(segments.items)
         if segments.items:
             if is_clean:

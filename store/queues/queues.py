@@ -126,7 +126,7 @@ class Queues:
             for key in [key for key in group if key[0] == topic]:
                 queue = group.pop(key)
                 queue.segments.delete()
-                queue.release()  # for who still knows it
+                queue.release()  # readers may still hold it
         for folder in (self._folder, self._batch_folder):
             path = folder / topic
             with plain_errors(path, "delete"):

@@ -20,7 +20,7 @@ class Recovered:
 
 
 def recover(timer_log: TimerLog, wheel: TimerWheel, read_ms: int, log_end: int) -> Recovered:
-    """Find the end of the timer log and fill the wheel anew with what is due from `read_ms` on.
+    """Find the end of the timer log and fill the wheel again with what is due from `read_ms` on.
 
     Units whose message the commit log, which ends at `log_end`, has lost are cut off.
     """

@@ -93,3 +93,23 @@ def test_the_reserved_names_hold_what_users_may_not_set() -> None:
     assert {"KEYS", "TAGS", "DELAY", "UNIQ_KEY", "__CRC32#"} <= properties.RESERVED
     assert properties.SHARDING_KEY not in properties.RESERVED
     assert properties.TRANSACTION_ID not in properties.RESERVED
+
+
+def test_a_scan_says_where_each_value_lies_in_plain_properties_only() -> None:
+    raw = b"KEYS\x01a b\x02TAGS\x01t\x02"
+    marks = properties.scan(raw)
+    assert marks is not None
+    assert {name: raw[start:end] for name, (start, end) in marks.items()} == {
+        b"KEYS": b"a b",
+        b"TAGS": b"t",
+    }
+    assert properties.scan(raw[:-1]) == marks
+    assert properties.scan(b"") == {}
+    for odd in (b"KEYS\x01\x02", b"\x01a\x02", b"KEYS\x02", raw + raw, b"\x02" + raw):
+        assert properties.scan(odd) is None
+
+
+def test_properties_are_left_out_by_whole_names() -> None:
+    raw = b"A\x011\x02AB\x012\x02C\x013\x02A\x014\x02"
+    assert properties.without(raw, "A", "C") == b"AB\x012\x02"
+    assert properties.without(raw, "B") == raw
