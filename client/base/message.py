@@ -75,9 +75,7 @@ class Message:
             return
         if isinstance(keys, BODIES) or not isinstance(keys, Iterable):
             raise IllegalMessageError(wrong_type("keys", keys, "give a text, or a list of texts"))
-        if isinstance(
-            keys, (list, tuple, set, frozenset)
-        ):  # others: readable once
+        if isinstance(keys, (list, tuple, set, frozenset)):  # others: readable once
             for key in keys:
                 _check_type("one of keys", key, str, "give texts")
 
