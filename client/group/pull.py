@@ -244,9 +244,8 @@ class Puller:
     def abandon(self, process_queue: ProcessQueue) -> None:
         """Drop the response of a request that was sent ahead."""
         request = self._ahead.pop(process_queue, None)
-        response = None if request is None else request.begun
-        if response is not None and not response.cancel() and not response.cancelled():
-            response.exception()  # else asyncio logs that it was never retrieved
+        if request is not None and request.begun is not None:
+            request.begun.cancel()  # of a failed one it takes the error, too
 
     def _request(self, process_queue: ProcessQueue, subscription: SubscriptionData) -> PullRequest:
         cluster = self._cluster
