@@ -36,7 +36,7 @@ class AerobeeError(Exception):
 
 
 class ClientError(AerobeeError):
-    """The call failed on our side."""
+    """The call failed locally."""
 
 
 class IllegalMessageError(ClientError, ValueError):
@@ -75,10 +75,8 @@ class NoAnswerError(ClientError, TimeoutError):
 
 
 class BrokerError(AerobeeError):
-    """The answer was no: `code` with its RocketMQ name, `remark`, and the `address` it came from.
-
-    `retriable` is true for the codes that Java's producer tries again with another broker.
-    """
+    """The refusal of a server: `code` with its RocketMQ name, `remark`, and the server's
+    `address`."""
 
     def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
         self.code = code

@@ -85,7 +85,7 @@ class AccessAdmin(Asking):
         await self._tell(codes.AUTH_CREATE_ACL, AclSubject(info.subject), info.encode())
 
     async def disallow(self, user: str, resources: str | Iterable[str] | None = None) -> None:
-        """Take back what `allow` said about these resources, or with None about any."""
+        """Remove the entries for these resources; with None, all entries of the user."""
         for resource in [None] if resources is None else _listed(resources):
             header = AclResource(f"User:{user}", resource=resource)
             await self._tell(codes.AUTH_DELETE_ACL, header)

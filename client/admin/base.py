@@ -16,7 +16,7 @@ ADMIN_SECONDS = 15.0
 
 
 class Asking(OwnCluster):
-    """What every part of `Admin` asks with."""
+    """The requests of all parts of `Admin`."""
 
     # --- the cluster ----------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Asking(OwnCluster):
     async def _ask_any(
         self, code: int, header: Header | None, missing: tuple[int, ...], doing: str
     ) -> Command | None:
-        """The first master's answer that isn't one of the codes `missing`; None without any."""
+        """The first master's response whose code is not in `missing`; None without any."""
         for address in (await self.masters()).values():
             answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
             if answer.code == codes.SUCCESS:
@@ -97,7 +97,7 @@ class Asking(OwnCluster):
 
 
 def _only_slaves(info: ClusterInfo) -> str:
-    """What there is to say of brokers that have slaves and no master."""
+    """The error for brokers with slaves but no master."""
     alone = [
         name for name, data in info.broker_addr_table.items() if MASTER_ID not in data.broker_addrs
     ]

@@ -156,7 +156,7 @@ class GroupAdmin(Asking):
         return found
 
     async def skip_accumulated(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """Set a group's offsets to the end of a topic: what waits there is not consumed."""
+        """Set a group's offsets to the end of a topic; waiting messages are skipped."""
         return await self.reset_offsets(group, topic, NOW)
 
     async def set_offset(self, group: str, queue: MessageQueue, offset: int) -> None:

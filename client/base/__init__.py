@@ -1,1 +1,1 @@
-"""What every client uses: messages, receipts, security, identity, latency."""
+"""Shared by all clients: messages, receipts, security, identity, latency."""

@@ -25,7 +25,7 @@ _INSTALLED = tuple(
 
 
 def log_failure(log: logging.Logger, error: BaseException, what: str, *arguments: object) -> None:
-    """Say at WARNING that `what`, with its `arguments`, has failed with this error."""
+    """Log at WARNING that `what`, with its `arguments`, failed with this error."""
     found = place(error.__traceback__)
     text = " ".join(str(error).split())
     if len(text) > TEXT_MAX:

@@ -27,7 +27,7 @@ def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
 
 
 def new_unique_ids(ip: str | None = None) -> UniqueIds:
-    """A maker of UNIQ_KEYs with our ip, this process and the wall clock."""
+    """A generator of UNIQ_KEYs for this ip, process and the wall clock."""
     return UniqueIds(socket.inet_aton(ip or own_ip()) + bytes(PORT_BYTES), now_ms)
 
 

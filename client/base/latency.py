@@ -45,7 +45,7 @@ class LatencyFaults:
         return self._now_s() >= self._free_at.get(broker_name, 0.0)
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Its last answer was not a refusal."""
+        """Its last response was not a refusal."""
         return broker_name not in self._unreachable
 
     def _leave_alone(self, broker_name: str, for_ms: int) -> None:

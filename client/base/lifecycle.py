@@ -1,4 +1,4 @@
-"""What every client of this package has: `start`, `close` and `async with`."""
+"""Life cycle of all clients: `start`, `close` and `async with`."""
 
 from abc import ABC, abstractmethod
 from typing import Self

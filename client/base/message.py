@@ -1,4 +1,4 @@
-"""A message to be sent, and what makes one illegal. Sending never changes it."""
+"""Messages to send and their validation. Sending never changes a message."""
 
 import functools
 import math
@@ -75,7 +75,7 @@ class Message:
             return
         if isinstance(keys, BODIES) or not isinstance(keys, Iterable):
             raise IllegalMessageError(wrong_type("keys", keys, "give a text, or a list of texts"))
-        if isinstance(keys, (list, tuple, set, frozenset)):  # what else may be read only once
+        if isinstance(keys, (list, tuple, set, frozenset)):  # others: readable once
             for key in keys:
                 _check_type("one of keys", key, str, "give texts")
 

@@ -1,4 +1,4 @@
-"""A received message to look at: what producers, pull, push and pop consumers give to applications.
+"""The read-only view of a received message.
 
 Properties and body are decoded at the first access, because many applications never read them.
 """
@@ -84,7 +84,8 @@ class MessageView:
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """What RocketMQ's clients and brokers wrote, such as UNIQ_KEY, TAGS, MSG_REGION."""
+        """Properties written by RocketMQ's clients and brokers, such as UNIQ_KEY, TAGS,
+        MSG_REGION."""
         pairs = self.stored_properties
         return {name: text for name, text in pairs.items() if name in props.SYSTEM}
 
@@ -145,7 +146,7 @@ class MessageView:
 
     @property
     def flag(self) -> int:
-        """The number that its producer gave it; RocketMQ gives it no meaning."""
+        """The producer's flag; RocketMQ ignores it."""
         return self.record.flag
 
     @property

@@ -36,7 +36,7 @@ def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
 
 
 def bodies_of(answer: Command, kind: type[AnyBody], request: int) -> list[AnyBody]:
-    """The answer's body as a list of `kind`, empty without a body."""
+    """The response body as a list of `kind`, empty without a body."""
     try:
         if not answer.body:
             return []

@@ -84,7 +84,7 @@ class Security:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What connections are made with; None without TLS. ClientError for an unusable file."""
+        """The SSL context of connections; None without TLS. ClientError for an unusable file."""
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
         if not (self.tls or self.tls_ca or self.tls_insecure):

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _running: list[Callable[[], None]] = []  # callbacks for each signal
-_before: dict[int, Any] = {}  # the handlers to go back to, while ours are in place
-_count = 0  # of signals since ours are in place
+_before: dict[int, Any] = {}  # previous handlers, to be restored
+_count = 0  # number of signals received
 
 
 class Stop:
@@ -85,7 +85,7 @@ def stop_signals(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def _take() -> bool:
-    """Put our handlers in place; False when the program has its own."""
+    """Install the handlers; False if the program has its own."""
     global _count
     if _running:
         return True

@@ -8,7 +8,7 @@ from collections import deque
 
 
 class Window:
-    """`await window.room()` if it `is_full`, else `enter()`; and `leave()` in the end."""
+    """`await window.room()` if it `is_full`, else `enter()`; then `leave()` when done."""
 
     __slots__ = ("_waiters", "size", "under_way")
 
@@ -31,7 +31,7 @@ class Window:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.leave()  # the place was ours already
+                self.leave()  # this waiter had the slot already
             raise
 
     def enter(self) -> None:

@@ -144,7 +144,7 @@ class Producer(Blocking[_producer.Producer]):
     def reply(
         self, request: MessageView, body: bytes, *, timeout: float = SEND_SECONDS
     ) -> SendReceipt:
-        """Answer a request that was received."""
+        """Reply to a received request."""
         return self._run(self._client.reply(request, body, timeout=timeout))
 
     def recall(self, topic: str, handle: str | None, timeout: float = SEND_SECONDS) -> str:

@@ -89,7 +89,7 @@ class Consumer(Blocking[_consumer.Consumer]):
                 self._fetched.extend(batch[1:])
             if not message.is_void:
                 return ReceivedMessage(message, self._thread)
-            self._thread.call(message.release)  # its queue waits for it to be let go
+            self._thread.call(message.release)  # its queue waits for the release
 
     def receive_batch(
         self, messages_max: int = FETCH_MAX, timeout: float | None = None

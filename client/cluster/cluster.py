@@ -83,7 +83,7 @@ class Cluster(Routes):
         self._greetings: Attempts[Connection] = Attempts()
         self._upkeep: list[asyncio.Task[None]] = []
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
-        self.clocks_ahead: set[str] = set()  # brokers that took a pop of ours for too old
+        self.clocks_ahead: set[str] = set()  # brokers that rejected a pop as too old
 
     def start(self) -> None:
         """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""

@@ -39,7 +39,7 @@ class ConsumerMember(Protocol):
         """Its running info."""
 
     async def consume_directly(self, request: Command, broker_name: str | None) -> DirectlyResult:
-        """Process the record in the request's body, and tell what became of it."""
+        """Process the record in the request's body; returns the result."""
 
 
 # The consumers of this process by name servers, client id and group.

@@ -82,7 +82,7 @@ def _address(text: str) -> str:
 
 
 class NameServers:
-    """Asks the name servers; shares the connections (`peers`) of its client."""
+    """Sends requests to the name servers over the client's connections (`peers`)."""
 
     def __init__(self, source: str | tuple[str, ...], peers: Peers) -> None:
         self.source = source
@@ -138,11 +138,7 @@ class NameServers:
         timeout_s: float = REQUEST_SECONDS,
         accepted: tuple[int, ...] = (codes.SUCCESS,),
     ) -> Command:
-        """The first answer that a name server gives; `timeout_s` is for each of them.
-
-        UnreachableError when none answers, BrokerError when the answer's code is not `accepted`,
-        ClientError when it comes from a broker.
-        """
+        """The first response of a name server; `timeout_s` is for each of them."""
         if not self.addresses:
             await self.look_up()
         failures: list[str] = []
@@ -176,7 +172,7 @@ class NameServers:
     async def ask_all(
         self, code: int, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:
-        """The answer of each name server, by address: for what every one of them must do."""
+        """The response of each name server, by address, for requests that all must execute."""
         if not self.addresses:
             await self.look_up()
         found: dict[str, Command] = {}

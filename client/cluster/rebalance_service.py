@@ -16,7 +16,7 @@ MISSING_TOPIC_SECONDS = 1.0  # until the next look for a topic without a route
 
 
 class RebalanceService:
-    """Calls `round`, which answers in how many seconds it wants to be called again."""
+    """Calls `round`, which returns the seconds until its next call."""
 
     def __init__(self, round_: Callable[[], Awaitable[float]]) -> None:
         self._round = round_

@@ -69,7 +69,7 @@ class Routes:
             try:
                 answer = await self.route_data(TEMPLATE_TOPIC)
             except NoRouteError:
-                raise unknown from None  # no broker makes topics by itself
+                raise unknown from None  # no broker creates topics automatically
         borrowed = read_route(topic, answer, TEMPLATE_QUEUES_MAX)
         if not borrowed.publish:
             raise _no_route(topic)
@@ -79,7 +79,7 @@ class Routes:
         return borrowed
 
     async def route_data(self, topic: str) -> TopicRouteData:
-        """A name server's answer about `topic`, not kept; NoRouteError when it knows nothing."""
+        """A name server's response about `topic`, uncached; NoRouteError if it is unknown."""
         try:
             code = codes.GET_ROUTEINFO_BY_TOPIC
             answer = await self.name_servers.ask(code, TopicName(topic))
@@ -90,7 +90,7 @@ class Routes:
         return body_of(answer, TopicRouteData, code)
 
     async def refresh(self) -> None:
-        """Ask for every route in use again. One that can't be had stays as it was."""
+        """Refresh every route in use; on failure the old route stays."""
         for topic in [*self._routes, *self._borrowed]:
             try:
                 await self.route(topic, fresh=True)

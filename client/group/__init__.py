@@ -1,1 +1,1 @@
-"""What consumers of a group share: rebalance, offsets, subscriptions, process queues."""
+"""Shared by group consumers: rebalance, offsets, subscriptions, process queues."""

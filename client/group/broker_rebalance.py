@@ -25,7 +25,7 @@ POP = "POP"
 
 
 class BrokerRebalance(Rebalance):
-    """Asks for the queues of one member of `group`; `strategy` is the name of one."""
+    """Fetches the queues of one member of `group`; `strategy` is a name."""
 
     def __init__(self, cluster: Cluster, group: str, strategy: str | Strategy) -> None:
         if strategy not in STRATEGIES:
@@ -49,7 +49,7 @@ class BrokerRebalance(Rebalance):
         answer = await self._of_any(route, ask)
         assignments = answer.message_queue_assignments if answer is not None else None
         if assignments is None:
-            return None  # the broker doesn't know us yet, for example: keep what we have
+            return None  # for example the broker does not know this client yet: keep the queues
         share = Share(sorted(route.subscribe), [])
         for each in assignments:
             if each.message_queue is not None:

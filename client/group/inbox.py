@@ -1,7 +1,7 @@
-"""Messages that wait for the application, and application tasks that wait for messages.
+"""The queue between received messages and the application's tasks.
 
 A message leaves the inbox without an await before it is returned, so a caller that is cancelled
-while it waits never takes one with it.
+while waiting never loses one.
 """
 
 import asyncio

@@ -97,7 +97,7 @@ class OffsetStore(ABC):
     async def update_to_broker(
         self, queue: MessageQueue, offset: int, *, oneway: bool = True
     ) -> None:
-        """Tell the queue's broker an offset; raises what that raises unless `oneway`."""
+        """Send an offset to the queue's broker; raises its errors unless `oneway`."""
 
     @abstractmethod
     async def _fetch(self, queue: MessageQueue) -> int: ...
@@ -119,7 +119,7 @@ class RemoteOffsetStore(OffsetStore):
             await self._persist(queue, oneway=True)
 
     async def persist(self, queue: MessageQueue) -> None:
-        """Tell the broker and wait for its answer."""
+        """Send to the broker and wait for its response."""
         await self._persist(queue, oneway=False)
 
     async def update_to_broker(

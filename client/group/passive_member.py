@@ -1,4 +1,4 @@
-"""A consumer that asks for each message itself, as brokers and its client see it."""
+"""A consumer without push delivery, as brokers and its client see it."""
 
 from abc import ABC, abstractmethod
 
@@ -14,7 +14,7 @@ from .running import running_info
 
 
 class PassiveMember(ABC):
-    """Answers for a consumer that holds no queues, and to which nothing can be handed."""
+    """Handles requests for a consumer that has no assigned queues and no listener."""
 
     group: str
     _started_ms: int
@@ -32,7 +32,7 @@ class PassiveMember(ABC):
         return rebalance_service.SECONDS
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer is."""
+        """The running info of this consumer."""
         return running_info(
             self._open(),
             self.consumer_data(),

@@ -21,7 +21,7 @@ MESSAGES_MAX = 1_000  # pullThresholdForQueue
 BYTES_MAX = 100 << 20  # pullThresholdSizeForQueue, bytes of bodies
 SPAN_MAX = 2_000  # consumeConcurrentlyMaxSpan, offsets
 PULL_IDLE_SECONDS = 120.0  # rocketmq.client.pull.pullMaxIdleTime: then the queue is replaced
-LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then our own lock is not believed
+LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then the lock counts as lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ SUSPEND_MS = 15_000  # brokerSuspendMaxTimeMillis
 SUSPEND_MS_MAX = 100_000
 PULL_SECONDS = 30.0  # consumerTimeoutMillisWhenSuspend
 BATCH = 32  # pullBatchSize, messages
-NOT_HERE_SECONDS = 1.0  # when a slave sends us to a master that is not there
+NOT_HERE_SECONDS = 1.0  # if a slave redirects to a master that is down
 BATCH_BYTES_MAX = 256 << 10  # pullBatchSizeInBytes
 
 TAGS = props.TAGS.encode()
@@ -244,9 +244,8 @@ class Puller:
     def abandon(self, process_queue: ProcessQueue) -> None:
         """Drop the response of a request that was sent ahead."""
         request = self._ahead.pop(process_queue, None)
-        response = None if request is None else request.begun
-        if response is not None and not response.cancel() and not response.cancelled():
-            response.exception()  # else asyncio logs that it was never retrieved
+        if request is not None and request.begun is not None:
+            request.begun.cancel()  # of a failed one it takes the error, too
 
     def _request(self, process_queue: ProcessQueue, subscription: SubscriptionData) -> PullRequest:
         cluster = self._cluster
@@ -286,7 +285,7 @@ class Puller:
         """A slave has nothing at this offset: pause, unless its master is available."""
         queue, suggested = process_queue.queue, process_queue.suggested_broker_id
         if self._cluster.address_for(queue, suggested, only=False) == address:
-            await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
+            await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ's client retries at once, repeatedly
             with suppress(AerobeeError):  # the next pull may fail for the same reason
                 await self._cluster.route(queue.topic, fresh=True)
 

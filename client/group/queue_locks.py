@@ -44,7 +44,7 @@ class QueueLocks:
         return queue in found
 
     async def renew(self, table: Mapping[MessageQueue, ProcessQueue]) -> None:
-        """Lock all of these again, one request a broker; without an answer nothing changes."""
+        """Renew the locks of these queues, one request per broker; a failure changes nothing."""
         for broker_name, queues in self._by_broker(table):
             found = await self._lock(broker_name, queues)
             if found is None:
@@ -56,7 +56,7 @@ class QueueLocks:
                 _mark(process_queue, queue in found)
 
     async def unlock(self, queues: Iterable[MessageQueue], *, oneway: bool = True) -> None:
-        """Give these back; a failure is logged, the broker forgets them by itself."""
+        """Unlock these queues; a failure is logged, as the broker drops expired locks."""
         for broker_name, some in self._by_broker(queues):
             body = UnlockBatchRequestBody(self._group, self._cluster.client_id, mq_set=some)
             try:

@@ -136,7 +136,7 @@ class Rebalance:
         code, header = codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup(self._group)
         answer = await self._cluster.request(address, code, header)
         if answer.code != codes.SUCCESS:
-            # It has lost us, after a restart for example: it must hear of us before it can answer.
+            # The broker lost this client, after a restart for example: send a heartbeat first.
             await self._cluster.beat_to(address)
             answer = await self._cluster.ask(address, code, header)
         return sort_ids(body_of(answer, GetConsumerListByGroupResponseBody, code).consumer_id_list)

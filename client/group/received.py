@@ -21,26 +21,26 @@ log = logging.getLogger(__name__)
 
 
 class Settler(Protocol):
-    """Where a message goes when it is settled: the consumer it came from."""
+    """Settles messages: the consumer that received them."""
 
     def acknowledge(self, message: "ReceivedMessage") -> None:
         """It is done."""
 
     async def send_back(self, message: "ReceivedMessage", delay_level: int) -> None:
-        """It is to come again later."""
+        """Send the message back for a later try."""
 
     def again(self, message: "ReceivedMessage") -> None:
         """The application released it unsettled; it may be handed out again."""
 
 
 class ReceivedMessage(MessageView):
-    """A message and what may be done with it: `process()`, `ack()`, `nack()`."""
+    """A received message with `process()`, `ack()` and `nack()`."""
 
     __slots__ = ("_open", "_settler")
     source: ProcessQueue
 
     def __init__(self, record: Record, process_queue: ProcessQueue, settler: Settler) -> None:
-        # What MessageView does, without a call for it: this is done for every message.
+        # The body of MessageView.__init__, inlined: this runs for each message.
         self.record = record
         self.source = process_queue
         self.reconsume_times = record.reconsume_times
@@ -81,7 +81,7 @@ class ReceivedMessage(MessageView):
             await self._settler.send_back(self, delay_level)
 
     def settle(self) -> None:
-        """What `ack` does, for callers that can't await."""
+        """Like `ack`, for callers that can't await."""
         if self._open:
             self._open = False
             self._settler.acknowledge(self)

@@ -20,7 +20,7 @@ def running_info(
     ordered: bool,
     started_ms: int,
 ) -> ConsumerRunningInfo:
-    """The answer, with the properties that mqadmin looks for; all of them are texts."""
+    """The running info, with the properties that mqadmin reads, as strings."""
     now = asyncio.get_running_loop().time()
     return ConsumerRunningInfo(
         properties={

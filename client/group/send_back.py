@@ -36,7 +36,7 @@ SEND_OK = frozenset(
 
 
 class SendBack:
-    """Gives messages of one group back. `max_reconsume_times` goes along for the broker."""
+    """Sends messages of one group back, with its `max_reconsume_times`."""
 
     def __init__(self, cluster: Cluster, group: str, max_reconsume_times: int) -> None:
         self._cluster = cluster

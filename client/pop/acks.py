@@ -27,7 +27,7 @@ async def ack(cluster: Cluster, group: str, queue: MessageQueue, handle: str, of
 async def change_invisible_time(
     cluster: Cluster, group: str, queue: MessageQueue, handle: str, offset: int, ms: int
 ) -> str:
-    """The message comes again `ms` from now unless it is done before; its new handle."""
+    """Make the message visible again in `ms` unless it is acknowledged; returns its new handle."""
     known = pop_handles.parse_handle(handle)
     offset = offset_of(handle, offset)
     topic = pop_handles.real_topic(queue.topic, group, known.retry)

@@ -35,7 +35,7 @@ ANSWER_SECONDS = 10.0  # beyond the time that the broker may wait
 NOTHING = (codes.POLLING_TIMEOUT, codes.PULL_NOT_FOUND)
 TOO_OLD = "timeout too much"  # in the remark of a broker that dropped a pop for its age
 CLOCKS_AHEAD_MAX = 1_024  # brokers that are remembered for it
-NO_TIME = 0  # as the born time of a pop: the broker takes its own
+NO_TIME = 0  # born time of a pop: the broker uses its own clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,7 @@ FAILED_SECONDS = 1.0  # pause after a failure of a broker
 
 
 class PoppedMessage(MessageView):
-    """A message that is ours until `visible_again_ms`: `ack()` it before, or it comes again.
-
-    `visible_again_ms` is a time of the broker's clock.
-    """
+    """A message that is invisible to others until `visible_again_ms`; `ack()` it before that."""
 
     __slots__ = ("_consumer", "_expires_at", "handle", "visible_again_ms")
 
@@ -66,7 +63,7 @@ class PoppedMessage(MessageView):
         await self._consumer.ack(self)
 
     async def change_invisible_time(self, seconds: float) -> None:
-        """It stays ours for so long from now on; a short time gives it back early."""
+        """Extend the invisible time from now; a short time releases it early."""
         await self._consumer.change_invisible_time(self, seconds)
 
 
@@ -113,7 +110,7 @@ class SimpleConsumer(Startable, PassiveMember):
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join the group. UnreachableError when no name server answers."""
+        """Join the group. UnreachableError if no name server responds."""
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
         if self._cluster is not None:
@@ -194,7 +191,7 @@ class SimpleConsumer(Startable, PassiveMember):
         await pop_acks.ack(self._open(), self.group, message.queue, message.handle, message.offset)
 
     async def change_invisible_time(self, message: PoppedMessage, seconds: float) -> None:
-        """The message stays ours for so long from now on; a short time gives it back early."""
+        """Extend a message's invisible time from now; a short time releases it early."""
         began = monotonic()
         message._take(
             await pop_acks.change_invisible_time(

@@ -15,7 +15,7 @@ from ..base.message import Message, encode_properties
 from ..base.receipts import BatchReceipt, SendReceipt
 from ..errors import AerobeeError, BatchError, IllegalMessageError
 
-# The broker holds the batch and its records in memory and answers with an id for each message.
+# The broker keeps the batch and its records in memory and returns an id for each message.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_MESSAGES_MAX = 1_024
 

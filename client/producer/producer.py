@@ -246,7 +246,7 @@ class Producer(Startable):
         outgoing = self._packer.pack(message, more)
         await self._delivery.route(outgoing.topic)
         if message.topic not in self._requested:
-            # The reply may come from any broker, so all must know our connection.
+            # Any broker may deliver the reply, so all must know this connection.
             await cluster.beat()
             self._requested.add(message.topic)
         waiting = self._calls.expect(correlation_id)
@@ -271,7 +271,7 @@ class Producer(Startable):
         *,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> SendReceipt:
-        """Answer a request that was received; BrokerError when the requester isn't there."""
+        """Reply to a received request; BrokerError if the requester is gone."""
         asked = request.stored_properties
         try:
             topic = asked[props.CLUSTER] + REPLY_TOPIC_SUFFIX

@@ -176,7 +176,7 @@ class QuickSends:
             header = target.template.before_opaque(
                 encoded.sys_flag, born_ms, flag, encoded.properties
             )
-        loop = cluster.loop  # asking asyncio for it asks the kernel for our pid
+        loop = cluster.loop  # asyncio.get_running_loop() calls getpid()
         result: asyncio.Future[SendReceipt] = loop.create_future()
         pending = _PendingSend(
             loop.time() + timeout_s, SEND,

@@ -82,7 +82,7 @@ class Tracer:
         self._task = asyncio.create_task(self._run(), name=f"trace-{self._group}")
 
     async def close(self) -> None:
-        """Send what waits, and end."""
+        """Send the waiting records and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

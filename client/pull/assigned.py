@@ -37,7 +37,7 @@ class MessageQueueState:
 
 
 class AssignedQueues:
-    """The states by queue. `make` gives a new process queue, `begin` starts a queue's task."""
+    """The states by queue. `make` creates a process queue, `begin` starts a queue's task."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AssignedQueues:
         return list(self._states.values())
 
     def state(self, queue: MessageQueue) -> MessageQueueState | None:
-        """The state of a queue, None when it is not ours."""
+        """The state of a queue, None if it is not assigned."""
         return self._states.get(queue)
 
     def become(
@@ -86,7 +86,7 @@ class AssignedQueues:
         self._begin(state)
 
     def pause(self, queues: Iterable[MessageQueue], paused: bool) -> None:
-        """Stop or go on pulling those of the queues that are ours."""
+        """Pause or resume the assigned ones of these queues."""
         for queue in queues:
             state = self._states.get(queue)
             if state is not None:

@@ -1,4 +1,4 @@
-"""A lite pull consumer as brokers and its client see it: what `ConsumerMember` asks for."""
+"""A lite pull consumer as brokers and its client see it: `ConsumerMember`."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from .lite_service import LiteService
 
 
 class LiteMember(ABC):
-    """Answers for a consumer; the consumer itself adds its life and its messages."""
+    """Handles requests for a consumer; the subclass adds life cycle and messages."""
 
     group: str
     _membership: Membership
@@ -33,7 +33,7 @@ class LiteMember(ABC):
             self.group,
             "CONSUME_ACTIVELY",
             self._membership.model,
-            "CONSUME_FROM_LAST_OFFSET",  # whatever the start is: Java's answer
+            "CONSUME_FROM_LAST_OFFSET",  # independent of the start position, as Java's client
             list(self._subscriptions.values()),
         )
 
@@ -59,7 +59,7 @@ class LiteMember(ABC):
         return self._open().store.clone(topic)
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer holds and does."""
+        """The running info of this consumer."""
         service = self._open()
         infos = {
             state.message_queue: state.process_queue.info(

@@ -49,7 +49,8 @@ class LiteOffsets(LiteMember):
         return await self._open().store.read(queue, ReadFrom.MEMORY_THEN_STORE)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at `offset` of a queue; ClientError when that is not in it, or it is not ours."""
+        """Continue at `offset`; ClientError if it is outside the queue or the queue is not
+        assigned."""
         service = self._open()
         state = service.queues.state(queue)
         if state is None:

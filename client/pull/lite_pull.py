@@ -190,7 +190,7 @@ class LitePullConsumer(Startable, LiteOffsets):
         await self._resubscribed()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Let go of a topic's queues, committed."""
+        """Commit and release a topic's queues."""
         name = with_namespace(topic, self._membership.namespace)
         self._subscriptions.pop(name, None)
         if self._service is not None:

@@ -63,7 +63,7 @@ class LitePullSettings:
 
 @dataclass(slots=True)
 class Pulled:
-    """What one pull brought, for one poll."""
+    """The messages of one pull, for one poll."""
 
     state: MessageQueueState
     process_queue: ProcessQueue

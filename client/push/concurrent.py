@@ -22,7 +22,7 @@ from .listening import Batch, Verdict
 
 log = logging.getLogger(__name__)
 
-RETRY_LOCALLY_SECONDS = 5.0  # before a message that could not be sent back comes again
+RETRY_LOCALLY_SECONDS = 5.0  # pause before a message that could not be sent back is redelivered
 CONSUME_SECONDS = 15 * 60.0  # consumeTimeout
 SUSPEND_SECONDS = 1.0  # suspendCurrentQueueTimeMillis, for queues in order
 EXPIRED_LEVEL = 3  # the delay level of a message that took too long
@@ -132,7 +132,7 @@ class ConcurrentService:
             self._store.update(process_queue.queue, offset)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of the message unsettled: it may be taken again at once."""
+        """The application released it unsettled: hand it out again at once."""
         self._forget(message)
         if not self._closed and not message.is_void:
             self._emit(message.source, [message])

@@ -23,7 +23,7 @@ async def consume_directly(
     workers: Workers | None,
     inbox: Inbox[ReceivedMessage],
 ) -> ConsumeMessageDirectlyResult:
-    """What became of the stored message: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and so on."""
+    """The result of consuming the message: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and so on."""
     record = decode_record(stored)
     queue = MessageQueue(record.topic, broker_name, record.queue_id)
     process_queue = ProcessQueue(queue, record.queue_offset, Limits(), namespace=namespace)

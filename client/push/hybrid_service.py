@@ -38,7 +38,7 @@ class HybridService:
         await self._of(message).send_back(message, delay_level)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of it unsettled."""
+        """The application released it unsettled."""
         self._of(message).again(message)
 
     def begin(self, batch: Batch) -> None:

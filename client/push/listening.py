@@ -206,7 +206,7 @@ class Workers:
         if self._threads is None:
             return await function(*arguments)
         loop = asyncio.get_running_loop()
-        # In a context of its own, so that spans which it makes are children of ours.
+        # In its own context, so that its spans are children of this one.
         run = contextvars.copy_context().run
         return await loop.run_in_executor(self._threads, run, function, *arguments)
 

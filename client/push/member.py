@@ -1,4 +1,4 @@
-"""A push consumer as brokers and its client see it: what `ConsumerMember` asks for."""
+"""A push consumer as brokers and its client see it: `ConsumerMember`."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from .service import PushService, PushSettings
 
 
 class PushMember(ABC):
-    """Answers for a consumer; the consumer itself adds its life and its messages."""
+    """Handles requests for a consumer; the subclass adds life cycle and messages."""
 
     group: str
     _membership: Membership
@@ -61,7 +61,7 @@ class PushMember(ABC):
         return self._open().store.clone(topic)
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What this consumer holds and does."""
+        """The running info of this consumer."""
         service = self._open()
         info = running_info(
             service.cluster,
@@ -81,7 +81,7 @@ class PushMember(ABC):
     async def consume_directly(
         self, request: Command, broker_name: str | None
     ) -> ConsumeMessageDirectlyResult:
-        """Hand the record in the request to the application and wait for what becomes of it."""
+        """Deliver the record in the request to the application and wait for the result."""
         service = self._open()
         result = await consume_directly(
             request.body or b"",

@@ -1,9 +1,9 @@
-"""Consuming in order: of each queue one message (or batch) at a time, in the order of its offsets.
+"""Ordered consumption: one message (or batch) of each queue at a time, in offset order.
 
-ConsumeMessageOrderlyService. The next one is handed out when the one before is done. What fails is
-tried again after a pause, and its queue waits for it; after too many times it is sent to the retry
-topic, where the broker makes a dead letter of it. Of a clustering group's queue nothing is handed
-out unless the broker has locked it for us.
+ConsumeMessageOrderlyService. The next one is handed out when the previous one is settled. A failed
+message is retried after a pause, during which its queue waits; after too many tries it goes to the
+retry topic, where the broker makes it a dead letter. In a clustering group nothing is handed out
+unless this client owns the broker's lock on the queue.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class OrderlyService:
             self._next(line)
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now: its queue is not let go before it is back."""
+        """The application has taken it; its queue is not released until it is settled."""
         message.source.under_way += 1
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class OrderlyService:
         await self._failed([message], None, for_good=delay_level < 0)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of the message unsettled: it is handed out again at once."""
+        """The application released it unsettled: hand it out again at once."""
         line = self._lines.get(message.source)
         if line is not None and message in line.under_way:
             self._rest(line, [message], 0.0)
@@ -131,9 +131,9 @@ class OrderlyService:
         batch.process_queue.under_way += len(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """All of the batch is done, or all of it comes again: order allows nothing else.
+        """Settle or repeat the whole batch: order allows nothing else.
 
-        But for the messages that the listener has settled by itself.
+        Messages that the listener has settled itself stay settled.
         """
         line = self._lines.get(batch.process_queue)
         left = [each for each in batch.messages if line is None or each in line.under_way]

@@ -13,7 +13,7 @@ import threading
 import time
 
 from aerobee.client import Consumer, blocking
-from aerobee.client.group.received import MessageView
+from aerobee.client.base.message_view import MessageView
 
 go = threading.Event()
 saying = threading.Lock()

@@ -44,7 +44,7 @@ class Shelf:
         self.backs: list[ConsumerSendMsgBack] = []
         self.locks: dict[Place, str] = {}
         self.least: dict[Place, int] = defaultdict(int)
-        self._held: list[tuple[Command, Connection]] = []
+        self._parked: list[tuple[Command, Connection]] = []
         broker.answers |= {
             codes.PULL_MESSAGE: self.pull,
             codes.LITE_PULL_MESSAGE: self.pull,
@@ -59,14 +59,14 @@ class Shelf:
         }
 
     def put(self, topic: str, queue_id: int, *bodies: bytes, raw_properties: bytes = b"") -> None:
-        """More messages; pulls that are held get them."""
+        """More messages; pulls that are parked get them."""
         stored = self.records[topic, queue_id]
         for body in bodies:
             stored.append(
                 record(len(stored), body, topic, raw_properties=raw_properties, queue_id=queue_id)
             )
-        held, self._held = self._held, []
-        for command, connection in held:
+        parked, self._parked = self._parked, []
+        for command, connection in parked:
             reply = self._answer(command, connection)
             if reply is not None:
                 connection.respond(command, reply)
@@ -78,7 +78,7 @@ class Shelf:
         ]
 
     def pull(self, command: Command, connection: Connection) -> Response | None:
-        """The answer to a pull, None when it is held."""
+        """The answer to a pull, None when it is parked."""
         self.pulls.append(command.header(PullMessage))
         return self._answer(command, connection)
 
@@ -89,7 +89,7 @@ class Shelf:
         if header.offset > len(stored) or header.offset < self.least[place]:
             return pulled(next_offset=self.least[place], code=codes.PULL_OFFSET_MOVED)
         if header.offset == len(stored):
-            self._held.append((command, connection))
+            self._parked.append((command, connection))
             return None
         end = min(header.offset + header.max_messages, len(stored))
         return pulled(stored[header.offset : end], end)

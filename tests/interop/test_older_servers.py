@@ -22,8 +22,9 @@ from aerobee.client import (
     TransactionProducer,
     TransactionState,
 )
+from aerobee.client.base.message_view import MessageView
 from aerobee.client.errors import AerobeeError
-from aerobee.client.group.received import MessageView, ReceivedMessage
+from aerobee.client.group.received import ReceivedMessage
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster

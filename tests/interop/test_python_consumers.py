@@ -348,8 +348,8 @@ async def test_the_trace_of_a_message_shows_who_sent_it_and_who_consumed_it(
 
 
 def client_of(consumer: Consumer) -> str:
-    assert consumer._parts is not None
-    return consumer._parts.cluster.client_id
+    assert consumer._service is not None
+    return consumer._service.cluster.client_id
 
 
 async def test_a_condition_is_refused_where_brokers_do_not_look_at_properties(

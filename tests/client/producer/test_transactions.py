@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from aerobee.client import Consumer, Message
+from aerobee.client.base.message_view import MessageView
 from aerobee.client.base.receipts import SendStatus
 from aerobee.client.errors import BrokerError, ClientError, IllegalMessageError
-from aerobee.client.group.received import MessageView
 from aerobee.client.producer.broker_requests import TransactionState
 from aerobee.client.producer.transactions import TransactionProducer
 from aerobee.protocol import codes
