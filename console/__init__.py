@@ -1,1 +1,1 @@
-"""The web console."""
+"""The HTTP endpoint of a daemon: health, metrics and a status page."""

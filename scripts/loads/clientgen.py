@@ -28,7 +28,7 @@ from ..serving import loop_factory
 
 BODY = b"x" * 128
 BATCH = 32  # messages that a listener gets at a time
-WARM_UP = 5  # one message in so many
+WARM_UP = 5  # one message of this many
 
 
 class Clock:
@@ -42,7 +42,7 @@ class Clock:
         self._began = self._cpu = 0.0
 
     def add(self, count: int) -> bool:
-        """So many more; True with the last one."""
+        """Count more messages; True with the last one."""
         self.seen += count
         if self._from < 0 and self.seen > self.skip:
             self._from = self.seen
@@ -57,7 +57,7 @@ class Clock:
 
 
 async def send(name_server: str, topic: str, clock: Clock, in_flight: int) -> None:
-    """So many tasks, each with a message under way."""
+    """Tasks that each have one message under way."""
     async with Producer(name_server, group="ClientLoad") as producer:
         left = clock.total
 
@@ -72,7 +72,7 @@ async def send(name_server: str, topic: str, clock: Clock, in_flight: int) -> No
 
 
 def send_blocking(name_server: str, topic: str, clock: Clock, in_flight: int) -> None:
-    """So many threads, each with a message under way."""
+    """Threads that each have one message under way."""
     numbers, lock = iter(range(clock.total)), threading.Lock()
     with blocking.Producer(name_server, group="ClientLoad") as producer:
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aerobee.console.endpoint import OFF, PORT_DISTANCE, Answers, Endpoint, Family
-from aerobee.console.exposition import SAMPLES_PER_STEP
+from aerobee.console.endpoint import OFF, PORT_DISTANCE, DaemonView, Endpoint
+from aerobee.console.exposition import SAMPLES_PER_STEP, Family
 from aerobee.console.page import Status
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,8 +29,8 @@ class Daemon:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
 
-    def answers(self) -> Answers:
-        return Answers(
+    def answers(self) -> DaemonView:
+        return DaemonView(
             fault=lambda: self.fault,
             not_ready=lambda: self.not_ready,
             metrics=lambda: self.families,
@@ -131,7 +131,7 @@ async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> No
 
 async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
     daemon.families = [
-        ("rocketmq_messages_in", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
+        ("rocketmq_messages_in_total", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
         ("rocketmq_topic_number", "gauge", "Topics", (), [((), 2)]),
     ]
     async with get("/metrics") as answer:
