@@ -1,7 +1,7 @@
-"""The HTTP door of a daemon: is it alive, is it ready, its metrics, and a page for people.
+"""The HTTP endpoint of a daemon: liveness, readiness, metrics and a status page.
 
-A door asks its daemon through five functions at the time of each request and keeps nothing. It only
-reads, so nothing here can change a cluster.
+It calls functions of the daemon (`DaemonView`) for each request, and keeps only the text of slow
+metrics for some seconds. It is read-only: no request can change a cluster.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 OFF = -1
-# From the daemon's listen port, where nobody sets another. No second broker listens there: listen
-# ports are usually 10, 20 or 100 apart, and a broker takes the ports -2, 0 and +1.
+# Default distance from the daemon's listen port. It keeps clear of other brokers: listen ports are
+# usually 10, 20 or 100 apart, and a broker takes the ports -2, 0 and +1.
 PORT_DISTANCE = 7
 PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 
-# Metrics that took long to write are given again for so many times as long, so that whoever asks
-# often takes no more than a tenth of the daemon's time.
+# Metrics are cached for this multiple of the time that writing them took, so that frequent scrapes
+# take at most a tenth of the daemon's time.
 KEPT_TIMES = 9
 KEPT_SECONDS_MAX = 5.0
 
@@ -43,21 +43,19 @@ HEADERS = {
 
 
 class InSlices(Protocol):
-    """Works through steps, between which the daemon serves its own requests."""
+    """Runs a generator step by step; between steps the daemon serves its own requests."""
 
     def __call__(self, steps: Generator[object, None, Result], /) -> Awaitable[Result]:
-        """The result of the steps."""
+        """The return value of the generator."""
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What a daemon says about itself. Each function is called anew for each request, but for
-    metrics that are asked for often. `in_slices` works through steps, between which the daemon
-    serves its own requests, and gives their result.
+class DaemonView:
+    """The functions through which an endpoint reads its daemon, called for each request.
 
-    `fault` and `not_ready` give the reason in one sentence, or None when all is well. `note` gives
-    what is worth knowing all the same, or None. `status` is told whether the topics of the system
-    are wanted, too.
+    `fault` and `not_ready` return the reason in one sentence, or None when all is well; `note`
+    returns a remark about a healthy daemon, or None. `status(with_system)` includes the system's
+    topics where `with_system` is true. `in_slices` runs the generators of `metrics` and `status`.
     """
 
     fault: Callable[[], str | None]
@@ -69,11 +67,14 @@ class Answers:
 
 
 class Endpoint:
-    """One HTTP port. `port` 0 takes any free one; OFF none, and `url` is None then; None the one
-    PORT_DISTANCE above `listen_port`, or where that is taken the next free one."""
+    """One HTTP port.
+
+    `port` 0 takes any free port. OFF opens none; `url` is then None. None takes the port
+    PORT_DISTANCE above `listen_port`, or if that is taken the next free one.
+    """
 
     def __init__(
-        self, address: str, port: int | None, answers: Answers, *, listen_port: int = 0
+        self, address: str, port: int | None, view: DaemonView, *, listen_port: int = 0
     ) -> None:
         self.address = address
         self.port = port or 0
@@ -81,22 +82,21 @@ class Endpoint:
         if port is None and listen_port:
             first = listen_port + PORT_DISTANCE
             self._ports = [*range(first, min(first + PORTS_TRIED, PORT_MAX + 1)), 0]
-        self._answers = answers
-        self._metrics_text: asyncio.Task[list[bytes]] | None = (
-            None  # in the making, or kept for a while
-        )
+        self._view = view
+        # The metrics as text: being written, or cached.
+        self._metrics_text: asyncio.Task[list[bytes]] | None = None
         self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str | None:
-        """Where a browser on this host finds the page."""
+        """The address of the status page for a browser on this host."""
         if self.port == OFF:
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)  # noqa: S104
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def start(self) -> None:
-        """Listen. OSError with a plain sentence when the port can't be had."""
+        """Listen. OSError with the reason and the cure when the port is not available."""
         if self.port == OFF:
             return
         app = web.Application()
@@ -141,23 +141,23 @@ class Endpoint:
             await runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _verdict(self._answers.fault(), self._answers.note())
+        return _verdict(self._view.fault(), self._view.note())
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        fault = self._answers.fault() or self._answers.not_ready()
-        return _verdict(fault, self._answers.note())
+        fault = self._view.fault() or self._view.not_ready()
+        return _verdict(fault, self._view.note())
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         if self._metrics_text is None:
             self._metrics_text = asyncio.create_task(self._write_metrics())
-        # Who goes away while it is in the making takes nobody else's answer along.
-        pieces = await asyncio.shield(self._metrics_text)
+        # A client that disconnects must not cancel the task that others wait for.
+        chunks = await asyncio.shield(self._metrics_text)
         answer = web.StreamResponse(headers=HEADERS | {"Content-Type": CONTENT_TYPE})
-        answer.content_length = sum(map(len, pieces))
+        answer.content_length = sum(map(len, chunks))
         await answer.prepare(request)
-        for piece in pieces:
-            await answer.write(piece)
-            await asyncio.sleep(0)  # the daemon's own requests come in between
+        for chunk in chunks:
+            await answer.write(chunk)
+            await asyncio.sleep(0)  # lets the daemon serve its own requests
         await answer.write_eof()
         return answer
 
@@ -165,21 +165,21 @@ class Endpoint:
         began = time.monotonic()
         kept_s = 0.0
         try:
-            pieces = await self._answers.in_slices(exposition(self._answers.metrics()))
+            chunks = await self._view.in_slices(exposition(self._view.metrics()))
             kept_s = min(KEPT_TIMES * (time.monotonic() - began), KEPT_SECONDS_MAX)
         finally:
             asyncio.get_running_loop().call_later(kept_s, self._forget_metrics)
-        return pieces
+        return chunks
 
     def _forget_metrics(self) -> None:
         self._metrics_text = None
 
     async def _page(self, request: web.Request) -> web.Response:
-        answers, with_system = self._answers, WITH_SYSTEM in request.query
+        view, with_system = self._view, WITH_SYSTEM in request.query
         text = render(
-            await answers.in_slices(answers.status(with_system)),
-            answers.fault() or answers.not_ready(),
-            answers.note(),
+            await view.in_slices(view.status(with_system)),
+            view.fault() or view.not_ready(),
+            view.note(),
             version=f"aerobee {_version()}",
             with_system=with_system,
         )
@@ -188,7 +188,7 @@ class Endpoint:
 
 @cache
 def _version() -> str:
-    """Read when it is first wanted: that takes a while, and a daemon is to start at once."""
+    """Read on first use: reading it is slow, and a daemon must start at once."""
     return version("aerobee")
 
 

@@ -1,46 +1,47 @@
-"""Metrics as text, in the form that Prometheus reads (version 0.0.4)."""
+"""Metrics in the text format of Prometheus (version 0.0.4)."""
 
 from collections.abc import Generator, Iterable, Sequence
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SAMPLES_PER_STEP = 10
-SAMPLES_PER_PIECE = 200
+SAMPLES_PER_CHUNK = 200
 
-# The upper bounds of a histogram's buckets, how many values lie in each and above the last, their
-# sum.
-Spread = tuple[Sequence[float], Sequence[int], float]
-Value = float | Spread
-# Name, "counter", "gauge" or "histogram", what it is, names of the labels, and the values by their
-# labels, or None where the next value takes long to find and others may be served meanwhile.
+# A histogram: the upper bounds of its buckets, the count of each bucket and above the last bound,
+# and the sum of all values.
+Histogram = tuple[Sequence[float], Sequence[int], float]
+Value = float | Histogram
+# Name (a counter's ends in _total), "counter", "gauge" or "histogram", description, label names,
+# and the values by label values; None where the next value is slow and other work may run first.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], Value] | None]]
 
 
 def exposition(families: Iterable[Family]) -> Generator[None, None, list[bytes]]:
-    """The steps whose result is the text, in pieces. Values that are made as they are read are made
-    a few at a time, too."""
+    """A generator that returns the text in chunks.
+
+    It yields after SAMPLES_PER_STEP samples, so that lazily computed values are computed in slices
+    as well.
+    """
     done: list[bytes] = []
-    pieces: list[str] = []
+    lines: list[str] = []
     for name, kind, text, labels, values in families:
-        if kind == "counter" and not name.endswith("_total"):
-            name += "_total"
         described = text.replace("\\", "\\\\").replace("\n", "\\n")
-        pieces.append(f"# HELP {name} {described}\n# TYPE {name} {kind}\n")
+        lines.append(f"# HELP {name} {described}\n# TYPE {name} {kind}\n")
         for number, sample in enumerate(values, 1):
             if number % SAMPLES_PER_STEP == 0:
-                if len(pieces) >= SAMPLES_PER_PIECE:
-                    done.append("".join(pieces).encode())
-                    pieces.clear()
+                if len(lines) >= SAMPLES_PER_CHUNK:
+                    done.append("".join(lines).encode())
+                    lines.clear()
                 yield
             if sample is None:
                 continue
             label_values, value = sample
             pairs = _pairs(labels, label_values)
             if isinstance(value, tuple):
-                pieces.append(_histogram(name, pairs, *value))
+                lines.append(_histogram(name, pairs, *value))
             else:
-                pieces.append(f"{name}{_braces(pairs)} {float(value)}\n")
+                lines.append(f"{name}{_braces(pairs)} {float(value)}\n")
         yield
-    done.append("".join(pieces).encode())
+    done.append("".join(lines).encode())
     return done
 
 
@@ -49,7 +50,7 @@ def _braces(pairs: str) -> str:
 
 
 def _pairs(names: Sequence[str], values: Sequence[str]) -> str:
-    # To Prometheus a label without a value is the same as none.
+    # Prometheus treats an empty label value as a missing label.
     return ",".join(
         [f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True) if value]
     )

@@ -1,16 +1,15 @@
-"""The status page of a daemon: one self-contained HTML page that asks for itself again.
+"""The status page of a daemon: one self-contained HTML page that reloads itself.
 
-It shows what it is given and knows nothing of brokers. Numbers among the facts come first and
-large, texts below them. Every value is escaped; there is no script and nothing is loaded from
-anywhere.
+It renders facts and tables and knows nothing of brokers. Numeric facts come first, in large type,
+then textual ones. Every value is escaped; the page has no script and loads nothing.
 """
 
 from collections.abc import Sequence
 from html import escape
 
 REFRESH_SECONDS = 5
-ROWS_MAX = 500  # of one table; a page with more helps nobody
-WITH_SYSTEM = "system"  # the part of the page's address that shows the system's topics
+ROWS_MAX = 500  # of one table
+WITH_SYSTEM = "system"  # the query parameter that shows the system's topics
 
 Cell = str | int | float
 # A table is its title, its columns and its rows; a page is its title, its facts and its tables.
@@ -85,8 +84,11 @@ def render(
     version: str = "",
     with_system: bool = False,
 ) -> str:
-    """The page as HTML. `fault` is what is wrong, `note` what else is worth knowing, each in one
-    sentence. `with_system` says whether the status has the system's topics in it."""
+    """The page as HTML.
+
+    `fault` is the reason why the daemon is unhealthy, `note` a remark about a healthy one, each one
+    sentence. `with_system`: the status includes the system's topics.
+    """
     title, facts, tables = status
     state = '<span class="state">ready</span>'
     if fault:
@@ -104,7 +106,7 @@ def render(
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
         f'<header><h1>{escape(title)}</h1>{state}<span class="version">{escape(version)}</span>'
         f"</header>{figures}{texts}{body}<p>{switch} system topics</a></p>"
-        f'<footer>Read anew every {REFRESH_SECONDS} seconds. Also here: <a href="/metrics">metrics'
+        f'<footer>Updated every {REFRESH_SECONDS} seconds. Also here: <a href="/metrics">metrics'
         '</a>, <a href="/healthz">healthz</a>, <a href="/readyz">readyz</a>.</footer>'
         "</main></body></html>"
     )
@@ -121,7 +123,7 @@ def _list(kind: str, facts: Sequence[tuple[str, Cell]]) -> str:
 
 
 def _breakable(text: str) -> str:
-    """Escaped, with places where a line may end: behind the slashes of a path."""
+    """The escaped text, with line break opportunities after the slashes of a path."""
     return escape(text).replace("/", "/<wbr>")
 
 

@@ -1,6 +1,6 @@
-"""Where reading a topic begins: the option `--from` of `aerobee sub` and `aerobee ingest`.
+"""The option `--from` of `aerobee sub` and `aerobee ingest`: where reading a topic starts.
 
-A time without a zone is local time, as a clock on the wall shows it.
+A time without a zone is local time.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from ..client.base.start_from import LAST, TIMESTAMP, StartFrom
 from ..client.errors import ClientError
-from .output.command_error import Failed
+from .output.command_error import CommandError
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 DAYS = {"today": 0, "yesterday": 1}
@@ -20,7 +20,7 @@ TIMES = (
 
 
 def add_from(parser: argparse.ArgumentParser, *, latest: bool) -> None:
-    """The option `--from`; with `latest` that is a place to begin too, and the default."""
+    """Adds `--from`; with `latest` that start is accepted as well, and the default."""
     places = "earliest, latest (the default), " if latest else "earliest (the default), "
     parser.add_argument(
         "--from",
@@ -32,14 +32,14 @@ def add_from(parser: argparse.ArgumentParser, *, latest: bool) -> None:
 
 
 def start_of(text: str, *, latest: bool, now: datetime | None = None) -> StartFrom:
-    """The place that a text of `--from` means, at `now` (without: the clock's).
+    """The start that the text of `--from` means at `now` (default: the present).
 
-    Failed, with all that would do, when it means none.
+    CommandError, with all accepted forms, for any other text.
     """
     found = _place(text.strip(), datetime.now() if now is None else now)
     if found is None or (found.where == LAST and not latest):
         places = "earliest, latest, " if latest else "earliest, "
-        raise Failed(f"--from {text} is no place to begin; give {places}{TIMES}")
+        raise CommandError(f"--from {text} is no place to begin; give {places}{TIMES}")
     return found
 
 

@@ -1,8 +1,8 @@
-"""The command `aerobee`: one word picks a command, each family of commands has its file.
+"""The command `aerobee`: its first argument names a command; each family of commands has a module.
 
-Only the file of the command at hand is imported, so that a daemon starts without the client and
-`aerobee --help` without either. What goes wrong for a reason that a user can do something about is
-one plain sentence on standard error and exit code 1; a traceback means a bug of ours.
+Only the module of that command is imported, so that a daemon starts without the client and
+`aerobee --help` without either. An error that a user can fix is one sentence on standard error and
+exit code 1; a traceback means a bug in aerobee.
 """
 
 import argparse
@@ -15,10 +15,10 @@ from importlib import import_module
 from typing import NoReturn
 
 from . import logs
-from .output.command_error import Failed
+from .output.command_error import CommandError
 from .output.sanitize import PlainFormatter, plain
 
-# Command -> the file it lives in, and what it does.
+# Command -> its module, and its description.
 COMMANDS = {
     "up": ("daemons", "start a name server and a broker in one go"),
     "namesrv": ("daemons", "start a name server"),
@@ -37,14 +37,14 @@ COMMANDS = {
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
-INTERRUPTED = 130  # what a shell expects after Ctrl-C
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it did what was asked, 1 when not, 2 for words it doesn't know."""
+    """Run one command; returns 0 for success, 1 for failure, 2 for unknown arguments."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = _options(words)
-    if logging.lastResort is not None:  # who writes the warnings of a command without a log
+    if logging.lastResort is not None:  # it writes the warnings of a command without a log
         logging.lastResort.setFormatter(PlainFormatter())
     try:
         if "log_default" in options:
@@ -55,14 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more while it ends.
+        # The reader closed the pipe. Python would complain again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as wrong:
         sentence = _sentence(wrong)
         if sentence is None:
             raise
-        sentence = plain(" ".join(sentence.splitlines()))  # a broker's remark may have several
+        sentence = plain(
+            " ".join(sentence.splitlines())
+        )  # a broker's remark may have several lines
         print(f"aerobee {options.command}: {sentence}", file=sys.stderr)
         return 1
 
@@ -78,12 +80,12 @@ def _options(words: list[str]) -> argparse.Namespace:
         prog=f"aerobee {command}", description=f"{does[0].upper()}{does[1:]}."
     )
     import_module(f".commands.{file}", __package__).declare(command, parser)
-    # Words and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
+    # Arguments and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
     return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
 
 
 def _explain(words: list[str]) -> NoReturn:
-    """Help, or say what is wrong, and end the program."""
+    """Print help, or the mistake, and exit."""
     overview = _overview()
     if words and not words[0].startswith("-"):
         near = get_close_matches(words[0], COMMANDS, 1)
@@ -109,13 +111,13 @@ def _overview() -> argparse.ArgumentParser:
 
 
 def _sentence(wrong: Exception) -> str | None:
-    """What to tell the user; None for what should not have happened."""
+    """The sentence for the user; None for a bug."""
     from ..client.errors import AerobeeError
     from ..conf.sources import ConfigError
     from ..protocol.errors import reason_of
     from ..store.base.errors import StoreError
 
-    if isinstance(wrong, Failed | ConfigError | StoreError | AerobeeError):
+    if isinstance(wrong, CommandError | ConfigError | StoreError | AerobeeError):
         return str(wrong)
     if isinstance(wrong, OSError):
         reason = wrong.strerror or reason_of(wrong)

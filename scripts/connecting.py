@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: options for name servers, TLS and the log, and its client."""
+"""The connection of a command to a cluster: options for name servers, TLS and log; the client."""
 
 import argparse
 import asyncio
@@ -12,7 +12,7 @@ from . import logs
 REQUESTS_AT_ONCE = 16
 
 One = TypeVar("One")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def add_options(
@@ -26,7 +26,7 @@ def add_options(
 def add_connection(
     parser: argparse.ArgumentParser, namesrv_action: type[argparse.Action] | None = None
 ) -> None:
-    """Those for name servers and TLS."""
+    """The options for name servers and TLS."""
     group = parser.add_argument_group("connection")
     more = {} if namesrv_action is None else {"action": namesrv_action}
     group.add_argument(
@@ -50,7 +50,7 @@ def add_connection(
 
 
 def security(options: argparse.Namespace) -> Security:
-    """Keys from the environment, TLS from the options or the environment."""
+    """The security settings: keys from the environment, TLS from options or environment."""
     return Security.from_environment(
         tls=options.tls, tls_ca=options.tls_ca, tls_insecure=options.tls_insecure
     )
@@ -59,7 +59,7 @@ def security(options: argparse.Namespace) -> Security:
 def run_admin(
     work: Callable[[Admin, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
 ) -> int:
-    """Do the work with a client for the name servers of the options; the exit code."""
+    """Run `work` with a client for the name servers of the options; returns the exit code."""
 
     async def with_admin() -> int:
         async with Admin(options.namesrv, security=security(options)) as admin:
@@ -68,11 +68,11 @@ def run_admin(
     return asyncio.run(with_admin())
 
 
-async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Answer]]) -> list[Answer]:
-    """The answers in the order of the things, a limited number of requests at a time."""
+async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Result]]) -> list[Result]:
+    """The results of `ask` in the order of `things`, REQUESTS_AT_ONCE at a time."""
     room = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
-    async def one(thing: One) -> Answer:
+    async def one(thing: One) -> Result:
         async with room:
             return await ask(thing)
 

@@ -1,7 +1,6 @@
-"""What a command logs, where to and how: level by module, text or JSON, standard error or a file.
+"""Logging of a command: level by module, text or JSON, to standard error or to a file.
 
-A log file never takes more than its share of the disk: full, it is renamed to FILE.1 and a new one
-begins, and of the old ones `OLD_FILES` stay.
+A full log file is renamed to FILE.1 and a new one begins; `OLD_FILES` old ones are kept.
 """
 
 import argparse
@@ -14,14 +13,14 @@ from .output.sanitize import PlainFormatter, json_line
 
 LEVELS = ("debug", "info", "warning", "error")
 FULL = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-MESSAGE_ALONE = "%(message)s"  # for commands whose warnings a person reads as they come
+MESSAGE_ALONE = "%(message)s"  # for commands used at a terminal
 FILE_MIB = 64
 FILE_MIB_MAX = 4_096
 OLD_FILES = 4
 
 
 def add_options(parser: argparse.ArgumentParser, level: str, form: str) -> None:
-    """The options about the log; `level` and `form` hold where none is given."""
+    """Adds the log options, with the defaults `level` and `form`."""
     group = parser.add_argument_group("log")
     add = group.add_argument
     add(
@@ -44,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser, level: str, form: str) -> None:
 
 
 def start(options: argparse.Namespace) -> None:
-    """Log as the options say. OSError when the file can't be written."""
+    """Set up logging by the options. OSError when the file can't be written."""
     level, form = options.log_default
     levels: dict[str, str] = {"": level}
     for given in options.log_level or ():

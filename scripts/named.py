@@ -1,33 +1,33 @@
-"""Topics and groups that a user names: missing, unknown, or those that the system keeps."""
+"""The topic or group that a command names: missing, unknown, or the system's own."""
 
 import argparse
 
 from ..client.admin.admin import Admin
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from .output.command_error import Failed
+from .output.command_error import CommandError
 
 
 def named(options: argparse.Namespace, what: str) -> str:
-    """The name in the options; Failed without one."""
+    """The name given in the options; CommandError if it is missing."""
     if not options.name:
-        raise Failed(f"which {what}? write: aerobee {options.command} {options.action} NAME")
+        raise CommandError(f"which {what}? write: aerobee {options.command} {options.action} NAME")
     name: str = options.name
     return name
 
 
 def only(options: argparse.Namespace, what: str, names: list[str]) -> list[str]:
-    """The one that was named; Failed when it isn't there."""
+    """A list of the given name; CommandError if it is not in `names`."""
     if options.name not in names:
         raise unknown(what, options.name)
     return [options.name]
 
 
-def unknown(what: str, name: str) -> Failed:
-    return Failed(f"there is no {what} {name}; `aerobee {what}s --all` lists those there are")
+def unknown(what: str, name: str) -> CommandError:
+    return CommandError(f"there is no {what} {name}; `aerobee {what}s --all` lists those there are")
 
 
 async def user_topics(admin: Admin) -> list[str]:
-    """The topics that users made: none of the system, no retries, no dead letters."""
+    """The topics of users: no system topics, retry topics or dead letter topics."""
     info = await admin.cluster_info()
     own = {*info.broker_addr_table, *info.cluster_addr_table}
     own |= {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}

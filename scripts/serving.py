@@ -1,7 +1,7 @@
-"""What every daemon does around its parts: loop, signals, log, limits, one ready line, a clean end.
+"""The frame of every daemon: event loop, signals, limits, ready line, clean shutdown.
 
-Parts start in order and stop in reverse, whatever happens in between. Standard output gets exactly
-one line, when everything serves. SIGTERM and Ctrl-C are the normal way to end.
+Parts start in order and stop in reverse order, also after an error. Standard output gets exactly
+one line, when all parts serve. SIGTERM and Ctrl-C are the normal end.
 """
 
 import asyncio
@@ -12,41 +12,41 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
-from .output.command_error import Failed
+from .output.command_error import CommandError
 
 log = logging.getLogger(__name__)
 
 
 class Part(Protocol):
-    """Something that serves between its start and its stop."""
+    """A server or service with a start and a stop."""
 
     async def start(self) -> None:
         """Begin to serve."""
 
     async def stop(self) -> None:
-        """Leave nothing behind."""
+        """Stop serving and release everything."""
 
 
 Parts = Callable[["Stack"], Coroutine[Any, Any, str]]
 
 
 class Stack:
-    """The parts that were started, in order."""
+    """The started parts, in order."""
 
     def __init__(self, exits: AsyncExitStack) -> None:
         self._exits = exits
 
     async def start(self, part: Part) -> None:
-        """Start a part and remember to stop it; Failed when what it finds is wrong."""
+        """Start a part, to be stopped at the end; CommandError when its files are damaged."""
         try:
             await part.start()
         except ValueError as wrong:  # a file of the store that can't be read
-            raise Failed(str(wrong)) from wrong
+            raise CommandError(str(wrong)) from wrong
         self._exits.push_async_callback(part.stop)
 
 
 def run(parts: Parts) -> int:
-    """Run a daemon until SIGTERM or Ctrl-C. `parts` starts them all and gives the ready line."""
+    """Run a daemon until SIGTERM or Ctrl-C. `parts` starts all parts and returns the ready line."""
     _raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(parts))
@@ -60,14 +60,14 @@ async def _serve(parts: Parts) -> None:
         loop.add_signal_handler(number, told_to_stop.set)
     async with AsyncExitStack() as exits:
         ready = await parts(Stack(exits))
-        _calm_collector()
+        _relax_collector()
         print(ready, flush=True)
         await told_to_stop.wait()
         log.info("stopping")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, if that is installed."""
+    """The loop factory of uvloop if it is installed, else None."""
     try:
         import uvloop
     except ImportError:
@@ -76,10 +76,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _calm_collector() -> None:
-    """Let the cycle collector look seldom, and never at what was there from the start.
+def _relax_collector() -> None:
+    """Run the garbage collector rarely, and never on objects that exist since the start.
 
-    Requests make few cycles; with the stock thresholds each SEND pays a twentieth for looking.
+    Requests make few cycles; with the default thresholds the collector takes a twentieth of a SEND.
     """
     gc.collect()
     gc.freeze()
@@ -87,7 +87,7 @@ def _calm_collector() -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Each connection and each file of the store takes one; shells start with few."""
+    """Raise the limit of open files: each connection and each store file takes one."""
     try:
         import resource
 

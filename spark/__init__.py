@@ -3,7 +3,7 @@
     spark.read.format("rocketmq").option("subscribe", "orders").load()
 
 PySpark finds the source by itself where aerobee is installed, and in the environment that
-scripts/venv makes. `register` is for where it doesn't, as with `pip install -e` alone.
+scripts/venv makes. Elsewhere, as after `pip install -e` alone, call `register`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """The batch reader: `spark.read.format("rocketmq")`.
 
 The ranges are planned in a Python process of the driver's machine; each task reads its range with a
-connection of its own. Arrow and what decodes records are imported in tasks only.
+connection of its own. Arrow and the record decoder are imported in tasks only.
 """
 
 import sys
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..client.blocking.reader import Reader
-from .asking import Asking
-from .failing import plain_errors
+from .errors import plain_errors
 from .options import ReadOptions
 from .plan import plan
-from .pushdown import EVERYTHING, narrowed
+from .pushdown import EVERYTHING, push_down
+from .retrying_bounds import RetryingBounds
 from .schema import Column
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class RocketmqReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
         self.options = options
         self.columns = columns
-        self.narrowing = EVERYTHING
+        self.pushed = EVERYTHING
 
     @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
         with Reader(self.options.name_server, **self.options.reader) as bounds:
-            found = plan(Asking(bounds, self.options), self.options, self.narrowing)
+            found = plan(RetryingBounds(bounds, self.options), self.options, self.pushed)
             return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
@@ -47,23 +47,23 @@ class RocketmqReader(DataSourceReader):
         return read_range(self.options, self.columns, wanted)
 
 
-class NarrowingReader(RocketmqReader):
-    """One batch read that filters of the query narrow.
+class PushdownReader(RocketmqReader):
+    """One batch read with filter pushdown.
 
-    A class of its own: where Spark pushes no filters down, one that takes some fails the query.
+    A class of its own: a reader with `pushFilters` fails the query where pushdown is off.
     """
 
     @plain_errors()
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Take what the plan can do; gives what Spark must do after it."""
-        self.narrowing, rest = narrowed(filters, self.options)
-        self.options = self.narrowing.told(self.options)
+        """Use the filters that the plan can apply; returns those that Spark must apply itself."""
+        self.pushed, rest = push_down(filters, self.options)
+        self.options = self.pushed.with_tags(self.options)
         return iter(rest)
 
 
 def batch_reader(options: ReadOptions, columns: tuple[Column, ...]) -> RocketmqReader:
     """The reader for this query."""
-    kind = NarrowingReader if _filters_are_pushed() else RocketmqReader
+    kind = PushdownReader if _filters_are_pushed() else RocketmqReader
     return kind(options, columns)
 
 

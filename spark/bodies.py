@@ -1,7 +1,7 @@
-"""JSON bodies as typed columns, and those that don't fit with the reason (`ingest --parse`).
+"""JSON bodies as typed columns, and malformed bodies with the reason (`ingest --parse`).
 
-Every row of a topic comes out on exactly one side: `typed` or `malformed`. What comes from the
-message itself has the prefix `message_`, so that a body may have a field of any other name.
+Every row of a topic is in exactly one of `typed` and `malformed`. Columns made of the message's own
+fields have the prefix `message_`; a body may have a field of any other name.
 """
 
 import json
@@ -88,14 +88,14 @@ def typed(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def malformed(rows: DataFrame, schema: StructType) -> DataFrame:
-    """The rows whose bodies don't, as they are, with the `reason`."""
+    """The rows whose bodies don't fit, unchanged, with the `reason`."""
     found = _read(rows, schema).withColumn("reason", _reason(schema))
     names = [F.col(name).alias(PREFIX + name) for name in FROM_MESSAGE]
     return found.where("reason is not null").select("reason", "value", *names)
 
 
 def _read(rows: DataFrame, schema: StructType) -> DataFrame:
-    """With the body as text and its fields, all of them nullable, and what broke."""
+    """The rows with the body as text, its fields (all nullable) and the parser's error."""
     fields = [StructField(each.name, each.dataType) for each in schema]
     wanted = StructType([*fields, StructField(_BROKEN, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}

@@ -1,7 +1,7 @@
 """A look at a schema in Spark's DDL without Spark: its parser is in the JVM, which starts slowly.
 
-Finds what is plainly wrong (a bracket, a column without a type, a type that there is not), so that
-it is told at once. What passes here is parsed by Spark all the same.
+Finds plain mistakes (a bracket, a column without a type, an unknown type), so that the user learns
+of them at once. Spark still parses what passes here.
 """
 
 import re

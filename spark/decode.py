@@ -1,7 +1,7 @@
-"""From the bytes that a pull brought to rows in Arrow's columns.
+"""Decodes the bytes of a pull into rows in Arrow columns.
 
-`decode` is a function of bytes. What a record holds is read by `store/columns`; here is which
-column of the source is made of what. Only those columns are made that are asked for.
+`store/columns` reads the records; this module maps their fields to the columns of the source, and
+makes only the columns that the query selects.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from ..store.columns.arrays import numbers
 from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
 from .schema import ROW_ID, Column
 
-# The inner names are those that Spark gives to the same types; it compares them.
+# The inner names must equal Spark's for the same types: it compares them.
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS = pa.list_(pa.field("element", HEADER))
 STORED_AT = 1  # timestampType as Kafka numbers it: 0 create time, 1 log append time

@@ -1,8 +1,8 @@
 """Writes a topic to files through Spark: what `aerobee ingest` does.
 
-The ranges are planned here once and given to Spark as offsets, so that the number of messages is
-known before anything is read and what comes in meanwhile is left for the next time. With `follow`
-it is a stream instead (`following`), and Spark's checkpoint says where it goes on.
+The ranges are planned once and given to Spark as offsets: the number of messages is known before
+the read, and messages that arrive meanwhile are left for the next run. With `follow` the job is a
+stream (`ingest_stream`), whose position is in Spark's checkpoint.
 """
 
 import json
@@ -62,13 +62,13 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A job, and where the table of its stream and what is known of it lie."""
+    """A job with the folders of its table and its checkpoint."""
 
     job: Ingest
 
     @property
     def target(self) -> str:
-        """Without a slash at its end: names are made by what is added to it."""
+        """The target without a trailing slash: other names are made by a suffix to it."""
         return self.job.target.rstrip("/") or "/"
 
     @property
@@ -99,43 +99,43 @@ def measure(job: Ingest) -> Span:
 
 
 def ingest(job: Ingest, span: Span, on_rows: OnRows) -> int:
-    """Writes the span and returns the number of rows; `on_rows` hears of it now and then.
+    """Writes the span and returns the number of rows; calls `on_rows` with the progress.
 
-    SparkFailed in one sentence when Java or the folder is not as it must be, or a task fails.
+    SparkFailed, with one sentence, when Java is missing, the folder is unusable or a task fails.
     """
     check_target(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
         tables = _tables(spark, job, span)
-        with _told(spark, lambda rows: on_rows(rows, max(0, span.messages - rows))):
+        with _reported(spark, lambda rows: on_rows(rows, max(0, span.messages - rows))):
             mode = "overwrite" if job.overwrite else "error"
             for rows, target in tables:
                 writer = rows.write.format(job.format).mode(mode)
                 writer.partitionBy(*folders_of(job, rows, target)).save(target)
-        # The store hears of the end a little later than we do.
+        # Spark's status store learns of the end slightly later.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         return _rows_read(spark)
 
 
 def follow(job: Ingest, on_rows: OnRows) -> int:
     """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
-    from . import following
+    from . import ingest_stream
 
     check_stream(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
         register(spark)
-        return following.follow(spark, Tables(job), on_rows)
+        return ingest_stream.follow(spark, Tables(job), on_rows)
 
 
 def check_stream(job: Ingest) -> None:
     """SparkFailed when the stream can't be written, or can't go on where it ended."""
-    from . import following
+    from . import ingest_stream
 
     check_format(job)
-    following.check_checkpoint(Tables(job))
+    ingest_stream.check_checkpoint(Tables(job))
 
 
 def check_format(job: Ingest) -> None:
-    """SparkFailed when nobody here can write the format."""
+    """SparkFailed when no package here can write the format."""
     if job.format not in FORMATS:
         raise SparkFailed(f"format {job.format!r} is unknown; give {', '.join(FORMATS)}")
     if job.format == "delta" and find_spec("delta") is None:
@@ -164,7 +164,7 @@ def _check_folder(job: Ingest, target: str) -> None:
             f"{target} is there already and not empty; give another folder, "
             "or --overwrite to replace it"
         )
-    # Spark takes an empty folder for a table that is there.
+    # Spark treats an empty folder as an existing table.
     folder.rmdir()
 
 
@@ -175,7 +175,7 @@ def _first(reader: Reader, queue: MessageQueue, start: StartFrom) -> int:
 
 
 def source_options(job: Ingest) -> dict[str, str]:
-    """What the source is told in a stream."""
+    """The source's options for a stream."""
     options = {"subscribe": job.topic, **options_of(job.security)}
     if job.start.where == FIRST:
         options["startingOffsets"] = "earliest"
@@ -189,7 +189,7 @@ def source_options(job: Ingest) -> dict[str, str]:
 def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
     """The columns that a table is partitioned by; SparkFailed when it has no such column.
 
-    The table of what doesn't fit a schema has fewer of them, and takes those that it has.
+    The table of malformed rows has fewer columns and is partitioned by the ones it has.
     """
     missing = [name for name in job.partition_by if name not in rows.columns]
     if missing and not target.endswith(MALFORMED):
@@ -200,14 +200,14 @@ def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
 
 
 def text_values(rows: DataFrame, format: str) -> DataFrame:
-    """JSON has no bytes and CSV neither: there a body is text."""
+    """Bodies as text for JSON and CSV, which have no bytes."""
     if format not in ("json", "csv"):
         return rows
     return rows.withColumn("value", col("value").cast("string"))
 
 
 def _tables(spark: SparkSession, job: Ingest, span: Span) -> list[tuple[DataFrame, str]]:
-    """What is written where."""
+    """The folders of a job."""
     rows = _rows(spark, job, span)
     if job.schema is None:
         return [(text_values(rows, job.format), job.target)]
@@ -233,8 +233,8 @@ def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:
 
 
 @contextmanager
-def _told(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]:
-    """Tells the number of rows read so far from a thread, until the block ends."""
+def _reported(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[None]:
+    """Reports the number of rows read so far from a thread, until the block ends."""
     ended = threading.Event()
 
     def look() -> None:

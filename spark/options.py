@@ -1,8 +1,8 @@
-"""What a user says about a read, in the words of Spark's Kafka source.
+"""The options of a read, named as in Spark's Kafka source.
 
-Everything is checked here, in the driver, before any task starts; a word that is unknown or doesn't
-fit raises `ValueError` with the word, its value and what would do. The words of the older connector
-for RocketMQ (`ALIASES`) are understood as well.
+All are checked in the driver before any task starts; an unknown or invalid option raises
+`ValueError` with the option, its value and the accepted values. The option names of the older
+connector for RocketMQ (`ALIASES`) are accepted as well.
 """
 
 import json
@@ -62,7 +62,7 @@ OPTIONS = (
     "storePath",
     *SECURITY_OPTIONS,
 )
-# Words of rocketmq-spark, and what they are called here.
+# Option names of rocketmq-spark, and the names here.
 ALIASES = {
     "topic": "subscribe",
     "nameserver.addr": "nameServer",
@@ -89,7 +89,7 @@ class Place:
 
     @property
     def moves(self) -> bool:
-        """It is, for one queue at least, where that ends when it is asked."""
+        """Whether it depends on the present end of at least one queue."""
         if self.times is not None or isinstance(self.offsets, str):
             return self.times is None and self.offsets == LATEST
         return any(LATEST_OFFSET in each.values() for each in self.offsets.values())

@@ -1,7 +1,7 @@
 """Which offsets of which queues a read covers, and how they are split among tasks.
 
-Planned in the driver, from what the brokers say then: a batch read sees the topic as it was at that
-moment. A range is never empty; ranges of one queue don't overlap and leave no gap.
+The driver plans from the bounds at that moment: a batch read sees the topic as it was then. A range
+is never empty; ranges of one queue don't overlap and leave no gap.
 """
 
 import re
@@ -25,7 +25,7 @@ from .options import (
 
 
 class Bounds(Protocol):
-    """What planning asks of `client.blocking.Reader`."""
+    """The part of `client.blocking.Reader` that planning uses."""
 
     def topics(self) -> list[str]: ...
     def queues(self, topic: str) -> list[MessageQueue]: ...
@@ -59,30 +59,30 @@ class QueueRange:
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
-class Narrows(Protocol):
-    """What filters of a query leave of a read (`narrow.Narrowing`)."""
+class RangeFilter(Protocol):
+    """Filters of a query that were pushed down (`pushdown.PushedFilters`)."""
 
     def passes(self, queue: MessageQueue) -> bool: ...
     def cut(self, whole: QueueRange, bounds: Bounds) -> QueueRange: ...
 
 
 def plan(
-    bounds: Bounds, options: ReadOptions, narrowing: Narrows | None = None
+    bounds: Bounds, options: ReadOptions, pushed: RangeFilter | None = None
 ) -> list[QueueRange]:
     """The ranges of a batch read, one for a task, at least `minPartitions` if there are messages.
 
     ValueError when given offsets don't fit the topics; the client's errors when a topic is unknown
-    or nobody answers.
+    or no broker answers.
     """
     queues = queues_of(bounds, options)
     check_place(options.starting, "starting", queues)
     check_place(options.ending, "ending", queues)
     wanted = [queue for each in queues.values() for queue in each]
-    if narrowing is not None:
-        wanted = [queue for queue in wanted if narrowing.passes(queue)]
+    if pushed is not None:
+        wanted = [queue for queue in wanted if pushed.passes(queue)]
     ranges = [_queue_range(bounds, queue, options) for queue in wanted]
-    if narrowing is not None:
-        ranges = [narrowing.cut(each, bounds) for each in ranges]
+    if pushed is not None:
+        ranges = [pushed.cut(each, bounds) for each in ranges]
     return split([each for each in ranges if len(each)], options.partitions_min)
 
 
@@ -113,7 +113,7 @@ def queues_of(bounds: Bounds, options: ReadOptions) -> dict[str, list[MessageQue
 def split(ranges: Sequence[QueueRange], count: int) -> list[QueueRange]:
     """The same offsets in at least `count` ranges, or one message each if there are fewer.
 
-    Longer ranges are cut into more parts, so that the parts are of about one size.
+    Longer ranges are cut into more parts, so that all parts have about the same size.
     """
     total = sum(map(len, ranges))
     found: list[QueueRange] = []
@@ -126,7 +126,7 @@ def split(ranges: Sequence[QueueRange], count: int) -> list[QueueRange]:
 
 
 def offset_of(place: Place, bounds: Bounds, queue: MessageQueue, low: int, high: int) -> int:
-    """The offset that a place means in a queue which holds the offsets from `low` up to `high`."""
+    """The offset of a place in a queue that holds the offsets [low, high)."""
     times = place.times
     if times is not None:
         ms = times if isinstance(times, int) else _named(times, queue)
@@ -138,9 +138,9 @@ def offset_of(place: Place, bounds: Bounds, queue: MessageQueue, low: int, high:
 
 
 def check_place(place: Place, which: str, queues: dict[str, list[MessageQueue]]) -> None:
-    """Each queue has an offset (or time), and each of them a queue; as Spark's Kafka source wants.
+    """Given offsets (or times) must name every queue that is read, and no other.
 
-    ValueError naming those that don't.
+    As in Spark's Kafka source. ValueError with the queues that are missing or unknown.
     """
     by_time = isinstance(place.times, dict)
     said = place.times if by_time else place.offsets
@@ -204,5 +204,5 @@ def _check_names(said: Offsets, option: str, topic: str, queues: Sequence[Messag
 
 
 def _is_own(topic: str) -> bool:
-    """It is a topic of applications, and not one that brokers keep for themselves."""
+    """Whether it is a topic of applications, not one of the brokers' own."""
     return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

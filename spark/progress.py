@@ -1,13 +1,13 @@
 """How far a stream is: for each queue the offset to be read next, and what a micro-batch takes.
 
-A progress is what Spark keeps in its checkpoint: {"orders": {"broker-a:0": 23}}, say. It never
-forgets a queue: one whose broker is away stays as it is, and goes on when it is back.
+Spark keeps a progress in its checkpoint, for example {"orders": {"broker-a:0": 23}}. It never loses
+a queue: one whose broker is away keeps its offset and continues when the broker is back.
 """
 
 from collections.abc import Iterable, Iterator
 
 from ..client.cluster.route import MessageQueue
-from .failing import DataLossError
+from .errors import DataLossError
 from .options import ReadOptions
 from .plan import Bounds, QueueRange, check_place, offset_of, queues_of, split
 
@@ -34,21 +34,21 @@ def first(bounds: Bounds, options: ReadOptions, end: Progress | None = None) -> 
 
 
 def latest(bounds: Bounds, options: ReadOptions, start: Progress) -> Progress:
-    """The ends of all queues now, those of `start` among them that are away."""
+    """The present ends of all queues; a queue of `start` whose broker is away keeps its offset."""
     found = {topic: dict(queues) for topic, queues in start.items()}
     for queue in _all(queues_of(bounds, options)):
         high = bounds.max_offset(queue)
         queues = found.setdefault(queue.topic, {})
-        # A broker that lost its store would turn the stream back; that is for `ranges` to say.
+        # A broker that lost its store has smaller offsets; `ranges` reports that.
         queues[name_of(queue)] = high
     return found
 
 
 def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Progress:
-    """An end before `end` with at most `rows_max` messages, shared out by what waits in each queue.
+    """An end at or before `end` with at most `rows_max` messages, in proportion to the lags.
 
     A queue that is new begins at `lows`. Every queue where messages wait gets at least one, as long
-    as there are rows to give.
+    as rows are left.
     """
     waiting = {
         (topic, name): stop - _start(start, lows, topic, name)
@@ -79,7 +79,7 @@ def rows_between(start: Progress, end: Progress, lows: Progress) -> int:
 
 
 def lows_of(bounds: Bounds, start: Progress, end: Progress) -> Progress:
-    """Where the queues begin that are in `end` only: new ones are read from their first message."""
+    """The first offsets of new queues, which are in `end` only: they are read from the start."""
     found: Progress = {}
     for queue in queues_in(end):
         if name_of(queue) not in start.get(queue.topic, {}):
@@ -90,7 +90,7 @@ def lows_of(bounds: Bounds, start: Progress, end: Progress) -> Progress:
 def ranges(
     bounds: Bounds, options: ReadOptions, start: Progress, end: Progress
 ) -> list[QueueRange]:
-    """The tasks of a micro-batch. DataLossError when a part of it is gone and that is to fail."""
+    """The tasks of a micro-batch; with `failOnDataLoss` DataLossError when messages are gone."""
     lows = lows_of(bounds, start, end)
     found = []
     for queue in queues_in(end):

@@ -21,7 +21,7 @@ from ..client.errors import AerobeeError
 from ..client.pull.reader import BULK_MESSAGES_MAX, Pulled
 from ..protocol import codes
 from ..store.base.piece import Piece
-from .failing import DataLossError
+from .errors import DataLossError
 from .options import RETRIES, RETRY_MS
 from .plan import QueueRange
 
@@ -158,7 +158,7 @@ class _Work:
                 log.warning(
                     "reading %s: %s (try %d of %d)", self.wanted, wrong, tries - left, tries
                 )
-                # Before its rest is over nobody would try to connect.
+                # The client does not connect again before that pause is over.
                 rest_s = max(self.how.retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             await asyncio.sleep(rest_s)
             with suppress(AerobeeError):

@@ -1,8 +1,8 @@
-"""Filters of a query that narrow a batch read: fewer queues, shorter ranges, fewer tags.
+"""Filter pushdown for batch reads: fewer queues, shorter ranges, fewer tags.
 
 Spark hands filters over (`pushFilters`) where `spark.sql.python.filterPushdown.enabled` is on, from
-PySpark 4.1 on. What is done here exactly Spark need not do again; all else goes back to it. Store
-times count as rising within a queue, as in RocketMQ's own search by time.
+PySpark 4.1 on. Spark applies all filters again that are not applied here exactly. Store times are
+assumed to rise within a queue, as in RocketMQ's own search by time.
 """
 
 import operator
@@ -27,7 +27,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": operator.contains,
 }
-# What a queue says of itself, by column.
+# Columns whose value is the same for all messages of a queue.
 _OF_QUEUE: dict[str, Callable[[MessageQueue], str | int]] = {
     "topic": lambda queue: queue.topic,
     "brokerName": lambda queue: queue.broker_name,
@@ -36,13 +36,13 @@ _OF_QUEUE: dict[str, Callable[[MessageQueue], str | int]] = {
 }
 _NEVER_NULL = frozenset((*_OF_QUEUE, "offset", "timestamp"))
 TAGS_MAX = 64  # of a filter that brokers are told
-_NO_TAG = ("*", "|", " ")  # what an expression of tags takes for something else
+_NO_TAG = ("*", "|", " ")  # with a meaning of their own in a tag expression
 OFFSET_MAX = (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """What is left of a read: the queues that pass `tests`, of them the offsets in [first, end),
     of these the messages stored in [first_ms, end_ms) (ms since the epoch), and only `tags`.
     """
@@ -55,13 +55,13 @@ class Narrowing:
     tags: tuple[str, ...] | None = None
 
     def passes(self, queue: MessageQueue) -> bool:
-        """Whether messages of this queue can be wanted."""
+        """Whether messages of this queue can pass."""
         return all(
             _COMPARED[kind](_OF_QUEUE[name](queue), value) for name, kind, value in self.tests
         )
 
     def cut(self, whole: QueueRange, bounds: Bounds) -> QueueRange:
-        """The part of the range that is wanted; it may be empty."""
+        """The part of the range that can pass; it may be empty."""
         start, end = max(whole.start, self.first), min(whole.end, self.end)
         if self.first_ms is not None and start < end:
             start = max(start, bounds.offset_at(whole.queue, self.first_ms))
@@ -70,16 +70,16 @@ class Narrowing:
         start = min(start, whole.end)
         return replace(whole, start=start, end=max(start, end))
 
-    def told(self, options: ReadOptions) -> ReadOptions:
+    def with_tags(self, options: ReadOptions) -> ReadOptions:
         """The options with the tags, which brokers compare."""
         return options if self.tags is None else replace(options, tags=" || ".join(self.tags))
 
 
-EVERYTHING = Narrowing()
+EVERYTHING = PushedFilters()
 
 
-def narrowed(filters: Iterable[Any], options: ReadOptions) -> tuple[Narrowing, list[Any]]:
-    """What these filters together leave of a read; and those that Spark must apply itself."""
+def push_down(filters: Iterable[Any], options: ReadOptions) -> tuple[PushedFilters, list[Any]]:
+    """The filters that are pushed down, and the rest, which Spark must apply itself."""
     found, rest = EVERYTHING, []
     for each in filters:
         kind = type(each).__name__
@@ -117,7 +117,7 @@ def _span(kind: str, value: int) -> tuple[int, int] | None:
     }.get(kind)
 
 
-def _in_time(found: Narrowing, kind: str, moment: datetime) -> Narrowing:
+def _in_time(found: PushedFilters, kind: str, moment: datetime) -> PushedFilters:
     """With the milliseconds that hold all times that pass."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000

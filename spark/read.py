@@ -1,7 +1,7 @@
 """The rows of one range of a queue: pulled or read from the files, decoded, and filtered.
 
-Filtered where a broker only guesses (it compares hashes of tags), and of repeats where that is
-asked for.
+Tags are compared once more, since brokers compare only hashes. With `dedup` repeated rows are
+dropped.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..client.pull import reader
 from ..store.base.piece import MessagesGone, Piece
 from .decode import decode
-from .failing import DataLossError, plain_errors
+from .errors import DataLossError, plain_errors
 from .options import ReadOptions
 from .plan import QueueRange
 from .pull import Pulling, pull_pieces
@@ -35,7 +35,7 @@ def read_range(
 def _chosen(
     options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that are wanted, of all that the range holds."""
+    """The rows of the range that pass the tags and are no repeats."""
     names = [column.name for column in columns]
     asked = columns
     tags = None if options.tags is None else [each.strip() for each in options.tags.split("||")]
@@ -60,7 +60,7 @@ class _Repeats:
     def __init__(self, options: ReadOptions, wanted: QueueRange) -> None:
         self._seen: set[str] = set()
         start = max(0, wanted.start - options.dedup_window)
-        # What is gone from the window is no loss: nothing of it is handed out.
+        # Messages that are gone from the window are no loss: its rows are not returned.
         before = replace(wanted, start=start, end=wanted.start)
         around = replace(options, fail_on_data_loss=False)
         if before:

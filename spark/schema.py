@@ -1,4 +1,4 @@
-"""The columns that a row of the source can have, in Spark's words; `decode` has Arrow's.
+"""The columns of the source and their Spark types; `decode` has the Arrow types.
 
 The first ones are those of Spark's Kafka source, so that a job moves over by its options. `key` is
 the message's keys (RocketMQ's KEYS property) as one text, `partition` the queue's id, `timestamp`
@@ -42,8 +42,8 @@ WITH_FULL = (
     Column("reconsumeTimes", "int"),
     Column("properties", "map<string,string>"),
 )
-# What the sink writes into each message, so that repeats can be told: query or job, batch,
-# partition, number of the row, joined by slashes.
+# The sink writes it into each message, to detect repeats: query or job, batch, partition and
+# number of the row, joined by slashes.
 ROW_ID = "AEROBEE_ROW"
 ROW_ID_COLUMN = Column("rowId", "string")  # for our own use
 BY_NAME = {column.name: column for column in BASE + WITH_HEADERS + WITH_FULL}

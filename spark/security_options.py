@@ -17,7 +17,7 @@ def flag(said: Mapping[str, str], option: str, *, default: bool) -> bool:
 
 
 def security_of(said: Mapping[str, str]) -> Security:
-    """What the options say; ValueError when they contradict each other."""
+    """The security settings; ValueError when options contradict each other."""
     tls, tls_insecure = (flag(said, name, default=False) for name in ("tls", "tlsInsecure"))
     try:
         return Security(
@@ -33,7 +33,7 @@ def security_of(said: Mapping[str, str]) -> Security:
 
 
 def options_of(security: Security) -> dict[str, str]:
-    """The options that `security_of` makes this of. An SSLContext of one's own has none."""
+    """The inverse of `security_of`. A given SSLContext has no options."""
     found = {
         "accessKey": security.access_key,
         "secretKey": security.secret_key,

@@ -1,6 +1,6 @@
-"""Starting Spark for a command: its settings, and what to say when it doesn't start.
+"""Starts Spark for a command, and explains in one sentence why it doesn't start.
 
-A program that has a session of its own needs nothing from here but `register`.
+A program with a session of its own needs only `aerobee.spark.register`.
 """
 
 import logging
@@ -30,19 +30,19 @@ JVM_END_SECONDS_MAX = 15  # after its signal
 JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
-# Spark's own settings fill the terminal with what the user of a command has no use for.
+# Spark's default log settings fill the terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 
 class SparkFailed(Exception):
-    """Why Spark didn't start or didn't do what it was asked; one sentence for the user."""
+    """Spark didn't start or a job failed; the text is one sentence for the user."""
 
 
 class Stopped(BaseException):
     """A signal ended the work before it was done; `number` is the signal's.
 
-    No KeyboardInterrupt: of one Py4J logs the traceback.
+    It is no KeyboardInterrupt, because Py4J logs the traceback of those.
     """
 
     def __init__(self, number: int) -> None:
@@ -57,11 +57,11 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     `delta` brings the jars and settings of the package delta-spark, which must be installed.
     """
     check_java()
-    # What Py4J logs when the JVM ends is in the exception, too; some of it goes to the root logger.
+    # The exception has what Py4J logs when the JVM ends; some of it goes to the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
     if master.startswith("local"):
-        # The Python that runs this has what the tasks need; another `python3` may not.
+        # This Python has the packages that tasks need; another `python3` may not.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     check_python(os.environ.get("PYSPARK_PYTHON", "python3"))
@@ -80,7 +80,7 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     if delta:
         builder = _with_delta(builder)
     try:
-        with _signals_held():
+        with _signals_deferred():
             spark = builder.getOrCreate()
     except Stopped:
         _end_jvm()
@@ -116,11 +116,11 @@ def ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
-    """Signals wait for the end of the block, and then go to the handlers that were there before.
+def _signals_deferred() -> Iterator[None]:
+    """Defers signals to the end of the block, then passes them to the previous handlers.
 
-    A JVM whose start is cut off stays behind. And PySpark leaves a handler of its own for SIGINT,
-    which asks the JVM in the middle of another question, and may hang.
+    Interrupting the start would leave a JVM behind. PySpark also installs its own SIGINT handler,
+    which calls the JVM during another call and may hang.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -144,14 +144,14 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _be_quiet(spark: SparkSession) -> None:
-    """PySpark's server for accumulators prints a traceback when the JVM ends; it is no news."""
+    """Silences PySpark's accumulator server, which prints a traceback when the JVM ends."""
     server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None
 
 
 def _end_jvm() -> None:
-    """End Spark's JVM by a signal: it stops its jobs, and no answer to an interrupted question."""
+    """End Spark's JVM by a signal, since an interrupted Py4J call can't be followed by another."""
     gateway: Any = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
@@ -182,7 +182,7 @@ def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def _fitting_delta() -> str:
-    """What else to look at when Spark does not start: a release of Delta is for a few Sparks."""
+    """A further hint when Spark does not start: each Delta release fits few versions of Spark."""
     return (
         f", and whether Maven has delta-spark {version('delta_spark')} for PySpark "
         f"{version('pyspark')}; what it did not find is named above"
@@ -232,7 +232,7 @@ def check_python(python: str) -> None:
 
 
 def sentence(wrong: Exception) -> str:
-    """The cause in Spark's long text: the last one that it names, before all others one of ours."""
+    """The cause in Spark's long text: the last one that it names, preferably one of aerobee's."""
     text = str(wrong)
     ours = re.findall(r"^(?:aerobee\.[\w.]+|ValueError): (.+)", text, re.MULTILINE)
     named = re.findall(

@@ -1,9 +1,9 @@
 """The writers: `df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
 
-At least once: a task that is tried again sends its rows again, under the same `ROW_ID`, to the same
-queues, so that readers can tell (the source's option `dedup` does). With `transactions` the rows
-are half messages, which nobody sees; when Spark says that all tasks are done, the driver commits
-them. A task can't do that: the rows of one that fails look to it as if they had come to their end.
+Delivery is at least once: a retried task sends its rows again, with the same `ROW_ID` and to the
+same queues, so that readers can drop repeats (option `dedup` of the source). With `transactions`
+the rows are half messages, invisible until the driver commits them when all tasks are done. Tasks
+can't commit: a task that fails sees its rows end as if they were complete.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ..client.base.message_view import MessageView
 from ..client.base.receipts import SendReceipt
 from ..client.producer.broker_requests import TransactionState
 from ..client.producer.transactions import TransactionProducer
-from .failing import plain_errors
+from .errors import plain_errors
 from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields
 
@@ -57,11 +57,11 @@ class RocketmqWriter(DataSourceArrowWriter):
 
     @plain_errors()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: let their rows be seen."""
+        """All tasks are done: commit their rows."""
         asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed for good: take back what the others have sent."""
+        """A task has failed for good: roll back the rows of the others."""
         asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 
@@ -80,11 +80,11 @@ class RocketmqStreamWriter(DataSourceStreamWriter):
 
     @plain_errors()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of the micro-batch are done: let their rows be seen."""
+        """All tasks of the micro-batch are done: commit their rows."""
         asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task has failed for good: take back what the others have sent."""
+        """A task has failed for good: roll back the rows of the others."""
         asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 
@@ -107,7 +107,7 @@ async def end_rows(
 ) -> None:
     """End the transactions of all rows that tasks have sent; there may be none.
 
-    Raises what kept a commit from its end. A row that is not rolled back is given up by the broker.
+    Raises the error of a failed commit. The broker gives up rows that are not rolled back.
     """
     half = [each for sent in messages if isinstance(sent, Sent) for each in sent.half]
     if not half:
@@ -160,7 +160,7 @@ class _Task:
         return Sent(count, self._half)
 
     async def undo(self) -> None:
-        """Take back what nobody has seen yet."""
+        """Roll the half messages back."""
         if isinstance(self._producer, TransactionProducer):
             for receipt in self._half:
                 await self._producer.end(receipt, TransactionState.ROLLBACK)
@@ -183,7 +183,7 @@ class _Task:
 
 
 def _origin(job: str) -> str:
-    """What the rows of this task have in common with those of its later tries."""
+    """The part of the row id that a task and its retries share."""
     context = TaskContext.get()
     if context is None:
         return f"{job}/0/0"
@@ -193,5 +193,5 @@ def _origin(job: str) -> str:
 
 
 def _unknown(message: MessageView) -> TransactionState:
-    """A task that ended without a word: nobody knows. The broker gives up after some questions."""
+    """The state of a row whose task is gone: unknown. The broker gives up after some checks."""
     return TransactionState.UNKNOWN

@@ -1,4 +1,4 @@
-"""What a user says about a write, and what its rows look like; what is wrong is named at once."""
+"""The options of a write and the columns of its rows, checked in the driver."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ WRITE_OPTIONS = (
 )
 TEXT, BYTES, TEXTS, TEXT_MAP = "string", "binary", "array<string>", "map<string,string>"
 NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double")
-# What each column may be; just `value` must be there.
+# The types of each column; only `value` is required.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "value": (BYTES, TEXT),
     "key": (TEXT, BYTES),
@@ -35,7 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A write, checked. Without `topic` each row says its own."""
+    """The checked options of a write. Without `topic` each row names its own."""
 
     name_server: str
     topic: str | None = None

@@ -2,7 +2,7 @@
 
 PySpark pickles the source, its readers and its writers and calls them in other processes: they hold
 options and columns only, never a connection. Each of these processes imports this module first, and
-some only ask it for the schema; so a reader or writer is imported when it is asked for.
+some need only the schema; readers and writers are therefore imported on use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .failing import plain_errors
+from .errors import plain_errors
 from .options import read_options
 from .schema import Column, chosen_columns, ddl, row_columns
 
@@ -24,7 +24,7 @@ NAME = "rocketmq"
 
 
 class RocketmqSource(DataSource):
-    """Topics as tables; `options` says which words it takes, `schema` which columns it gives."""
+    """Topics as tables: `spark.options` has the options, `spark.schema` the columns."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)

@@ -1,7 +1,7 @@
 """The streaming reader: `spark.readStream.format("rocketmq")`.
 
-The truth about how far a query is lies in Spark's checkpoint. What the group has committed at the
-brokers is a copy for those who look at its lag, and never read. The driver's reader keeps one
+Spark's checkpoint has the position of a query. The offsets that its group commits at the brokers
+are a copy for monitoring its lag and are never read. The driver's reader keeps one
 connection, made when it is needed; it is left out when Spark pickles the reader for the tasks.
 
 PySpark before 4.2 doesn't tell `latestOffset` where a micro-batch begins. The reader knows: where
@@ -21,10 +21,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
-from .asking import Asking
-from .failing import plain_errors
+from .errors import plain_errors
 from .options import ReadOptions
 from .progress import Progress
+from .retrying_bounds import RetryingBounds
 from .schema import Column
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         if self._target is not None:
             end = _no_further(end, self._target, start)
         lows = progress.lows_of(bounds, start, end)
-        # Untold, this may be the only question of a query that reads what is there, and ends.
+        # Without a start, this may be the only call for a query that reads up to the present.
         if (is_told or is_asked) and self._is_to_wait(progress.rows_between(start, end, lows)):
             return start
         rows_max = getattr(limit, "max_rows", None) if is_told else self.options.rows_max
@@ -110,7 +110,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         return [InputPartition(each) for each in found]
 
     def commit(self, end: Progress) -> None:
-        """Tell the brokers how far the group is, for those who look at its lag."""
+        """Commit the group's offsets at the brokers, for monitoring its lag."""
         if not self.options.commit_offsets:
             return
         bounds = self._open()
@@ -141,10 +141,10 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             self._bounds = Reader(self.options.name_server, **self.options.reader)
         return self._bounds
 
-    def _ask(self) -> Asking:
-        # A broker that is stopped takes its routes along; it brings them back.
+    def _ask(self) -> RetryingBounds:
+        # A broker that stops unregisters its routes and registers them again at its start.
         were_there = self._first is not None or self._end is not None
-        return Asking(self._open(), self.options, were_there=were_there)
+        return RetryingBounds(self._open(), self.options, were_there=were_there)
 
     def _is_to_wait(self, rows: int) -> bool:
         """Fewer rows than wanted are there, and there is time left for more to come."""

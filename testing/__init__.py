@@ -21,7 +21,7 @@ __all__ = ["Clock", "LocalCluster"]
 
 
 def __getattr__(name: str) -> Any:
-    # Only now: the fixtures live in this package, and pytest imports them with every run.
+    # Imported on use: pytest imports this package, for its fixtures, in every run.
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no {name}; it has {', '.join(__all__)}")
     from . import cluster

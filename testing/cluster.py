@@ -4,10 +4,10 @@
         ...                                  # any client, at cluster.name_server
         cluster.advance(hours=2)             # two hours in a few milliseconds
 
-The cluster has a loop and a thread of its own, so it serves tests that block and tests on asyncio,
-as well as programs in other processes. It writes to a temporary folder, which goes with it. Its
-brokers' clock runs on from the real time by itself and can be moved forward; name servers and
-connections keep real time, so nobody is thrown out by a move.
+The cluster has its own event loop and thread, so it serves blocking tests, asyncio tests and
+programs in other processes. It writes to a temporary folder, deleted at the end. The clock of its
+brokers runs in real time and can be moved forward; name servers and connections keep real time, so
+no client times out when the clock moves.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from ..broker.settings.config import BrokerConfig
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.server import NameServer
 
-START_SECONDS = 30.0  # for all servers to be there, and to be gone
+START_SECONDS = 30.0  # for all servers to start, and to stop
 BROKERS_MAX = 64  # of one cluster
 HOST = "127.0.0.1"
-# Small files: a broker of a test is there at once and leaves little to clean away.
+# Small files, so that a broker starts at once and uses little disk space.
 SMALL = {
     "mapped_file_size_commit_log": 16 << 20,
     "mapped_file_size_timer_log": 1 << 20,
@@ -37,14 +37,14 @@ SMALL = {
     "max_hash_slot_num": 10_000,
     "max_index_num": 40_000,
 }
-# As `aerobee up` has them: SQL conditions and `Producer.recall` work.
+# As in `aerobee up`: SQL conditions and `Producer.recall` work.
 TURNED_ON = {"enable_property_filter": True, "recall_message_enable": True}
 
 Result = TypeVar("Result")
 
 
 class Clock:
-    """The time of brokers in ms: real time, and what it was moved forward by."""
+    """The brokers' time in ms: real time plus `moved_ms`."""
 
     def __init__(self) -> None:
         self.moved_ms = 0
@@ -53,7 +53,7 @@ class Clock:
         return _real_ms() + self.moved_ms
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move forward. ValueError for a time that lies behind: stores rely on it never going."""
+        """Move forward. ValueError for a negative time: a store's clock never goes back."""
         by_ms = round(((hours * 60 + minutes) * 60 + seconds) * 1000)
         if by_ms < 0:
             raise ValueError(f"the clock can't go back by {-by_ms} ms; give a time ahead")
@@ -104,7 +104,7 @@ class LocalCluster:
         return self._names.address
 
     def start(self) -> None:
-        """Start all; returns when clients can send. Raises what kept a broker from starting."""
+        """Start all; returns when clients can send. Raises the error of a failed start."""
         self._folder = self._given or Path(tempfile.mkdtemp(prefix="aerobee-"))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -131,9 +131,9 @@ class LocalCluster:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the brokers' clock forward, and return when they have done what became due.
+        """Move the brokers' clock forward, and return when they have done all that became due.
 
-        Delayed messages are delivered, retries come again, transactions are asked about.
+        Delayed messages and retries are delivered, open transactions are checked.
         """
         self.clock.advance(hours=hours, minutes=minutes, seconds=seconds)
         self._run(self._catch_up())
@@ -143,7 +143,7 @@ class LocalCluster:
         self._run(self._restart(number))
 
     def call(self, work: Callable[[], Result]) -> Result:
-        """What `work` gives, called in the cluster's thread: for a look into a broker."""
+        """The result of `work()`, called in the cluster's thread, to inspect a broker."""
 
         async def in_loop() -> Result:
             return work()
@@ -201,7 +201,7 @@ class LocalCluster:
 
 
 def _by_attribute(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by the attributes of `BrokerConfig`; ValueError names one that is unknown."""
+    """The settings by attribute of `BrokerConfig`; ValueError for an unknown one."""
     names, keys = BrokerConfig.__struct_fields__, BrokerConfig.__struct_encode_fields__
     attributes = dict(zip(keys, names, strict=True))
     found: dict[str, Any] = {}

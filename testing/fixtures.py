@@ -1,6 +1,6 @@
-"""The fixtures that pytest finds once aerobee is installed; each test has servers of its own.
+"""The pytest fixtures of an installed aerobee; each test gets its own servers.
 
-Loaded with every run of pytest, so it imports nothing of ours before a test asks for it.
+pytest loads this module in every run, so it imports aerobee only when a test uses a fixture.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What `scripts/bench` found, as Markdown: a block for each part, kept until it is made anew."""
+"""What `scripts/bench` found, as Markdown: one block for each part, kept until its next run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _BLOCK = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 class Measured:
     """What a part found.
 
-    `busy` is the load average of the machine when it began, `idle` how much of its cores nobody
+    `busy` is the load average of the machine when it began, `idle` how much of its cores no process
     used in the moment before, from 0 to 1.
     """
 
@@ -69,7 +69,7 @@ class Measured:
 
 
 def idle_share(seconds: float = IDLE_SECONDS) -> float | None:
-    """How much of the machine's cores nobody uses for so long; None where the system won't say."""
+    """The idle fraction of all cores in that time; None where the system doesn't report it."""
     before = _ticks()
     time.sleep(seconds)
     after = _ticks()

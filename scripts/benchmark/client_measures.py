@@ -25,7 +25,7 @@ from .store_measures import Held
 SENDS_MIN, RECEIVES_MIN = 60_000, 150_000  # a second, from one process
 IDLE_MIB_MAX = 40
 SENDS, RECEIVES = 150_000, 400_000
-SLOW_PART = 5  # slow clients get this fraction of the messages
+SLOW_PART = 5  # slow clients do this fraction of the work
 IN_FLIGHT, THREADS = 256, 64
 SECONDS_MAX = 300
 FILLS_MAX = 5

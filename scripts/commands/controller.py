@@ -12,7 +12,7 @@ from ...conf.load import Keys, load
 from ...controller.config import BindAddress, ControllerConfig
 from ...store.base.errors import StoreError
 from .. import logs, serving
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..serving import Stack
 
 HTTP_PORT_OFF = -1
@@ -82,7 +82,7 @@ def controller(options: argparse.Namespace) -> int:
     try:
         config, warnings = load(KEYS, file=options.file, options=settings, environ=os.environ)
     except ValueError as wrong:
-        raise Failed(str(wrong)) from wrong
+        raise CommandError(str(wrong)) from wrong
     for warning in warnings:
         log.warning("%s", warning)
 
@@ -94,7 +94,7 @@ def controller(options: argparse.Namespace) -> int:
         try:
             await stack.start(ours)
         except StoreError as wrong:
-            raise Failed(str(wrong)) from wrong
+            raise CommandError(str(wrong)) from wrong
         endpoint = controller_endpoint(ours, config.http_bind_address, config.http_port)
         await stack.start(endpoint)
         page = f", status page {endpoint.url}" if endpoint.url else ""

@@ -17,7 +17,7 @@ from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ...namesrv.config import UNUSED, BindAddress, NamesrvConfig
 from ...protocol.aio.connection import host_text
 from .. import logs, serving
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
 from ..output.sanitize import json_line, plain
 from ..output.table import print_rows
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 HTTP_PORT_OFF = -1
 PORT_MAX = 65_535
-ROCKETMQ_STORE = "~/store"  # what a broker has when nobody says where
+ROCKETMQ_STORE = "~/store"  # the default store of a Java broker
 ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
 UP_STORE = "aerobee-data"
 UP_KV_CONFIG = "namesrv/kvConfig.json"  # in the store folder
-# What `up` turns on unless a setting says otherwise. A broker by itself has them off.
+# Settings that `up` turns on by default; `aerobee broker` leaves them off.
 UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
 RECOVERING = "recovering the store"
 
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 
 class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
-    """A name server's settings and those of its HTTP door, which a Java one doesn't have."""
+    """A name server's settings and those of its HTTP endpoint, which Java's doesn't have."""
 
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
-    kv_config_path: str = ROCKETMQ_KV_CONFIG  # a server in somebody's process writes no file
+    kv_config_path: str = ROCKETMQ_KV_CONFIG  # an embedded server writes no file
 
 
 NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
@@ -118,7 +118,7 @@ def up(options: argparse.Namespace) -> int:
 
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
-        from ..broker_door import broker_door
+        from ..broker_endpoint import broker_endpoint
 
         names = _name_server(names_config)
         await stack.start(names)
@@ -130,12 +130,12 @@ def up(options: argparse.Namespace) -> int:
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(final, progress=progress)
             await stack.start(ours)
-        door = broker_door(ours)
-        await stack.start(door)
+        endpoint = broker_endpoint(ours)
+        await stack.start(endpoint)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         return (
             f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
-            f"store {final.store_dir}{_page(door.url)}; "
+            f"store {final.store_dir}{_page(endpoint.url)}; "
             f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
@@ -151,14 +151,14 @@ def namesrv(options: argparse.Namespace) -> int:
     _warn(warnings)
 
     async def parts(stack: Stack) -> str:
-        from ..namesrv_door import namesrv_door
+        from ..namesrv_endpoint import namesrv_endpoint
 
         names = _name_server(config)
         await stack.start(names)
-        door = namesrv_door(names, config.http_bind_address, config.http_port)
-        await stack.start(door)
+        endpoint = namesrv_endpoint(names, config.http_bind_address, config.http_port)
+        await stack.start(endpoint)
         return (
-            f"the name server is ready on {names.address}{_page(door.url)}; "
+            f"the name server is ready on {names.address}{_page(endpoint.url)}; "
             f"try: {_command()} broker -n {_to_connect(config.bind_address, names.port)}"
         )
 
@@ -181,17 +181,17 @@ def broker(options: argparse.Namespace) -> int:
 
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
-        from ..broker_door import broker_door
+        from ..broker_endpoint import broker_endpoint
 
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(config, progress=progress)
             await stack.start(ours)
-        door = broker_door(ours)
-        await stack.start(door)
+        endpoint = broker_endpoint(ours)
+        await stack.start(endpoint)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
         return (
             f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
-            f"store {config.store_dir}{_page(door.url)}; name servers: {known}"
+            f"store {config.store_dir}{_page(endpoint.url)}; name servers: {known}"
         )
 
     return serving.run(parts)
@@ -218,7 +218,7 @@ def _name_server(config: NamesrvConfig) -> "NameServer":
     try:
         return NameServer(config)
     except ValueError as wrong:  # its key-value config can't be read
-        raise Failed(str(wrong)) from wrong
+        raise CommandError(str(wrong)) from wrong
 
 
 def _port(text: str) -> int:
@@ -232,8 +232,10 @@ def _option(key: str, value: object) -> list[str]:
 
 
 def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that may concern a name server. An environment is often shared with a broker,
-    so what is only a broker's is no mistake."""
+    """The variables for a name server.
+
+    An environment is often shared with a broker, so variables of a broker only are no mistake.
+    """
     if not any(name.startswith(ENVIRONMENT_PREFIX) for name in environ):
         return {}
     from ...broker.settings.config import KEYS
@@ -258,7 +260,7 @@ def _warn(warnings: Iterable[str]) -> None:
 
 
 def _to_connect(bind_address: str, port: int) -> str:
-    """Where somebody on this host finds what is bound there."""
+    """The address for clients on this host of a server bound to `host`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)  # noqa: S104
     return host_text((host, port))
 
@@ -269,7 +271,7 @@ def _listens(config: "BrokerConfig", port: int) -> str:
 
 
 def _command() -> str:
-    """What somebody in this folder types to run the program that runs now."""
+    """The command that runs this program from the present folder."""
     program = Path(sys.argv[0])
     if program.name != "aerobee" or shutil.which("aerobee") == str(program):
         return "aerobee"

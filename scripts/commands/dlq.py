@@ -1,7 +1,7 @@
 """`aerobee dlq`: dead letters, the messages that a consumer group gave up after its last try.
 
-They lie in a topic of the group until retention takes them. `resend` has the group get them once
-more with all its tries; they stay where they are, so the same command sends them once again.
+They stay in a topic of the group until retention deletes them. `resend` delivers them to the group
+once more, with all retries; they also stay, so that the same command sends them again.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
 from ...protocol.names import DLQ_PREFIX
 from ..connecting import add_options, each, security
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.sanitize import json_line
 from ..output.table import Cell, Columns, Row, counted, print_rows
 from .message_object import body_of, id_of, object_of
@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     if options.action != "list" and not options.group:
-        raise Failed(f"which group? write: aerobee dlq {options.action} GROUP")
+        raise CommandError(f"which group? write: aerobee dlq {options.action} GROUP")
     if options.action == "resend" and bool(options.ids) == options.all:
-        raise Failed(
+        raise CommandError(
             f"which messages? write: aerobee dlq resend {options.group} ID ID, or --all for every "
             f"one; `aerobee dlq show {options.group}` lists them"
         )
@@ -69,7 +69,10 @@ async def _run(options: argparse.Namespace) -> int:
         if options.action == "list":
             return await _list(admin, options)
         if options.group not in await _groups(admin):
-            raise Failed(f"group {options.group} has no dead letters; `aerobee dlq` lists who has")
+            raise CommandError(
+                f"group {options.group} has no dead letters; "
+                "`aerobee dlq` lists groups with dead letters"
+            )
         if options.action == "show":
             return await _show(reader, options)
         return await _resend(admin, reader, options)
@@ -124,7 +127,7 @@ async def _resend(admin: Admin, reader: Reader, options: argparse.Namespace) -> 
     for topic, count in sorted(sent.items()):
         print(f"sent {counted(count, 'message')} to {topic}")
     if missing:
-        raise Failed(
+        raise CommandError(
             f"group {options.group} has no dead letter {', '.join(sorted(missing))}; "
             f"`aerobee dlq show {options.group}` lists them"
         )
@@ -134,7 +137,7 @@ async def _resend(admin: Admin, reader: Reader, options: argparse.Namespace) -> 
 
 
 async def _letters(reader: Reader, group: str, last: int | None = None) -> AsyncIterator[Record]:
-    """The dead letters there are now, queue by queue; with `last` so many of each queue's end."""
+    """The dead letters there are now, queue by queue; with `last` only that many of each queue."""
     for queue in await reader.queues(DLQ_PREFIX + group):
         end, offset = await reader.max_offset(queue), await reader.min_offset(queue)
         if last is not None:

@@ -1,7 +1,7 @@
-"""`aerobee doctor`: asks a whole cluster what makes messages stay unread or unsent in silence.
+"""`aerobee doctor`: examines a cluster for silent reasons why messages are not sent or not read.
 
-Brokers, topics and groups are asked side by side, with a limit on how many at a time; what they
-answer is judged by `findings`. A broker that doesn't answer is a finding, not the end.
+Brokers, topics and groups are queried concurrently, with a limit; `findings` has the rules. A
+broker that doesn't respond is a finding, not an error.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
 
 
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:
-    """Prints what was found, and says so when it is nothing."""
+    """Prints the findings, or that there are none."""
     found = sorted(set(await examine(admin)))
     for finding in found:
         if options.json:
@@ -55,7 +55,7 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def examine(admin: Admin) -> list[Finding]:
-    """All findings of a cluster. What asks every broker is left out while one doesn't answer."""
+    """All findings of a cluster. Checks that need every broker are skipped if one is silent."""
     info = await admin.cluster_info()
     brokers = {name: one.broker_addrs for name, one in sorted(info.broker_addr_table.items())}
     parts = await each(brokers.items(), lambda one: _broker(admin, *one))

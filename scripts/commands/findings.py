@@ -1,6 +1,6 @@
-"""What makes messages stay unread or unsent without anybody being told: the rules of the doctor.
+"""The rules of `aerobee doctor`: silent reasons why messages are not sent or not read.
 
-Each rule takes what a cluster has answered and yields findings; none asks anything itself.
+Each rule takes the responses of a cluster and yields findings; no rule sends requests.
 """
 
 import re
@@ -18,12 +18,12 @@ from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ..output.table import counted
 
-# Of the disk, where a broker's settings don't say: old messages go early above the first, sends
-# are refused above the second.
+# Default limits of disk use: above the first old messages are deleted early, above the second
+# sends are refused.
 CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
-NEAR_PERCENT = 5  # how far below a limit it is worth a word
-CLOCK_MS = 1_000  # a clock that differs by less is well; a pop may be half a second late
-# How long a broker has been running: "[ 0 days, 2 hours, 0 minutes, 5 seconds ]".
+NEAR_PERCENT = 5  # a warning comes this far below a limit
+CLOCK_MS = 1_000  # a smaller difference is accepted; a pop may be half a second late
+# The uptime of a broker: "[ 0 days, 2 hours, 0 minutes, 5 seconds ]".
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 
 
@@ -42,7 +42,7 @@ class Finding:
 def of_broker(
     name: str, runtime: Mapping[str, str], settings: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """What a broker tells about itself: differing subscriptions, permissions, its disk."""
+    """A broker's own report: differing subscriptions, permissions, its disk."""
     for key, text in runtime.items():
         if key.startswith(DIFFERING_PREFIX):
             yield Finding(
@@ -80,7 +80,7 @@ def of_broker(
 
 
 def no_response(name: str, address: str, wrong: Exception) -> Finding:
-    """A broker that could not be examined at the address that it tells everybody."""
+    """A broker that does not respond at the address that it registers."""
     where = f"broker {name}"
     if isinstance(wrong, BrokerError):
         do = "examine it as a user who may (AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY)"
@@ -104,7 +104,7 @@ def of_clock(
     days, hours, minutes, seconds = map(int, text.groups())
     runs_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     least_ms = boot_ms + runs_s * 1_000
-    most_ms = least_ms + 999  # parts of a second are not told
+    most_ms = least_ms + 999  # fractions of a second are not shown
     ahead_ms, behind_ms = least_ms - after_ms, before_ms - most_ms
     if max(ahead_ms, behind_ms) < CLOCK_MS:
         return
@@ -124,7 +124,7 @@ def of_clock(
 def on_one_broker(
     name: str, queues: Iterable[QueueData], clusters: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """A topic that one of several brokers has, as those that the first send makes."""
+    """A topic on one of several brokers, such as one that the first send creates."""
     brokers = {data.broker_name or "" for data in queues}
     for cluster, members in clusters.items():
         there = brokers.intersection(members)
@@ -139,7 +139,7 @@ def on_one_broker(
 
 
 def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterator[Finding]:
-    """Other living masters of a broker name, as the master at `address` tells."""
+    """Other live masters of a broker name, as the master at `address` reports them."""
     for other in filter(None, runtime.get(OTHER_MASTERS, "").split(";")):
         first, second = sorted((address, other))
         yield Finding(
@@ -151,7 +151,7 @@ def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterat
 
 
 def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
-    """A broker name of which no master is there; `slaves` are addresses by broker id."""
+    """A broker name without a live master; `slaves` are addresses by broker id."""
     do = "start it"
     if slaves:
         number, address = min(slaves.items())
@@ -163,7 +163,7 @@ def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
 
 
 def slaves_needed(settings: Mapping[str, str]) -> int:
-    """How many slaves a master waits for before it answers a send."""
+    """The number of slaves that a master waits for before it acknowledges a send."""
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
     return max(0, int(_number(settings, "inSyncReplicas", 1)) - 1)
@@ -172,7 +172,7 @@ def slaves_needed(settings: Mapping[str, str]) -> int:
 def of_slaves(
     name: str, settings: Mapping[str, str], registered: int, info: HARuntimeInfo
 ) -> Iterator[Finding]:
-    """What a master tells about its slaves, of which so many are registered."""
+    """A master's report on its slaves, compared with the number of registered ones."""
     where, following = f"broker {name}", len(info.ha_connection_info)
     needed = slaves_needed(settings)
     if following < needed:
@@ -200,7 +200,7 @@ def of_slaves(
 def of_topic(
     name: str, queues: Iterable[QueueData], stats: TopicStatsTable, readers: Iterable[str]
 ) -> Iterator[Finding]:
-    """Messages of a topic that nobody can read, or nobody reads. `readers` are groups."""
+    """Messages of a topic that can't be read, or that no group reads. `readers` are groups."""
     where = f"topic {name}"
     read = {data.broker_name: data.read_queue_nums for data in queues}
     for data in queues:
@@ -245,7 +245,7 @@ def of_group(
     progress: ConsumeStats,
     topics: Mapping[str, TopicStatsTable],
 ) -> Iterator[Finding]:
-    """Messages that a group doesn't get: it is switched off, away, or came too late."""
+    """Messages that a group doesn't receive: it is disabled, offline, or too far behind."""
     where = f"group {name}"
     behind: dict[str, int] = {}
     gone: dict[str, int] = {}

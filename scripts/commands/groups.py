@@ -1,6 +1,6 @@
-"""`aerobee groups` and `lag`: who consumes, how far they are, and where they go on.
+"""`aerobee groups` and `lag`: consumer groups, their progress, and resetting their offsets.
 
-`reset` sets a group's offsets to a time; members that are connected are told and go on there.
+`reset` sets a group's offsets to a time; connected members continue from there.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from ...protocol.bodies.stats import OffsetWrapper
 from ...protocol.names import RETRY_PREFIX, SYSTEM_GROUPS
 from ..connecting import add_options, each, run_admin
 from ..named import named, only, unknown
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
 
 LIST: Columns = ("GROUP", "MEMBERS", "TOPICS", "BEHIND BY")
@@ -47,7 +47,9 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
 async def groups(admin: Admin, options: argparse.Namespace) -> int:
     """All consumer groups with their members; or resets one, or deletes one."""
     if options.action != "reset" and (options.to or options.topic):
-        raise Failed("--to and --topic are for reset; write: aerobee groups reset NAME --to WHERE")
+        raise CommandError(
+            "--to and --topic are for reset; write: aerobee groups reset NAME --to WHERE"
+        )
     if options.action == "list":
         names = await group_names(admin, everything=options.all or options.name is not None)
         if options.name is not None:
@@ -56,7 +58,7 @@ async def groups(admin: Admin, options: argparse.Namespace) -> int:
         return print_rows(LIST, rows, as_json=options.json)
     name = named(options, "group")
     if options.action == "reset" and not options.to:
-        raise Failed(
+        raise CommandError(
             f"where to? write: aerobee groups reset {name} --to earliest, latest, or a time"
         )
     known = await group_names(admin, everything=True)
@@ -70,13 +72,13 @@ async def groups(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _reset(admin: Admin, name: str, options: argparse.Namespace) -> int:
-    """Sets its offsets in one topic, or in all that it reads or has read."""
+    """Sets the group's offsets in one topic, or in all topics that it reads or has read."""
     start = StartFrom.read(int(options.to) if options.to.isdecimal() else options.to)
     ms = {FIRST: 0, LAST: NOW}.get(start.where, start.ms)
     before = await progress(admin, name)
     topics = [options.topic] if options.topic else sorted(await _topics_read(admin, name, before))
     if not topics:
-        raise Failed(f"group {name} has read no topic yet; name one with --topic")
+        raise CommandError(f"group {name} has read no topic yet; name one with --topic")
     moved: dict[MessageQueue, int] = {}
     for topic in topics:
         moved |= await admin.reset_offsets(name, topic, ms)
@@ -92,11 +94,11 @@ async def _reset(admin: Admin, name: str, options: argparse.Namespace) -> int:
 
 
 async def lag(admin: Admin, options: argparse.Namespace) -> int:
-    """How far each group is behind, by topic; of one group by queue."""
+    """The lag of each group by topic; of one group by queue."""
     if options.group is not None:
         table = await progress(admin, options.group)
         if not table:
-            raise Failed(f"group {options.group} has consumed nothing yet, or does not exist")
+            raise CommandError(f"group {options.group} has consumed nothing yet, or does not exist")
         rows: list[Row] = [
             (
                 *(queue.topic, queue.broker_name, queue.queue_id),
@@ -125,7 +127,7 @@ async def group_names(admin: Admin, *, everything: bool) -> list[str]:
 
 
 async def progress(admin: Admin, group: str) -> dict[MessageQueue, OffsetWrapper]:
-    """How far a group is, by queue."""
+    """The progress of a group by queue."""
     return (await admin.consume_stats(group)).offset_table
 
 
@@ -140,7 +142,7 @@ async def _group_row(admin: Admin, name: str) -> Row:
 async def _topics_read(
     admin: Admin, name: str, table: dict[MessageQueue, OffsetWrapper]
 ) -> set[str]:
-    """The topics that a group subscribes to or has offsets in, without its retries."""
+    """The topics that a group subscribes to or has offsets in, without its retry topic."""
     online = await admin.consumer_connection(name)
     found = {queue.topic for queue in table}
     if online is not None:

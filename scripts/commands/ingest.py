@@ -1,6 +1,6 @@
 """`aerobee ingest`: a topic becomes Parquet, JSON, CSV or Delta files, once or as a stream.
 
-Spark and Java are only needed here, so what is missing is said with the command that brings it.
+Only this command needs Spark and Java; an error names the command that installs them.
 """
 
 import argparse
@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from ...client.base.start_from import StartFrom
 from ..begin_at import add_from, start_of
 from ..connecting import add_connection, security
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.progress import rows_bar
 
 INSTALL = "pip install 'aerobee[spark]'"
-SIGNALLED = 128  # and the signal's number is what a shell expects
-PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # what that brings
+SIGNALLED = 128  # plus the signal's number is the exit code that shells expect
+PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # the packages of that extra
 
 
 def declare(_: str, parser: argparse.ArgumentParser) -> None:
@@ -49,12 +49,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files and say how many rows are in them."""
+    """Write the files and print the number of rows."""
     _check(options)
     start = start_of(options.start, latest=False)
     missing = [name for name in PARTS if find_spec(name) is None]
     if missing:
-        raise Failed(
+        raise CommandError(
             f"ingest works through Spark, of which {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not installed; run {INSTALL}"
         )
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         with session.ended_by_signals():
             rows = _write(options, start)
     except session.SparkFailed as wrong:
-        raise Failed(str(wrong)) from wrong
+        raise CommandError(str(wrong)) from wrong
     except session.Stopped as stopped:
         print(f"aerobee ingest: stopped; {_what_now(options)}", file=sys.stderr)
         return SIGNALLED + stopped.number
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, start: StartFrom) -> int:
-    """Check all that can be checked without Spark, then let it work; the number of rows."""
+    """Check everything possible without Spark, then run it; returns the number of rows."""
     from ...spark import ingest, session
     from ...spark.bodies import check_schema, read_schema_text
 
@@ -102,7 +102,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> int:
         check_schema(job.schema)
     ingest.check_target(job) if follow is None else ingest.check_stream(job)
     session.check_java()
-    span = ingest.measure(job)  # an unknown topic is told before Spark starts
+    span = ingest.measure(job)  # an unknown topic is reported before Spark starts
     count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"
     print(
         f"{job.topic} holds {count}{' to be read' if follow is None else ''}; starting Spark on "
@@ -117,7 +117,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> int:
 
 
 def _what_now(options: argparse.Namespace) -> str:
-    """What to do after a signal."""
+    """The advice after a signal."""
     if options.available_now or options.continuous:
         return "the same command goes on"
     return (
@@ -127,14 +127,14 @@ def _what_now(options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Failed when words contradict each other."""
+    """CommandError when options contradict each other."""
     streamed = options.available_now or options.continuous
     if (options.parse is None) != (options.schema is None):
-        raise Failed("--parse and --schema belong together; give both or none")
+        raise CommandError("--parse and --schema belong together; give both or none")
     if options.overwrite and streamed:
-        raise Failed("--overwrite is for a table written once; a stream goes on with its own")
+        raise CommandError("--overwrite is for a table written once; a stream goes on with its own")
     if options.checkpoint and not streamed:
-        raise Failed("--checkpoint is for a stream; add --available-now or --continuous")
+        raise CommandError("--checkpoint is for a stream; add --available-now or --continuous")
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A stored message as JSON has it: what `sub --json` prints and `pub --json` takes."""
+"""A stored message as a JSON object, as `sub --json` prints and `pub --json` reads it."""
 
 import base64
 from datetime import UTC, datetime
@@ -8,27 +8,27 @@ from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing, decompress
 from ...protocol.message.record import Record
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 
 
 def body_of(record: Record) -> bytes:
-    """The body as it was sent; Failed when it can't be unpacked."""
+    """The body as it was sent; CommandError when it can't be decompressed."""
     try:
         return decompress(record.body, record.sys_flag)
     except (Malformed, CompressionMissing) as wrong:
-        raise Failed(
+        raise CommandError(
             f"message {record.offset_id} (queue {record.queue_id}, offset {record.queue_offset}) "
             f"can't be unpacked: {wrong}"
         ) from wrong
 
 
 def id_of(record: Record) -> str:
-    """The id that its sender gave it, or the one of its place."""
+    """The id that the sender gave it, or its offset id."""
     return record.properties.get(props.UNIQ_KEY) or record.offset_id
 
 
 def object_of(record: Record) -> dict[str, Any]:
-    """The message with the properties that users gave it."""
+    """The message with the properties of users."""
     pairs = record.properties
     found: dict[str, Any] = {
         "topic": record.topic,

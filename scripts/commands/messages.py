@@ -1,7 +1,7 @@
 """`aerobee message ID`: one stored message, found by either of the two ids that messages have.
 
-The id of its place names a broker and is looked up there. The id that the sender gave it is looked
-up in a topic, or in all topics of users while they are few.
+An offset id names a broker and is looked up there. An id that the sender gave is looked up in a
+topic, or in all topics of users if they are few.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..connecting import add_options, each, run_admin
 from ..named import user_topics
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.sanitize import json_line, plain, plain_body
 from ..output.table import counted
 from .message_object import body_of, object_of, time_text
@@ -63,11 +63,11 @@ async def message(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
-    """The message; Failed when nobody has it."""
+    """The message; CommandError when no broker has it."""
     try:
         host, _ = parse_offset_message_id(msg_id)
     except ValueError as wrong:
-        raise Failed(f"{wrong}; give the id of a receipt or of `sub --json`") from None
+        raise CommandError(f"{wrong}; give the id of a receipt or of `sub --json`") from None
     address = host_text(host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big"))
     info = await admin.cluster_info()
     brokers = {
@@ -77,10 +77,10 @@ async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
         try:
             return await admin.message(msg_id)
         except BrokerError as wrong:
-            raise Failed(f"message {msg_id} is not there (any more): {wrong}") from wrong
+            raise CommandError(f"message {msg_id} is not there (any more): {wrong}") from wrong
     topics = [topic] if topic else await user_topics(admin)
     if len(topics) > TOPICS_MAX:
-        raise Failed(
+        raise CommandError(
             f"there are {len(topics)} topics, the limit for looking through all is {TOPICS_MAX}; "
             "say in which it is with --topic"
         )
@@ -88,7 +88,7 @@ async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
     records = [record for some in found for record in some]
     if not records:
         where = f"topic {topic}" if topic else counted(len(topics), "topic of users", TOPICS)
-        raise Failed(
+        raise CommandError(
             f"message {msg_id} is not in {where} (any more); retries and dead letters are looked "
             "through with --topic, and a moment may pass until a new one can be found"
         )

@@ -1,7 +1,7 @@
 """`aerobee pub`: each line of a file or of standard input becomes a message.
 
-Lines that are there together travel together, in small batches, so that a long file is quick, its
-messages spread over the topic's queues and brokers, and a line that is typed is sent at once.
+Lines that are read together are sent in small batches: a long file is sent quickly and spreads over
+the topic's queues and brokers, and a typed line is sent at once.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tqdm import tqdm
 from ...client.blocking import Message, Producer
 from ...client.errors import AerobeeError, BatchError
 from ..connecting import add_options, security
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 
 READ_BYTES_MAX = 256 << 10  # taken from the input at once
 LINE_BYTES_MAX = 8 << 20  # a message has at most 4 MiB, in base64 a third more
@@ -62,7 +62,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send everything, then say how much it was."""
+    """Send everything, then print the number of messages."""
     make = _json_message if options.json else _plain_message
     properties = dict(_pair(text) for text in options.properties)
     sent = 0
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                 where = f"line {lines[0][0]}"
                 if len(lines) > 1:
                     where = f"lines {lines[0][0]} to {lines[-1][0]}"
-                raise Failed(f"{sent} messages were sent before {where}: {wrong}") from wrong
+                raise CommandError(f"{sent} messages were sent before {where}: {wrong}") from wrong
             sent += len(messages)
     print(f"sent {sent:,} message{'' if sent == 1 else 's'} to {options.topic}")
     return 0
@@ -127,7 +127,7 @@ def _json_message(line: Line, options: argparse.Namespace, properties: dict[str,
         _check("keys", keys, listed, "a list of texts")
         _check("properties", more, isinstance(more, dict), "an object")
     except ValueError as wrong:
-        raise Failed(
+        raise CommandError(
             f"line {number} is not a JSON object with a body ({wrong}); it and those after it "
             "were not sent"
         ) from None
@@ -161,7 +161,7 @@ def _body(found: object) -> bytes:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise Failed(f"-p {text!r} has no value; write -p name=value")
+        raise CommandError(f"-p {text!r} has no value; write -p name=value")
     return name, value
 
 
@@ -185,7 +185,7 @@ def _progress(source: BinaryIO) -> "tqdm[Any]":
 
 
 def _queues(producer: Producer, topic: str) -> int:
-    """How many queues the topic has; 1 when nobody says, as the send then tells why."""
+    """The number of queues of the topic; 1 if unknown, since the send then raises the reason."""
     try:
         return len(producer.queues(topic))
     except AerobeeError:
@@ -193,7 +193,7 @@ def _queues(producer: Producer, topic: str) -> int:
 
 
 def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterator[list[Line]]:
-    """The lines with something in them, those that were read together in batches."""
+    """The lines that are not empty, in batches of those that were read together."""
     number, rest = 0, b""
     while data := source.read1(READ_BYTES_MAX):
         *whole, rest = (rest + data).split(b"\n")
@@ -201,7 +201,7 @@ def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterat
         number += len(whole)
         yield from _cut([line for line in lines if line[1]], queues)
         if len(rest) > LINE_BYTES_MAX:
-            raise Failed(
+            raise CommandError(
                 f"line {number + 1} has over {LINE_BYTES_MAX} bytes, which no broker takes; is "
                 "this a file with one message a line?"
             )
@@ -211,7 +211,7 @@ def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterat
 
 
 def _cut(lines: list[Line], queues: Callable[[], int]) -> Iterator[list[Line]]:
-    """Batches as large as they may be when each queue gets one: a batch goes to the next queue."""
+    """Batches of at most a queue's part of the lines: each batch goes to the next queue."""
     size = len(lines)
     if size > BATCH_LINES_MIN:
         each = -(-size // max(1, queues()))

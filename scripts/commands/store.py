@@ -1,7 +1,7 @@
-"""`aerobee store check`, `dump` and `rebuild`: a store folder, looked at without its broker.
+"""`aerobee store check`, `dump` and `rebuild`: tools for a store folder, without its broker.
 
-The first two only read, also while a broker runs on the folder, ours or Java's. `rebuild` makes
-queues and index anew and wants the folder for itself.
+The first two only read, and work while a broker, aerobee's or Java's, uses the folder. `rebuild`
+makes new queues and a new index from the log and needs the folder for itself.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
 from ..output.sanitize import json_line, plain
 from ..output.table import table_lines
@@ -66,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Failed for words that are for dump only; what dump was not told is filled in."""
+    """CommandError for options of dump only; sets the defaults of dump."""
     given = {
         "what to dump": options.what, "--topic": options.topic, "--queue": options.queue,
         "--from": options.start, "-n": options.count,
     }  # fmt: skip
     named = [name for name, value in given.items() if value is not None]
     if options.action != "dump" and named:
-        raise Failed(f"{named[0]} is for dump; {options.action} takes the whole store")
+        raise CommandError(f"{named[0]} is for dump; {options.action} takes the whole store")
     options.what = options.what or "log"
     options.start = options.start or 0
     options.count = LINES_DEFAULT if options.count is None else options.count
@@ -139,10 +139,12 @@ def _lines(
 
     log_folder = None if settings is None else settings.commit_log_dir
     if not (log_folder or options.folder / "commitlog").is_dir():
-        raise Failed(f"{options.folder} is no store: it has no folder commitlog")
+        raise CommandError(f"{options.folder} is no store: it has no folder commitlog")
     if options.what == "queue":
         if options.topic is None or options.queue is None:
-            raise Failed("which queue? write: aerobee store dump DIR queue --topic TOPIC --queue N")
+            raise CommandError(
+                "which queue? write: aerobee store dump DIR queue --topic TOPIC --queue N"
+            )
         return dump.queue_lines(
             options.folder, options.topic, options.queue, options.start, log_folder
         )
@@ -171,7 +173,7 @@ def _rebuild(options: argparse.Namespace, settings: "StoreSettings | None") -> i
 
 
 def _settings(options: argparse.Namespace) -> "StoreSettings | None":
-    """The settings that were given; None without any."""
+    """The given settings, or None."""
     if options.file is None and not options.settings:
         return None
     from ...broker.settings.config import load_broker

@@ -1,7 +1,7 @@
 """`aerobee sub`: the messages of a topic on standard output as they come.
 
-Without a group it only looks: nothing is committed, no member joins anything, and any number of
-people may watch at once. With `--group` it consumes as a member of that group.
+Without a group it only reads: nothing is committed and no group is joined, so any number of
+subscribers may run at once. With `--group` it consumes as a member of that group.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from ...protocol.message.record import Record, decode_all
 from ...protocol.names import check_topic
 from ..begin_at import add_from, start_of
 from ..connecting import add_options, security
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.sanitize import json_line, plain_body
 from .message_object import body_of, object_of
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2  # between looks at a queue that has nothing new
 RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
-QUEUES_SECONDS = 30.0  # how late a new queue or broker is noticed
+QUEUES_SECONDS = 30.0  # between looks for new queues and brokers
 PULL_MESSAGES = 256
 WAITING_MAX = 64  # pulled batches that are not printed yet
 
@@ -53,24 +53,24 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print until there were enough messages, or until Ctrl-C, which is the normal way to end."""
+    """Print until the count is reached, or until Ctrl-C, which is the normal end."""
     try:
         asyncio.run(_print_messages(options))
     except KeyboardInterrupt:
         if options.count is not None:
-            raise  # there were not enough
+            raise  # fewer messages than the count
     return 0
 
 
 async def _print_messages(options: argparse.Namespace) -> None:
     try:
-        check_topic(options.topic)  # else it would be waited for
+        check_topic(options.topic)  # else asyncio would wait for it
     except Refusal as wrong:
-        raise Failed(wrong.remark) from None
+        raise CommandError(wrong.remark) from None
     beginning = start_of(options.start, latest=True)
     source = _look(options, beginning) if options.group is None else _consume(options, beginning)
     left = options.count
-    on_terminal = sys.stdout.isatty()  # elsewhere a body is what it is, byte for byte
+    on_terminal = sys.stdout.isatty()  # to a pipe or file bodies are written unchanged
     if left == 0:
         return
     async for record in source:
@@ -87,7 +87,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
 
 
 async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
-    """As a member of the group; a message counts as consumed when the next one is asked for."""
+    """Consume as a member; a message is acknowledged when the next one is requested."""
     async with Consumer(
         options.namesrv,
         group=options.group,
@@ -103,7 +103,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
 
 
 async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
-    """Every message, from queues that are read side by side."""
+    """Every message, from queues that are read concurrently."""
     wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
     async with Reader(options.namesrv, security=security(options)) as reader:
         watch = _Watch(reader, options.topic, start)
@@ -118,14 +118,14 @@ async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator
 
 
 class _Watch:
-    """A task for each queue that pulls and hands over what it finds, or what it fails with."""
+    """A task per queue that pulls and passes on messages, or its error."""
 
     def __init__(self, reader: Reader, topic: str, start: StartFrom) -> None:
         self._reader = reader
         self._topic = topic
         self._start = start
         self._queues: set[MessageQueue] = set()
-        self._away: set[str] = set()  # brokers that don't answer, told once each time
+        self._away: set[str] = set()  # brokers that don't respond, reported once each time
         self._tasks: list[asyncio.Task[None]] = []
         self._found: asyncio.Queue[list[Record] | Exception] = asyncio.Queue(WAITING_MAX)
 
@@ -134,7 +134,7 @@ class _Watch:
         self._do(self._find_queues())
 
     async def next_batch(self) -> list[Record]:
-        """The next messages; raises what a task has failed with."""
+        """The next messages; raises the error of a task."""
         found = await self._found.get()
         if isinstance(found, Exception):
             raise found
@@ -156,7 +156,7 @@ class _Watch:
         self._tasks.append(asyncio.create_task(tell()))
 
     async def _find_queues(self) -> None:
-        """Look for queues again and again, the topic itself included."""
+        """Look for new queues, or for the topic itself, at intervals."""
         first = True
         while True:
             try:
@@ -168,7 +168,7 @@ class _Watch:
                     print(
                         f"topic {self._topic} does not exist yet; waiting for it", file=sys.stderr
                     )
-                self._start = StartFrom(FIRST)  # it will be new, so nothing of it is missed
+                self._start = StartFrom(FIRST)  # a new topic is read from its start
                 first = False
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -176,7 +176,7 @@ class _Watch:
                 if queue not in self._queues:
                     self._queues.add(queue)
                     self._do(self._read(queue, self._start))
-            self._start = StartFrom(FIRST)  # queues that come later are new
+            self._start = StartFrom(FIRST)  # queues found later are new
             first = False
             await asyncio.sleep(QUEUES_SECONDS)
 
@@ -211,7 +211,7 @@ class _Watch:
 
 
 class _NamesrvOrCount(argparse.Action):
-    """-n as in all commands; a plain number is a count, which no address is."""
+    """-n as in all commands; a plain number is a count, since no address is one."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""`aerobee topics`: lists topics, shows one queue by queue, makes and deletes them."""
+"""`aerobee topics`: lists, shows, creates and deletes topics."""
 
 import argparse
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from ...client.admin.admin import Admin
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicConfig
 from ..connecting import add_options, each, run_admin
 from ..named import named, only, unknown, user_topics
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.sanitize import json_line
 from ..output.table import Columns, Row, objects, print_rows, table_lines
 from .groups import progress
@@ -38,7 +38,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 async def topics(admin: Admin, options: argparse.Namespace) -> int:
     """All topics with their queues and messages; or shows one, makes one, deletes one."""
     if options.queues is not None and options.action != "create":
-        raise Failed("--queues is for create; write: aerobee topics create NAME --queues N")
+        raise CommandError("--queues is for create; write: aerobee topics create NAME --queues N")
     if options.action == "list":
         names = await admin.topics() if options.all or options.name else await user_topics(admin)
         if options.name is not None:
@@ -60,7 +60,7 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _create(admin: Admin, name: str, queues: int | None, *, exists: bool) -> None:
-    """Makes a topic, or gives one as many queues as are asked for, and says which it was."""
+    """Creates a topic, or changes its number of queues, and prints which of the two."""
     if exists and queues is None:
         print(f"topic {name} exists already; --queues N gives it another number of queues")
         return
@@ -137,6 +137,6 @@ async def _topic_row(admin: Admin, name: str) -> Row:
 
 
 def _time(times_ms: Iterable[int]) -> str:
-    """The last of these times."""
+    """The latest of these times."""
     last_ms = max(times_ms, default=0)
     return datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds") if last_ms else "never"

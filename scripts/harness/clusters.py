@@ -25,7 +25,7 @@ SMALL_FILES: dict[str, str | int] = {
     "maxHashSlotNum": 100_000,
     "maxIndexNum": 400_000,
 }
-# Loopback only, and any free port for our HTTP door; the real ones pass over a key they don't know.
+# Loopback only, and any free port for our HTTP endpoint; Java's servers ignore unknown keys.
 HERE: dict[str, str | int] = {"bindAddress": "127.0.0.1", "httpPort": 0}
 # A real broker refuses a send that waited 0.2 s for a thread, and async clients don't try again:
 # a machine that has much else to do would fail a test, or a run of the comparison.

@@ -154,8 +154,8 @@ def free_ports(count: int, near: tuple[int, ...] = ()) -> list[int]:
     """`count` ports on loopback for servers; those at the distances `near` are free as well.
 
     They lie below the ports that systems give to outgoing connections. On Linux they stay ours,
-    for the last HELD_PORTS_MAX: bound without listening they are free for a server, all of which
-    set SO_REUSEADDR there, and taken for who looks for a free one. Elsewhere nobody holds them.
+    for the last HELD_PORTS_MAX: a socket that is bound but not listening keeps other searches away
+    and lets a server with SO_REUSEADDR listen. On other systems ports are not reserved.
     """
     found: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):

@@ -74,7 +74,7 @@ class KafkaBroker:
         return self._process.pid
 
     def stop(self) -> None:
-        """End it at once; nobody wants its log again."""
+        """Kill it: its log is not used again."""
         if self._process is not None:
             self._process.kill()
 

@@ -2,7 +2,7 @@
 
 Runs in the Python of PATH, where `rocketmq-client-python` is installed and finds its librocketmq;
 so it knows nothing of aerobee. The same work and the same line of JSON as clientgen. The binding
-has no sends with a callback: so many threads send, each with a message under way.
+has no sends with a callback: threads send, each with one message under way.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Clock:
 
 
 def send(name_server: str, topic: str, clock: Clock, threads: int) -> None:
-    """So many threads send."""
+    """Send from a number of threads."""
     producer = Producer("ClientLoad")
     producer.set_name_server_address(name_server)
     producer.start()

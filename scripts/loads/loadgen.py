@@ -128,7 +128,7 @@ def create_topics(connection: socket.socket, topics: list[str], queues: int) -> 
 
 
 def wait_stored(address: str, topic: str, messages: int, queues: int = 4) -> None:
-    """Waits until so many messages can be read: the real broker builds its queues behind."""
+    """Waits until that many messages can be read: Java's broker builds its queues later."""
     host, _, port = address.partition(":")
     deadline = time.monotonic() + RUN_SECONDS_MAX
     with socket.create_connection((host, int(port)), timeout=30) as connection:

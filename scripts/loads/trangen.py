@@ -1,8 +1,8 @@
 """Transactions as fast as they go: half messages, each committed as soon as it is accepted.
 
-Each connection has so many transactions under way at a time. One begins with the send of its half
+Each connection has a given number of transactions under way. One begins with the send of its half
 message and ends with the answer to its commit; the next begins in the same write. A plain reader of
-frames, as popgen. Prints one JSON line when so many transactions have ended.
+frames, as popgen. Prints one JSON line when the given number of transactions has ended.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Beginner:
         self._data = b""
 
     def begin(self, count: int) -> None:
-        """Send so many half messages."""
+        """Send this many half messages."""
         self.socket.sendall(b"".join(self._half(slot) for slot in range(count)))
 
     def read(self) -> None:
-        """Take what came in: commit what was accepted, begin anew for what ended."""
+        """Take what came in: commit what was accepted, begin another for each that ended."""
         self._data += self.socket.recv(READ_BYTES)
         data, at = self._data, 0
         out = []

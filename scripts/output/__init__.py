@@ -1,1 +1,1 @@
-"""How commands write to the terminal."""
+"""Output of commands on a terminal."""

@@ -1,5 +1,5 @@
-"""The error that a command ends with when it can't do what was asked."""
+"""The expected errors of commands."""
 
 
-class Failed(Exception):
-    """Why, in one sentence that a user can act on."""
+class CommandError(Exception):
+    """The command can't do its work; the text is one sentence that a user can act on."""

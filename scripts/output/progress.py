@@ -1,6 +1,6 @@
-"""How far a long look at a log has come: a bar on a terminal, a line now and then elsewhere.
+"""Progress of long work: a bar on a terminal, else a line every few seconds.
 
-Everything goes to standard error, and nothing at all is shown of what takes less than a moment.
+All of it goes to standard error; work of less than a second shows nothing.
 """
 
 import sys
@@ -10,59 +10,59 @@ from contextlib import contextmanager
 
 SHOW_AFTER_SECONDS = 1.0
 LINE_SECONDS = 5.0
-ROWS_LINE_SECONDS = 10.0  # a stream may run for ever
+ROWS_LINE_SECONDS = 10.0  # a stream may be endless
 MIB = 1 << 20
 
-Progress = Callable[[int, int, int], None]  # bytes of the log done, all of them, messages done
-RowsProgress = Callable[[int, int | None], None]  # rows so far, messages left if that is known
+Progress = Callable[[int, int, int], None]  # bytes done, bytes in all, messages done
+RowsProgress = Callable[[int, int | None], None]  # rows so far, messages left if known
 
 
 @contextmanager
 def bytes_bar(what: str, *, lines: bool = False) -> Iterator[Progress]:
-    """Shows progress told in bytes of the log and messages until the block ends.
+    """Shows progress in bytes of the log and messages until the block ends.
 
-    With `lines` also where standard error is no terminal, such as a service's journal.
+    With `lines` also if standard error is no terminal, such as a service's journal.
     """
     if not sys.stderr.isatty():
-        yield _Lines(what).told if lines else _nothing
+        yield _Lines(what).show if lines else _nothing
         return
-    from tqdm import tqdm  # a daemon is to start at once
+    from tqdm import tqdm  # imported on use: a daemon must start at once
 
     with tqdm(
         desc=what, unit="B", unit_scale=True, unit_divisor=1024, delay=SHOW_AFTER_SECONDS
     ) as bar:
 
-        def told(done: int, whole: int, messages: int) -> None:
+        def show(done: int, whole: int, messages: int) -> None:
             bar.total = whole
             bar.set_postfix_str(f"{messages:,} messages", refresh=False)
             bar.update(done - bar.n)
 
-        yield told
+        yield show
 
 
 @contextmanager
 def rows_bar(what: str, total: int | None) -> Iterator[RowsProgress]:
-    """Shows rows so far, a second, and how many messages are left, until the block ends.
+    """Shows rows, rows per second and the messages left, until the block ends.
 
-    Where standard error is no terminal, a line every few seconds in which rows came.
+    If standard error is no terminal, one line every few seconds in which rows were written.
     """
     if not sys.stderr.isatty():
-        yield _RowLines(what, total).told
+        yield _RowLines(what, total).show
         return
     from tqdm import tqdm
 
     with tqdm(total=total, unit=" rows", unit_scale=True, desc=what) as bar:
 
-        def told(rows: int, lag: int | None) -> None:
+        def show(rows: int, lag: int | None) -> None:
             if lag is not None:
                 bar.set_postfix_str(f"lag {lag:,}", refresh=False)
             bar.update(rows - bar.n)
 
-        yield told
+        yield show
 
 
 class _RowLines:
-    """A line every few seconds, if there is something new to say."""
+    """A line every few seconds in which rows were written."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what = what
@@ -70,7 +70,7 @@ class _RowLines:
         self._last = time.monotonic()
         self._rows = 0
 
-    def told(self, rows: int, lag: int | None) -> None:
+    def show(self, rows: int, lag: int | None) -> None:
         now = time.monotonic()
         passed = now - self._last
         if passed < ROWS_LINE_SECONDS or rows == self._rows:
@@ -92,7 +92,7 @@ class _Lines:
         self._what = what
         self._last = time.monotonic()
 
-    def told(self, done: int, whole: int, messages: int) -> None:
+    def show(self, done: int, whole: int, messages: int) -> None:
         now = time.monotonic()
         if now - self._last < LINE_SECONDS:
             return

@@ -1,4 +1,4 @@
-"""Tables: lines of text for people, or JSON objects for programs."""
+"""Tables: aligned text for people, JSON objects for programs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ Columns = tuple[str, ...]
 
 
 def table_lines(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
-    """A table for people: numbers to the right, texts to the left."""
+    """The lines of a table: numbers right-aligned, texts left-aligned."""
     table = [columns, *([_text(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     numeric = [bool(rows) and not isinstance(cell, str) for cell in (rows or [columns])[0]]
@@ -27,7 +27,7 @@ def _text(cell: Cell) -> str:
 
 
 def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
-    """A table, or an object a line; the exit code 0."""
+    """Prints a table, or one JSON object per line; returns the exit code 0."""
     lines = map(json_line, objects(columns, rows)) if as_json else table_lines(columns, rows)
     for line in lines:
         print(line)
@@ -35,7 +35,7 @@ def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
 
 
 def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:
-    """The rows by the columns' names in lower case."""
+    """The rows as objects, keyed by the columns' names in lower case."""
     names = [name.lower().replace(" ", "_").replace("/", "_per_") for name in columns]
     for row in rows:
         yield dict(zip(names, row, strict=True))

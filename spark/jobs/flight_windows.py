@@ -1,8 +1,8 @@
 """The mean departure delay by carrier and airport in windows of time, from a stream of flights.
 
-Each message is one flight as a JSON object. A window is told once, when the watermark has passed
+Each message is one flight as a JSON object. A window is written once, when the watermark has passed
 its end: to Parquet files exactly once, and as a message of another topic at least once. Flights
-that come later than `WATERMARK` behind the newest one are left out, as Spark does it.
+more than `WATERMARK` behind the newest one are left out, as in Spark.
 """
 
 from dataclasses import dataclass

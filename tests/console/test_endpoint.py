@@ -1,4 +1,4 @@
-"""The HTTP door, asked over a socket, with a daemon made of four functions behind it."""
+"""The HTTP endpoint over a socket, with a daemon made of functions behind it."""
 
 import asyncio
 import socket
@@ -8,14 +8,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aerobee.console.endpoint import OFF, PORT_DISTANCE, Answers, Endpoint, Family
-from aerobee.console.exposition import SAMPLES_PER_STEP
+from aerobee.console.endpoint import OFF, PORT_DISTANCE, DaemonView, Endpoint
+from aerobee.console.exposition import SAMPLES_PER_STEP, Family
 from aerobee.console.page import Status
 from prometheus_client.parser import text_string_to_metric_families
 
 
 class Daemon:
-    """What the door asks; a test changes it."""
+    """The daemon behind the endpoint; a test changes it."""
 
     def __init__(self) -> None:
         self.fault: str | None = None
@@ -29,8 +29,8 @@ class Daemon:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
 
-    def answers(self) -> Answers:
-        return Answers(
+    def answers(self) -> DaemonView:
+        return DaemonView(
             fault=lambda: self.fault,
             not_ready=lambda: self.not_ready,
             metrics=lambda: self.families,
@@ -66,7 +66,7 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 async def get(daemon: Daemon) -> AsyncIterator[Get]:
-    """Asks a running door for a path."""
+    """Sends GET requests to a running endpoint."""
     endpoint = Endpoint("127.0.0.1", 0, daemon.answers())
     await endpoint.start()
     assert endpoint.url is not None
@@ -131,7 +131,7 @@ async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> No
 
 async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
     daemon.families = [
-        ("rocketmq_messages_in", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
+        ("rocketmq_messages_in_total", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
         ("rocketmq_topic_number", "gauge", "Topics", (), [((), 2)]),
     ]
     async with get("/metrics") as answer:
@@ -162,11 +162,18 @@ async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_on
     first, second = asyncio.create_task(asked()), asyncio.create_task(asked())
     await daemon.has_begun.wait()
     first.cancel()  # it does not take the other's answer along
-    third = asyncio.create_task(asked())
+    async with get("/healthz") as answer:
+        reader, writer = await asyncio.open_connection("127.0.0.1", answer.url.port)
+    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    async with get("/healthz"):  # the endpoint has read what came before
+        pass
     daemon.families = []
     daemon.may_go_on.set()
-    assert await second == await third
     assert "rocketmq_topic_number" in await second
+    third = await reader.read()
+    assert third.endswith((await second).encode())
+    writer.close()
+    await writer.wait_closed()
     assert daemon.steps > 100 // SAMPLES_PER_STEP  # it was not written at once
     async with asyncio.timeout(10):
         while await asked():  # kept for a moment

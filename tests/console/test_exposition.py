@@ -1,5 +1,7 @@
 """Metrics as text: what Prometheus' own reader makes of it."""
 
+from collections.abc import Iterator
+
 from aerobee.console.exposition import Family, exposition
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -48,7 +50,7 @@ def test_names_may_have_any_character_in_them() -> None:
 
 def test_a_label_without_a_value_is_left_out() -> None:
     found = read(
-        ("out", "counter", "Out", ("topic", "is_retry"), [(("t", ""), 1), (("t", "true"), 2)])
+        ("out_total", "counter", "Out", ("topic", "is_retry"), [(("t", ""), 1), (("t", "true"), 2)])
     )
     assert found == [
         ("out_total", {"topic": "t"}, 1.0),
@@ -59,7 +61,7 @@ def test_a_label_without_a_value_is_left_out() -> None:
 def test_values_are_made_while_they_are_written() -> None:
     made: list[int] = []
 
-    def values():  # type: ignore[no-untyped-def]
+    def values() -> Iterator[tuple[tuple[str], int]]:
         for number in range(1_000):
             made.append(number)
             yield (str(number),), number

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from aerobee.broker.monitoring import metrics
+from aerobee.broker.monitoring.metrics_labels import NODE
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
-from aerobee.console.endpoint import Family
+from aerobee.console.exposition import Family
 from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
 from aerobee.scripts.commands import daemons
@@ -55,6 +56,6 @@ async def test_the_reference_has_every_metric_of_ours_and_no_other(
             )
         )
         await broker.start()
-        found |= own(metrics.families(broker), metrics.NODE)
+        found |= own(metrics.families(broker), NODE)
         await broker.stop()
     assert found == documented()

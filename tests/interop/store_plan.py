@@ -228,10 +228,10 @@ def report(store: MessageStore, keys: list[str]) -> Report:
         },
         "keys": {
             name: [
-                decode_record(data).log_offset
-                for data in store.query(*name.split("#", 1), 0, END_OF_TIME)
+                decode_record(data).log_offset for data in store.query(topic, key, 0, END_OF_TIME)
             ]
             for name in keys
+            for topic, _, key in [name.partition("#")]
         },
     }
 

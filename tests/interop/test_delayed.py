@@ -31,7 +31,7 @@ SETTINGS: dict[str, str | int] = {
 LATE_MS_MAX = 10_000  # on a busy machine; the promise itself is measured elsewhere
 
 
-def make(folder: Path, *, real: bool) -> Cluster:
+def make(folder: Path, *, real: bool) -> AerobeeCluster | JavaCluster:
     """A name server and a broker on the store in this folder, not started."""
     if real:
         return JavaCluster(folder, SETTINGS, apart=True, flags=TEST_BROKER_FLAGS)

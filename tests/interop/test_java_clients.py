@@ -84,13 +84,13 @@ def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leave
 
     found: dict[tuple[int, int], str] = {}
     for message in consumed(*members):
-        place = (message["queue"], message["offset"])
-        assert found.setdefault(place, message["key"]) == message["key"]
+        at = (message["queue"], message["offset"])
+        assert found.setdefault(at, message["key"]) == message["key"]
         assert message["body"] == message["key"]
         assert message["number"] == message["key"].rpartition("-")[2]
         receipt = sent[message["key"]]
         if "offset" in receipt:  # a oneway send has no answer
-            assert place == (receipt["queue"], receipt["offset"])
+            assert at == (receipt["queue"], receipt["offset"])
         if "msgId" in receipt:  # a broker gives all messages of a batch the id of the batch
             assert message["msgId"] == receipt["msgId"]
     for queue in range(QUEUES):

@@ -11,7 +11,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from aerobee.protocol import codes
@@ -144,9 +144,9 @@ class Load:
 
     async def _tables(self) -> None:
         for topic in ("T", "Popped"):
-            header = UpdateTopic(topic, "TBW102", 4, 4, 6, "SINGLE_TAG", 0, order=False)
+            header = UpdateTopic(topic, 4, 4, 6, sys_flag=0)
             await self.ask(codes.UPDATE_AND_CREATE_TOPIC, header)
-        wrong = UpdateTopic("a b", "TBW102", 4, 4, 6, "SINGLE_TAG", 0, order=False)
+        wrong = UpdateTopic("a b", 4, 4, 6, sys_flag=0)
         await self.ask(codes.UPDATE_AND_CREATE_TOPIC, wrong)
         for group in ("cg", "popper"):
             config = json.dumps({"groupName": group}).encode()
@@ -280,9 +280,9 @@ def only(one: Scrape, other: Scrape) -> list[tuple[str, list[tuple[str, str]]]]:
 
 async def settled(both: Both) -> tuple[Scrape, Scrape]:
     """The metrics of both, once what they do by themselves is done: or after a while anyway."""
-    found: tuple[Any, Any] = (None, None)
     for _ in range(30):
-        found = tuple([await asyncio.to_thread(scrape, url) for url in both.urls])
+        ours, real = both.urls
+        found = await asyncio.to_thread(scrape, ours), await asyncio.to_thread(scrape, real)
         if set(found[0].values) == set(found[1].values):
             break
         await asyncio.sleep(1)

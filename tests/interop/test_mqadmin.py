@@ -45,7 +45,17 @@ def walk(cluster: Cluster, java: Java) -> Outputs:
     note("topicRoute of an ordered topic", "topicRoute", *name, "-t", "Ordered")
     note("topicStatus of an empty topic", "topicStatus", *name, *topic)
 
-    words = ("sendMessage", *name, *topic, "-p", "a body", "-k", "a-key", "-c", "a")
+    words: tuple[str, ...] = (
+        "sendMessage",
+        *name,
+        *topic,
+        "-p",
+        "a body",
+        "-k",
+        "a-key",
+        "-c",
+        "a",
+    )
     words += ("-b", BROKER_NAME, "-i", "2")
     # A new producer of the tool does not always find the broker at its first try.
     outputs["sendMessage"] = admin.until(lambda text: "not exist" not in text, *words)

@@ -87,8 +87,17 @@ class Walk:
         groups = [{"groupName": "List1"}, {"groupName": "List2", "retryMaxTimes": 3}]
         note("updateSubGroupList", *on, "-f", self._write("groups.json", groups))
         self.until("readQueueNums", "topicRoute", "-t", "List2")
-        flags = ("-o", "true", "-u", "true", "-s", "true", "-a", "+message.type=FIFO")
-        sizes = ("-t", "Opt", "-r", "3", "-w", "3", "-p", "6")
+        flags: tuple[str, ...] = (
+            "-o",
+            "true",
+            "-u",
+            "true",
+            "-s",
+            "true",
+            "-a",
+            "+message.type=FIFO",
+        )
+        sizes: tuple[str, ...] = ("-t", "Opt", "-r", "3", "-w", "3", "-p", "6")
         note("updateTopic with all options", "updateTopic", *of_all, *sizes, *flags)
         self.until("readQueueNums", "topicRoute", "-t", "Opt")
         note("updateTopicPerm of a cluster", "updateTopicPerm", *of_all, "-t", "Opt", "-p", "2")
@@ -251,8 +260,8 @@ class Walk:
         note("haStatus", *on)
         note("resetMasterFlushOffset", *on, "-o", "0")
         note("getBrokerEpoch", "-b", BROKER_NAME)
-        mode = ("-t", TOPIC, "-g", GROUP, "-m", "PULL")
-        note("setConsumeMode of a cluster", "setConsumeMode", *of_all, *mode)
+        pull_mode = ("-t", TOPIC, "-g", GROUP, "-m", "PULL")
+        note("setConsumeMode of a cluster", "setConsumeMode", *of_all, *pull_mode)
         note("setConsumeMode", *on, "-t", TOPIC, "-g", GROUP, "-m", "POP", "-q", "1")
 
     def exports(self) -> None:
@@ -540,11 +549,11 @@ def test_a_producers_line_says_who_it_is(walks: tuple[Walk, Walk]) -> None:
 
 def test_a_changed_setting_is_shown_by_both(walks: tuple[Walk, Walk]) -> None:
     for walk in walks:
-        shown = dict(
-            (part.strip() for part in line.split("=", 1))
-            for line in walk.outputs["getBrokerConfig"].splitlines()
-            if "  =  " in line
-        )
+        shown: dict[str, str] = {}
+        for line in walk.outputs["getBrokerConfig"].splitlines():
+            if "  =  " in line:
+                name, _, value = line.partition("=")
+                shown[name.strip()] = value.strip()
         assert shown["autoCreateTopicEnable"] == "false"
         assert shown["transactionCheckMax"] == "9"
         assert shown[KEPT] == "false"

@@ -49,9 +49,9 @@ def programs(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Java, Java]]:
     """What starts proxies, and what starts clients of theirs."""
-    found = tuple(
-        Java(tmp_path_factory.mktemp("proxied"), version)
-        for version in (java_side.PROXY, java_side.GRPC)
+    found = (
+        Java(tmp_path_factory.mktemp("proxied"), java_side.PROXY),
+        Java(tmp_path_factory.mktemp("proxied"), java_side.GRPC),
     )
     yield found
     for each in found:

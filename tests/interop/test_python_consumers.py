@@ -25,6 +25,7 @@ from aerobee.client import (
 )
 from aerobee.client.errors import ClientError, NoRouteError
 from aerobee.client.group.received import ReceivedMessage
+from aerobee.client.pop.simple import PoppedMessage
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
@@ -175,7 +176,10 @@ async def test_the_offsets_of_a_broadcasting_group_go_from_java_to_python_and_ba
         """Has a Java member consume exactly these; its client id."""
         program = await asyncio.to_thread(java_side.start, "Consume", *orders, home=tmp_path)
         started = await asyncio.to_thread(program.wait_event, "started", SECONDS)
-        events = lambda: sorted(each["body"] for each in program.events("message"))  # noqa: E731
+
+        def events() -> list[str]:
+            return sorted(each["body"] for each in program.events("message"))
+
         await until(lambda: len(events()) >= len(wanted), events)
         await asyncio.to_thread(program.ask, "stop", "stopped", SECONDS)
         await asyncio.to_thread(program.wait, SECONDS)
@@ -250,7 +254,7 @@ async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
         # The first pop makes the group; a broker may begin it at the end of its queues.
         await consumer.receive(timeout=0)
         await send(cluster, topic, [f"m{number}" for number in range(6)])
-        first = []
+        first: list[PoppedMessage] = []
         async with asyncio.timeout(SECONDS):
             while len(first) < 6:
                 first += await consumer.receive(invisible=30, timeout=2)
@@ -259,7 +263,7 @@ async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
         for message in first:
             await message.ack()
         await later.change_invisible_time(1)
-        again = []
+        again: list[PoppedMessage] = []
         async with asyncio.timeout(SECONDS):
             while not again:
                 again = await consumer.receive(timeout=2)

@@ -40,6 +40,8 @@ from .programs import SECONDS, Java, Mqadmin, wait_until
 from .support import received, until
 
 TOPIC, GROUP = "Copied", "CopiedGroup"
+Settings = dict[str, str | int]
+Kind = Callable[[Path, Settings], AerobeeCluster | JavaCluster]
 COUNT = 12
 SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "slaveReadEnable": "true",
@@ -69,11 +71,12 @@ def pair(
     request: pytest.FixtureRequest, java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("slaves")
-    kind, other = ours, java_kind
+    kinds: list[Kind] = [ours, java_kind]
     if request.param.startswith("java"):
-        kind, other = other, kind
+        kinds.reverse()
+    kind, other = kinds
     master = kind(folder / "master", SETTINGS)
-    more = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": master.namesrv}
+    more: Settings = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": master.namesrv}
     slave = other(folder / "slave", SETTINGS | more)
     try:
         master.start()
@@ -85,11 +88,11 @@ def pair(
         master.stop()
 
 
-def ours(folder: Path, settings: dict[str, str | int]) -> AerobeeCluster:
+def ours(folder: Path, settings: Settings) -> AerobeeCluster:
     return AerobeeCluster(folder, settings)
 
 
-def java_kind(folder: Path, settings: dict[str, str | int]) -> JavaCluster:
+def java_kind(folder: Path, settings: Settings) -> JavaCluster:
     return JavaCluster(folder, settings, apart=True, flags=TEST_BROKER_FLAGS)
 
 
@@ -177,7 +180,7 @@ async def test_a_slave_refuses_as_the_real_one_does(pair: Pair, peers: Peers) ->
     answer = await peers.request(pair.slave.broker, codes.SEND_MESSAGE_V2, send, b"x", SECONDS)
     assert answer.code == codes.SYSTEM_BUSY
     assert (answer.remark or "").startswith("[REJECTREQUEST]")
-    end = EndTransaction("pg", 0, 0, 8, False, "0" * 32, "0" * 32)
+    end = EndTransaction("pg", 0, 0, 8, "0" * 32, transaction_id="0" * 32)
     answer = await peers.request(pair.slave.broker, codes.END_TRANSACTION, end, timeout_s=SECONDS)
     assert answer.code == codes.SLAVE_NOT_AVAILABLE
 

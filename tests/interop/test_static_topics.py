@@ -81,6 +81,12 @@ def cluster(is_java: bool) -> type[JavaCluster] | type[AerobeeCluster]:
     return JavaCluster if is_java else AerobeeCluster
 
 
+def wait_for_more(consumer: Reporter) -> None:
+    """Waits until the consumer has 50 messages more than now."""
+    seen = len(messages(consumer))
+    wait_until(lambda: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
+
+
 def messages(consumer: Reporter) -> list[dict[str, Any]]:
     return consumer.events("message")
 
@@ -94,11 +100,9 @@ def test_real_clients_see_each_message_once_and_in_order_while_the_queues_move(
     consumer = java.consume(**group, group="Followers", orderly=True)
     sending = java.start("Produce", **group, rate=50, more=True, insist=True)
     for broker in ("second", "first"):
-        seen = len(messages(consumer))
-        wait_until(lambda seen=seen: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
+        wait_for_more(consumer)
         two.move(topic, broker)
-    seen = len(messages(consumer))
-    wait_until(lambda: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
+    wait_for_more(consumer)
     sending.say("enough")
     sent = {each["key"] for each in _all_sent(sending)}
     wait_until(lambda: {m["key"] for m in messages(consumer)} >= sent, lambda: consumer.lines)

@@ -120,13 +120,13 @@ class PowerDisk(Disk):
         self._open[fd] = name, node  # type: ignore[assignment]
         return fd
 
-    def close(self, fd: int) -> None:  # type: ignore[override]
+    def close(self, fd: int) -> None:
         del self._open[fd]
 
-    def pread(self, fd: int, size: int, at: int) -> bytes:  # type: ignore[override]
+    def pread(self, fd: int, size: int, at: int) -> bytes:
         return bytes(self._file(fd).data[at : at + size])
 
-    def pwrite(self, fd: int, data: Any, at: int) -> int:  # type: ignore[override]
+    def pwrite(self, fd: int, data: Any, at: int) -> int:
         name, file = self._open[fd]
         assert file is not None
         data = bytes(data)
@@ -149,12 +149,12 @@ class PowerDisk(Disk):
             file.seen = bytes(buffer[:])
         return len(data)
 
-    def truncate(self, fd: int, size: int) -> None:  # type: ignore[override]
+    def truncate(self, fd: int, size: int) -> None:
         self._may_fail("write", self._open[fd][0])
         self._step()
         self._file(fd).resize(size)
 
-    def allocate(self, fd: int, at: int, size: int) -> None:  # type: ignore[override]
+    def allocate(self, fd: int, at: int, size: int) -> None:
         self._may_fail("grow", self._open[fd][0])
         assert at + size <= len(self._file(fd).data)
 
@@ -203,20 +203,20 @@ class PowerDisk(Disk):
             raise _error(errno.ENOTEMPTY, str(path))
         self._rename("remove", str(path), None)
 
-    def is_folder(self, path: Any) -> bool:  # type: ignore[override]
+    def is_folder(self, path: Any) -> bool:
         return self.nodes.get(str(path), 0) is None
 
-    def exists(self, path: Any) -> bool:  # type: ignore[override]
+    def exists(self, path: Any) -> bool:
         return str(path) in self.nodes
 
     def stat(self, path: Any) -> Any:  # type: ignore[override]
         node = self.nodes.get(str(path), errno.ENOENT)
-        if node == errno.ENOENT:
+        if isinstance(node, int):
             raise _error(errno.ENOENT, str(path))
         size = 0 if node is None else len(node.data)
         return SimpleNamespace(st_mtime_ns=0, st_size=size, st_blocks=size // SECTOR, st_dev=1)
 
-    def room(self, path: Any) -> tuple[int, int]:  # type: ignore[override]
+    def room(self, path: Any) -> tuple[int, int]:
         return 10, 90
 
     def make_folders(self, path: Path) -> None:
@@ -321,7 +321,7 @@ class Cut:
             chosen = ([bool(n >> bit & 1) for bit in range(units)] for n in range(1 << units))
         else:
             chosen = _choices(units, draw) if most > 2 else _dice(units, draw)
-        met = set()
+        met: set[int] = set()
         for tries, survives in enumerate(chosen):
             if len(met) >= most or tries >= 4 * most:
                 return

@@ -17,8 +17,9 @@ from aerobee.protocol.message.record import decode_all, decode_record
 from aerobee.store.base.errors import StoreError
 from aerobee.store.files import json_file
 
+from .ledger import Queue
 from .power import Image, PowerDisk
-from .workload import A0, A1, B0, OFFSETS, Queue, Run, on
+from .workload import A0, A1, B0, OFFSETS, Run, on
 
 BITS = int(os.environ.get("AEROBEE_LOSS_BITS", "1"))
 LOG, QUEUES, INDEX = "/s/commitlog/", "/s/consumequeue/", "/s/index/"
@@ -250,7 +251,7 @@ def test_offsets_come_from_the_bak_when_their_file_is_no_json(told: Told) -> Non
         with on(PowerDisk(whole.image | {str(OFFSETS): text})):
             loaded = json_file.load(OFFSETS, lambda data: dict(json.loads(data)))
         assert loaded == bak
-    both = {str(OFFSETS): b"{", f"{OFFSETS}.bak": b"}"}
+    both: Image = {str(OFFSETS): b"{", f"{OFFSETS}.bak": b"}"}
     with on(PowerDisk(whole.image | both)), pytest.raises(StoreError, match="correct or remove"):
         json_file.load(OFFSETS, json.loads)
 

@@ -12,6 +12,7 @@ import pytest
 
 from . import explore
 from .explore import Crash
+from .power import PowerDisk
 from .workload import STEPS, Run, on, recovered
 
 STATES_MIN = 100_000
@@ -44,7 +45,7 @@ def test_a_long_history_with_crashes_of_all_kinds_loses_nothing(
 ) -> None:
     draw = Random(f"{seed} {sync_flush}")
     names = list(STEPS)
-    disk = explore.PowerDisk()
+    disk = PowerDisk()
     run = Run(disk, sync_flush=sync_flush)
     with on(disk):
         run.open()

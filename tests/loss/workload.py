@@ -135,6 +135,12 @@ class Run:
         self.put(queue, size)
         self.end_turn()
 
+    def send_two(self) -> None:
+        """Two messages in one turn."""
+        self.put(A0)
+        self.put(B0, 500)
+        self.end_turn()
+
     def send_batch(self, queue: Queue) -> None:
         """Three messages in one request."""
         bodies = []
@@ -180,7 +186,7 @@ class Run:
 
     def fail_sync(self, part: str) -> None:
         """A sync of a file of this part fails once; somebody starts the broker again."""
-        failed = []
+        failed: list[str] = []
 
         def fail(call: str, path: str) -> None:
             if call == "sync" and part in path and not failed and path[-1].isdigit():
@@ -277,7 +283,7 @@ STEPS: dict[str, Callable[[Run], None]] = {
     "send": lambda run: run.send(A0),
     "send long": lambda run: run.send(B0, 1_200),
     "send batch": lambda run: run.send_batch(A1),
-    "two in a turn": lambda run: (run.put(A0), run.put(B0, 500), run.end_turn())[-1],
+    "two in a turn": lambda run: run.send_two(),
     "fill the file": lambda run: run.send(A0, 3_000),
     "sync": lambda run: run.sync(),
     "send while it syncs": lambda run: run.sync(lambda: run.send(A0)),

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from aerobee.client.base.start_from import FIRST, LAST, TIMESTAMP, StartFrom
 from aerobee.scripts.begin_at import start_of
-from aerobee.scripts.output.command_error import Failed
+from aerobee.scripts.output.command_error import CommandError
 
 NOW = datetime(2030, 1, 31, 12, 30)
 
@@ -37,10 +37,14 @@ def test_each_text_is_a_place(text: str, place: StartFrom) -> None:
 
 @pytest.mark.parametrize("text", ["", "1x", "1.5h", "h", "-1h", "tomorrow", "9" * 20, "1234567h"])
 def test_what_is_none_is_refused_with_what_would_do(text: str) -> None:
-    with pytest.raises(Failed, match=f"--from {text} is no place to begin; give earliest, latest"):
+    with pytest.raises(
+        CommandError, match=f"--from {text} is no place to begin; give earliest, latest"
+    ):
         start_of(text, latest=True, now=NOW)
 
 
 def test_where_latest_would_read_nothing_it_is_refused() -> None:
-    with pytest.raises(Failed, match="--from latest is no place to begin; give earliest, ms since"):
+    with pytest.raises(
+        CommandError, match="--from latest is no place to begin; give earliest, ms since"
+    ):
         start_of("latest", latest=False, now=NOW)

@@ -94,8 +94,8 @@ def test_the_manifests_run_commands_and_set_settings_that_there_are() -> None:
         assert keys <= set(KEYS.fields)
     brokers = [each for each in containers() if each["args"] == ["broker"]]
     values = {each["name"]: each.get("value") for each in brokers[0]["env"]}
-    names = manifests("StatefulSet")[0]
-    replicas, name = names["spec"]["replicas"], names["metadata"]["name"]
+    servers = manifests("StatefulSet")[0]
+    replicas, name = servers["spec"]["replicas"], servers["metadata"]["name"]
     wanted = [f"{name}-{number}.{name}:9876" for number in range(replicas)]
     assert values["NAMESRV_ADDR"] == ";".join(wanted)
 

@@ -57,3 +57,10 @@ class FakeReader:
             for each in range(offset, end)
         )
         return Pulled(codes.SUCCESS, end, low, high, body)
+
+
+class FakePuller(FakeReader):
+    """The same with `queues` of the reader on asyncio."""
+
+    async def queues(self, topic: str) -> list[MessageQueue]:  # type: ignore[override]
+        return super().queues(topic)

@@ -30,7 +30,8 @@ def rows_of(data: bytes, *names: str, **limits: int) -> list[dict[str, Any]]:
     columns = tuple(BY_NAME[name] for name in names) or ALL_COLUMNS
     batch = decode(data, columns, broker_name="broker-a", **limits)
     batch.validate(full=True)
-    return batch.to_pylist()
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
 
 
 def time(milliseconds: int) -> datetime:
@@ -62,7 +63,7 @@ def test_a_record_of_the_real_broker_becomes_the_row_it_stands_for(entry: dict[s
 
 @pytest.mark.parametrize("entry", PACKED, ids=lambda entry: entry["name"])
 def test_a_body_that_a_java_client_compressed_comes_out_plain(entry: dict[str, Any]) -> None:
-    flag = entry.get("sysFlag_on_wire", entry.get("sysFlag"))
+    flag: int = entry["sysFlag_on_wire"] if "sysFlag_on_wire" in entry else entry["sysFlag"]
     body = bytes.fromhex(entry["stored_body_hex"])
     plain = stored(offset=7)
     packed = stored(offset=8, body=body, sys_flag=flag, properties={"TAGS": "t"})

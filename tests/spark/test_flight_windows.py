@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
 from aerobee.scripts.dev.demo import read_flights
-from aerobee.scripts.output.command_error import Failed
+from aerobee.scripts.output.command_error import CommandError
 
 from .programs import found_by
 
@@ -27,7 +27,7 @@ def expected() -> dict[tuple[str, str, str], tuple[int, float | None]]:
     """By day, carrier and airport: how many departed, and their mean delay."""
     try:
         flights = read_flights(FLIGHTS)
-    except Failed as wrong:
+    except CommandError as wrong:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run the job: {wrong}")
         pytest.skip(str(wrong))

@@ -12,11 +12,11 @@ pytest.importorskip("pyspark")
 from aerobee.client.base.start_from import StartFrom
 from aerobee.client.blocking import MessageQueue
 from aerobee.scripts.commands import ingest as command
-from aerobee.scripts.output.command_error import Failed
+from aerobee.scripts.output.command_error import CommandError
 from aerobee.spark import ingest
 from aerobee.spark.bodies import read_schema_text
-from aerobee.spark.following import check_checkpoint, lag_of
 from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
+from aerobee.spark.ingest_stream import check_checkpoint, lag_of
 from aerobee.spark.session import SparkFailed
 
 from .fakes import FakeReader
@@ -154,7 +154,7 @@ def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
 def test_words_that_contradict_each_other_are_refused(words: list[str], said: str) -> None:
     parser = argparse.ArgumentParser()
     command.declare("ingest", parser)
-    with pytest.raises(Failed, match=said):
+    with pytest.raises(CommandError, match=said):
         command.run(parser.parse_args(["a", "--to", "out", *words]))
 
 
@@ -164,8 +164,10 @@ def test_a_wrong_schema_is_told_before_anything_is_started(tmp_path: Path) -> No
     parser = argparse.ArgumentParser()
     command.declare("ingest", parser)
     words = ["a", "--to", str(tmp_path / "out"), "--parse", "json", "--schema", str(schema)]
-    with pytest.raises(Failed, match="'id bigit' is none: 'bigit' is no type; did you mean bigint"):
+    with pytest.raises(
+        CommandError, match="'id bigit' is none: 'bigit' is no type; did you mean bigint"
+    ):
         command.run(parser.parse_args([*words, "-n", "127.0.0.1:1"]))
     schema.write_text('{"type": "struct", "fields": [{"name": "id"}]}')
-    with pytest.raises(Failed, match="is none: "):
+    with pytest.raises(CommandError, match="is none: "):
         command.run(parser.parse_args([*words, "-n", "127.0.0.1:1"]))

@@ -9,17 +9,17 @@ from aerobee.client.errors import AerobeeError, IllegalMessageError, Unreachable
 from aerobee.protocol import codes
 from aerobee.protocol.message.record import decode_all
 from aerobee.spark import pull
-from aerobee.spark.failing import DataLossError
+from aerobee.spark.errors import DataLossError
 from aerobee.spark.plan import QueueRange
 from aerobee.spark.pull import Pulling, pull_pieces
 
-from .fakes import FakeReader
+from .fakes import FakePuller
 
 QUEUE = ("a", "x", 0)
 
 
 def pieces(
-    reader: FakeReader, start: int, end: int, *, fail_on_data_loss: bool = True
+    reader: FakePuller, start: int, end: int, *, fail_on_data_loss: bool = True
 ) -> list[list[int]]:
     found = []
     position = start
@@ -33,20 +33,20 @@ def pieces(
 
 
 def test_many_answers_make_one_piece() -> None:
-    reader = FakeReader({QUEUE: range(1000)})
+    reader = FakePuller({QUEUE: range(1000)})
     assert pieces(reader, 10, 1000) == [list(range(10, 1000))]
     assert len(reader.pulls) == 31
     assert reader.pulls[-1] == (970, 30)  # no more than the range holds
 
 
 def test_a_broker_that_gives_less_than_asked_for_is_asked_on() -> None:
-    reader = FakeReader({QUEUE: range(100)}, given_max=7)
+    reader = FakePuller({QUEUE: range(100)}, given_max=7)
     assert pieces(reader, 0, 100) == [list(range(100))]
 
 
 def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "PIECE_MESSAGES_MAX", 70)
-    found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
+    found = pieces(FakePuller({QUEUE: range(150)}), 0, 150)
     assert [len(piece) for piece in found] == [70, 70, 10]
     assert [offset for piece in found for offset in piece] == list(range(150))
 
@@ -54,12 +54,12 @@ def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_slot_is_begun_after_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "PIECE_BYTES_ENOUGH", 1)
     monkeypatch.setattr(pull, "PULLS_UNDER_WAY_MAX", 2)
-    found = pieces(FakeReader({QUEUE: range(150)}), 0, 150)
+    found = pieces(FakePuller({QUEUE: range(150)}), 0, 150)
     assert [len(piece) for piece in found] == [32, 32, 32, 32, 22]
     assert [offset for piece in found for offset in piece] == list(range(150))
 
 
-class Slow(FakeReader):
+class Slow(FakePuller):
     """Answers the first of the pulls under way last."""
 
     most = 0
@@ -88,7 +88,7 @@ def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
         "nothing is at offset 10 while reading offsets 10 to 60 of queue 0 of topic a on x: "
         "the broker now holds 50 to 60"
     )
-    reader = FakeReader({QUEUE: range(50, 60)})
+    reader = FakePuller({QUEUE: range(50, 60)})
     with pytest.raises(DataLossError, match=words):
         pieces(reader, 10, 60)
     assert not reader.is_open
@@ -96,17 +96,17 @@ def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
 
 def test_a_queue_that_became_shorter_fails_the_read() -> None:
     with pytest.raises(DataLossError, match="nothing is at offset 60"):
-        pieces(FakeReader({QUEUE: range(60)}), 0, 100)
+        pieces(FakePuller({QUEUE: range(60)}), 0, 100)
 
 
 def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
-    reader = FakeReader({QUEUE: range(50, 60)})
+    reader = FakePuller({QUEUE: range(50, 60)})
     assert pieces(reader, 10, 60, fail_on_data_loss=False) == [list(range(50, 60))]
     assert pieces(reader, 55, 100, fail_on_data_loss=False) == [list(range(55, 60))]
     assert pieces(reader, 10, 40, fail_on_data_loss=False) == []
 
 
-class Filtering(FakeReader):
+class Filtering(FakePuller):
     """Says at each second pull that nothing matched and where to go on."""
 
     async def pull(
@@ -122,7 +122,7 @@ def test_a_broker_that_says_go_on_is_followed() -> None:
     assert pieces(Filtering({QUEUE: range(32)}), 0, 32) == [list(range(5, 32))]
 
 
-class Standing(FakeReader):
+class Standing(FakePuller):
     """Gives messages and the same offset as the next one."""
 
     async def pull(
@@ -137,7 +137,7 @@ def test_an_answer_that_leads_nowhere_ends_the_read() -> None:
         pieces(Standing({QUEUE: range(100)}), 0, 100)
 
 
-class Moving(FakeReader):
+class Moving(FakePuller):
     """Its broker is away for some pulls, and back under another address once its route is asked."""
 
     def __init__(self, away: int, *, error: type[AerobeeError] = UnreachableError) -> None:
@@ -148,7 +148,7 @@ class Moving(FakeReader):
 
     async def queues(self, topic: str) -> list[MessageQueue]:  # type: ignore[override]
         self.looked_up += 1
-        return super().queues(topic)
+        return await super().queues(topic)
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
@@ -185,7 +185,7 @@ def test_what_will_not_change_is_not_tried_again() -> None:
 
 
 def test_a_read_that_is_given_up_leaves_no_connection_and_no_thread() -> None:
-    reader = FakeReader({QUEUE: range(100_000)})
+    reader = FakePuller({QUEUE: range(100_000)})
     found = pull_pieces(reader, QueueRange(*QUEUE, 0, 100_000), Pulling(32))
     next(found)
     assert reader.is_open

@@ -8,7 +8,7 @@ import pytest
 from aerobee.client.blocking import MessageQueue
 from aerobee.spark.options import read_options
 from aerobee.spark.plan import plan
-from aerobee.spark.pushdown import EVERYTHING, narrowed
+from aerobee.spark.pushdown import EVERYTHING, push_down
 
 from .fakes import FakeReader
 
@@ -64,7 +64,7 @@ def at(ms: int) -> datetime:
 
 def planned(*filters: Any) -> list[tuple[str, str, int, int, int]]:
     options = read_options({"subscribe": "a,b"})
-    found, _ = narrowed(filters, options)
+    found, _ = push_down(filters, options)
     ranges = plan(FakeReader(HELD), options, found)
     return [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
 
@@ -120,7 +120,7 @@ def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
         In(("offset",), (1, 2)),
         EqualTo(("tags",), "blue"),  # a second one; the first is with the broker
     ]
-    _, rest = narrowed([*done, *left], read_options({"subscribe": "a"}))
+    _, rest = push_down([*done, *left], read_options({"subscribe": "a"}))
     assert rest == left
 
 
@@ -139,28 +139,28 @@ def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
 )
 def test_brokers_are_told_of_tags_that_they_can_compare(each: Any, told: str | None) -> None:
     options = read_options({"subscribe": "a"})
-    found, rest = narrowed([each], options)
-    assert found.told(options).tags == told
+    found, rest = push_down([each], options)
+    assert found.with_tags(options).tags == told
     assert rest == ([] if told else [each])
 
 
 def test_tags_do_not_replace_a_filter_of_the_options() -> None:
     options = read_options({"subscribe": "a", "filterSql": "n > 1"})
     each = EqualTo(("tags",), "red")
-    assert narrowed([each], options) == (EVERYTHING, [each])
+    assert push_down([each], options) == (EVERYTHING, [each])
 
 
 def test_a_time_without_a_zone_and_one_of_another_zone_are_the_moments_they_name() -> None:
-    utc = narrowed([EqualTo(("timestamp",), at(1055))], read_options({"subscribe": "a"}))[0]
+    utc = push_down([EqualTo(("timestamp",), at(1055))], read_options({"subscribe": "a"}))[0]
     here = at(1055).astimezone(timezone(timedelta(hours=-7)))
     for same in (here, at(1055).replace(tzinfo=None)):
-        found, _ = narrowed([EqualTo(("timestamp",), same)], read_options({"subscribe": "a"}))
+        found, _ = push_down([EqualTo(("timestamp",), same)], read_options({"subscribe": "a"}))
         assert (found.first_ms, found.end_ms) == (utc.first_ms, utc.end_ms) == (1055, 1056)
 
 
 def test_a_queue_passes_only_all_tests() -> None:
     filters = [EqualTo(("topic",), "a"), GreaterThan(("partition",), 0)]
-    found, _ = narrowed(filters, read_options({"subscribe": "a"}))
+    found, _ = push_down(filters, read_options({"subscribe": "a"}))
     assert found.passes(MessageQueue("a", "x", 1))
     assert not found.passes(MessageQueue("a", "x", 0))
     assert not found.passes(MessageQueue("b", "x", 1))

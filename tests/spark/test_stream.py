@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from aerobee.client.blocking import MessageQueue
 from aerobee.spark import stream
-from aerobee.spark.failing import DataLossError
+from aerobee.spark.errors import DataLossError
 from aerobee.spark.options import read_options
 from aerobee.spark.progress import Progress, rows_between
 from aerobee.spark.schema import row_columns
@@ -89,7 +89,7 @@ def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
     held: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(stream.time, "monotonic", lambda: now)
+    monkeypatch.setattr("aerobee.spark.stream.time.monotonic", lambda: now)
     query = reader(startingOffsets="earliest", minOffsetsPerTrigger="200", maxTriggerDelay="30s")
     start = query.initialOffset()
     assert query.latestOffset(start) == start

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking, by_sql
@@ -93,7 +94,8 @@ def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
 
 @pytest.mark.parametrize("name", ["message_delay_level", "messageDelayLevel"])
 def test_settings_reach_the_brokers_by_both_their_names(name: str) -> None:
-    with LocalCluster(**{name: "3h"}) as cluster:
+    settings: dict[str, Any] = {name: "3h"}
+    with LocalCluster(**settings) as cluster:
         assert cluster.brokers[0].config.message_delay_level == "3h"
 
 
@@ -105,7 +107,7 @@ def test_settings_reach_the_brokers_by_both_their_names(name: str) -> None:
         ({"traceOn": True, "trace_on": True}, "the setting trace_on is given twice"),
     ],
 )
-def test_a_setting_that_is_none_is_refused(settings: dict[str, object], reason: str) -> None:
+def test_a_setting_that_is_none_is_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         LocalCluster(**settings)
 

@@ -79,7 +79,10 @@ def test_all_of_them_go_to_the_topic_they_came_from_if_that_is_wanted(
         (("show",), "which group? write: aerobee dlq show GROUP"),
         (("resend", "g"), "which messages? write: aerobee dlq resend g ID ID, or --all"),
         (("resend", "g", "id", "--all"), "which messages? write: aerobee dlq resend g ID ID"),
-        (("show", "nobody"), "group nobody has no dead letters; `aerobee dlq` lists who has"),
+        (
+            ("show", "nobody"),
+            "group nobody has no dead letters; `aerobee dlq` lists groups",
+        ),
     ],
 )
 def test_what_is_missing_is_said(

@@ -12,7 +12,7 @@ from ..command import here, objects
 @pytest.fixture
 def group(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     """A group that has read 3 of the 3 messages of a topic of its name, in one queue."""
-    name = request.node.name[:60].replace("[", "-").replace("]", "")
+    name: str = request.node.name[:60].replace("[", "-").replace("]", "")
     with Admin(cluster.name_server) as admin:
         admin.create_topic(name, 1)
     with Producer(cluster.name_server) as producer:

@@ -20,7 +20,8 @@ for line in sys.stdin:
 
 @pytest.fixture
 def echo(tmp_path: Path) -> Iterator[Reporter]:
-    with Reporter([sys.executable, "-c", ECHO], tmp_path / "stderr") as child:
+    child = Reporter([sys.executable, "-c", ECHO], tmp_path / "stderr")
+    with child:
         child.wait_event("started")
         yield child
 

@@ -36,7 +36,7 @@ def test_lines_come_every_few_seconds_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock)
+    monkeypatch.setattr("aerobee.scripts.output.progress.time.monotonic", clock)
     with bytes_bar("recovering the store", lines=True) as told:
         for step in range(1, 12):
             clock.seconds += 1
@@ -92,7 +92,7 @@ def test_rows_are_told_now_and_then_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock)
+    monkeypatch.setattr("aerobee.scripts.output.progress.time.monotonic", clock)
     with rows_bar("ingesting orders", 50_000) as told:
         for step in range(1, 30):
             clock.seconds += 1

@@ -1,14 +1,14 @@
-"""The HTTP door of a broker: which of its functions answer what."""
+"""The HTTP endpoint of a broker."""
 
 from ..broker.monitoring.metrics import families
 from ..broker.monitoring.overview import fault, not_ready, note, overview
 from ..broker.server import Broker
-from ..console.endpoint import Answers, Endpoint
+from ..console.endpoint import DaemonView, Endpoint
 
 
-def broker_door(broker: Broker) -> Endpoint:
-    """A door, not started yet, where the broker's settings say."""
-    answers = Answers(
+def broker_endpoint(broker: Broker) -> Endpoint:
+    """An endpoint, not started yet, at the address of the broker's settings."""
+    view = DaemonView(
         fault=lambda: fault(broker),
         not_ready=lambda: not_ready(broker),
         metrics=lambda: families(broker),
@@ -18,5 +18,5 @@ def broker_door(broker: Broker) -> Endpoint:
     )
     config = broker.config
     return Endpoint(
-        config.http_bind_address, config.http_port, answers, listen_port=config.listen_port
+        config.http_bind_address, config.http_port, view, listen_port=config.listen_port
     )

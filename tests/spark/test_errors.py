@@ -4,7 +4,7 @@ import json
 
 import pytest
 from aerobee.client.errors import NoRouteError
-from aerobee.spark.failing import HIDE, DataLossError, plain_errors
+from aerobee.spark.errors import HIDE, DataLossError, plain_errors
 from aerobee.store.base.errors import StoreError
 
 
@@ -17,7 +17,7 @@ def fail(wrong: Exception) -> None:
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """That of a Python process of Spark's."""
     environ = {"PYTHON_WORKER_FACTORY_SECRET": "s"}
-    monkeypatch.setattr("aerobee.spark.failing.os.environ", environ)
+    monkeypatch.setattr("aerobee.spark.errors.os.environ", environ)
     return environ
 
 

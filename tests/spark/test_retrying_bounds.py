@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aerobee.client.blocking import MessageQueue
 from aerobee.client.errors import AerobeeError, IllegalMessageError, NoRouteError, UnreachableError
-from aerobee.spark.asking import Asking
 from aerobee.spark.options import read_options
+from aerobee.spark.retrying_bounds import RetryingBounds
 
 from .fakes import FakeReader
 
@@ -58,9 +58,9 @@ class Unknown(Away):
         return super().queues(topic)
 
 
-def asking(reader: FakeReader, **said: str) -> Asking:
+def retrying(reader: FakeReader, **said: str) -> RetryingBounds:
     words = {"subscribe": "a", "fetchOffset.retryIntervalMs": "0", **said}
-    return Asking(reader, read_options(words))
+    return RetryingBounds(reader, read_options(words))
 
 
 @pytest.mark.parametrize(
@@ -73,49 +73,49 @@ def asking(reader: FakeReader, **said: str) -> Asking:
     ],
 )
 def test_a_broker_that_comes_back_in_time_is_waited_for(
-    ask: Callable[[Asking], Any], answer: Any
+    ask: Callable[[RetryingBounds], Any], answer: Any
 ) -> None:
     reader = Away(3, UnreachableError("gone"))
-    assert ask(asking(reader)) == answer
+    assert ask(retrying(reader)) == answer
     assert reader.asked == 4
     late = Away(4, UnreachableError("gone"))
     with pytest.raises(UnreachableError):
-        ask(asking(late))
-    assert ask(asking(Away(9, UnreachableError("gone")), **{"fetchOffset.numRetries": "9"}))
+        ask(retrying(late))
+    assert ask(retrying(Away(9, UnreachableError("gone")), **{"fetchOffset.numRetries": "9"}))
 
 
 def test_the_pause_after_a_failed_connection_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("aerobee.spark.asking.time.sleep", waited.append)
-    asking(Away(2, UnreachableError("gone", rest_s=0.75))).max_offset(QUEUE)
+    monkeypatch.setattr("aerobee.spark.retrying_bounds.time.sleep", waited.append)
+    retrying(Away(2, UnreachableError("gone", rest_s=0.75))).max_offset(QUEUE)
     assert waited == [0.75, 0.75]
 
 
 def test_its_route_is_asked_for_again_before_each_try() -> None:
     reader = Away(2, UnreachableError("gone"))
-    asking(reader).max_offset(QUEUE)
+    retrying(reader).max_offset(QUEUE)
     assert reader.routes == 2
 
 
 def test_what_will_not_change_is_not_asked_again() -> None:
     reader = Away(1, IllegalMessageError("no"))
     with pytest.raises(IllegalMessageError):
-        asking(reader).max_offset(QUEUE)
+        retrying(reader).max_offset(QUEUE)
     assert reader.asked == 1
 
 
 def test_a_topic_that_nobody_knows_is_asked_for_again_only_if_it_was_there_before() -> None:
     unknown = Unknown(1, NoRouteError("no name server knows topic a"))
     with pytest.raises(NoRouteError):
-        asking(unknown).queues("a")
+        retrying(unknown).queues("a")
     assert unknown.asked == 1
     gone = Unknown(1, NoRouteError("no name server knows topic a"))
     options = read_options({"subscribe": "a", "fetchOffset.retryIntervalMs": "0"})
-    assert Asking(gone, options, were_there=True).queues("a") == [QUEUE]
+    assert RetryingBounds(gone, options, were_there=True).queues("a") == [QUEUE]
     away = Away(1, NoRouteError("broker x is in no route"))
-    assert asking(away).max_offset(QUEUE) == 7
+    assert retrying(away).max_offset(QUEUE) == 7
 
 
 def test_a_failed_try_is_told_with_its_number(caplog: pytest.LogCaptureFixture) -> None:
-    asking(Away(2, UnreachableError("gone"))).max_offset(QUEUE)
+    retrying(Away(2, UnreachableError("gone"))).max_offset(QUEUE)
     assert caplog.messages == [f"planning a read: gone (try {number} of 4)" for number in (1, 2)]

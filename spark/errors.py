@@ -1,8 +1,8 @@
-"""What a user can mend is said in one sentence, without the traceback of Spark's Python process.
+"""Errors that a user can fix are one sentence, without the traceback of Spark's Python process.
 
 PySpark puts the whole traceback into its exception unless SPARK_HIDE_TRACEBACK is set; its setting
-spark.sql.execution.pyspark.udf.hideTraceback.enabled does just that, for all errors. Here it is set
-at the moment of an error that is no bug; the process that hands over an error ends with it.
+spark.sql.execution.pyspark.udf.hideTraceback.enabled sets it for all errors. This module sets it
+when an expected error is raised; the process ends after it has reported that error.
 """
 
 import os
@@ -13,19 +13,19 @@ from ..client.errors import AerobeeError
 from ..store.base.errors import StoreError
 
 HIDE = "SPARK_HIDE_TRACEBACK"
-OF_WORKERS = "PYTHON_WORKER_FACTORY_"  # what Spark gives to each of its Python processes begins so
+OF_WORKERS = "PYTHON_WORKER_FACTORY_"  # prefix of the variables of Spark's Python processes
 
 
 class DataLossError(Exception):
-    """Messages that a read planned for are not in the queue any more."""
+    """Messages in the planned range are no longer in the queue."""
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """For the block, or as a decorator: an error that is no bug hides the traceback.
+    """Context manager and decorator: hides the traceback of expected errors.
 
-    Only in a Python process of Spark's. A ValueError names an option or a column that is wrong;
-    what is derived from it is a bug like any other.
+    It acts only in a Python process of Spark's. A plain ValueError names a wrong option or column;
+    its subclasses are bugs and keep their traceback.
     """
     try:
         yield

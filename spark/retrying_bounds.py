@@ -1,6 +1,6 @@
-"""What the driver asks brokers about their queues, asked again when nobody answers.
+"""The bounds of queues, with retries: the restart of a broker does not end a stream.
 
-As often as `fetchOffset.numRetries` says, so that a broker that starts anew does not end a stream.
+`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` set their number and distance.
 """
 
 import logging
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-class Asking:
-    """The bounds of queues, from `bounds`; raises what it raises, at the last try.
+class RetryingBounds:
+    """The bounds of queues from `bounds`; the last try raises its error.
 
-    A topic that no name server knows is asked for again only if queues `were_there` before.
+    An unknown topic is retried only if its queues `were_there` before.
     """
 
     def __init__(self, bounds: Bounds, options: ReadOptions, *, were_there: bool = False) -> None:
@@ -61,7 +61,7 @@ class Asking:
                     raise
                 tries = self._retries + 1
                 log.warning("planning a read: %s (try %d of %d)", wrong, tries - left, tries)
-                # Before its rest is over nobody would try to connect.
+                # The client does not connect again before that pause is over.
                 rest_s = max(self._retry_ms / 1000, getattr(wrong, "rest_s", 0.0))
             time.sleep(rest_s)
             if topic is not None:

@@ -1,8 +1,8 @@
-"""`aerobee ingest` as a stream: what is there (`available-now`) or for ever (`continuous`).
+"""`aerobee ingest` as a stream: up to the present (`available-now`) or endless (`continuous`).
 
-How far it is lies in a checkpoint beside the table, so the same command goes on where the last one
-ended, however it ended, with no row lost or twice. With a schema, the rows that don't fit have a
-query, a checkpoint and a table of their own: each is exact by itself.
+The position is in a checkpoint beside the table: the same command continues where the last run
+ended, however that ended, and no row is lost or repeated. With a schema, malformed rows have a
+query, a checkpoint and a table of their own; each of the two is exactly-once by itself.
 """
 
 import json
@@ -42,13 +42,13 @@ from .session import SIGNALS, SparkFailed, Stopped, sentence
 from .stream import SPARK_ADMITS
 
 LOOK_SECONDS = 0.2
-SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are told
-END_SECONDS_MAX = 20.0  # that a signal waits for; what is cut off then is done again
+SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are signalled
+END_SECONDS_MAX = 20.0  # a signal waits for a micro-batch; one that is cut off is repeated
 TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
 
 
 def check_checkpoint(tables: Tables) -> None:
-    """SparkFailed when the table is there and nothing says how far it is."""
+    """SparkFailed when the table exists and its checkpoint does not."""
     if "://" in tables.target:
         return
     target, checkpoint = Path(tables.target), Path(tables.checkpoint)
@@ -62,43 +62,43 @@ def check_checkpoint(tables: Tables) -> None:
 
 
 def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
-    """Run until there is nothing more, or a signal says to end; the rows of this run.
+    """Run until everything is read or a signal arrives; returns the rows of this run.
 
-    A signal waits for the micro-batch at work; one that takes too long is done by the next run. It
-    is how a continuous stream ends; Stopped when something else does not come to its end, or when
-    the signal went to Spark's JVM as well.
+    A signal waits for the running micro-batch; one that takes too long is repeated by the next run.
+    A signal is the normal end of a continuous stream. Stopped when it interrupts another job, or
+    when it also reached Spark's JVM.
     """
-    with _told() as told, _ends(tables.job) as ends:
-        followed = _Followed(ends)
+    with _stop_signals() as stop, _ends(tables.job) as ends:
+        running = _RunningQueries(ends)
         try:
             rows = 0
             for _ in range(_runs(tables.job)):
-                if not told.is_set():
-                    _start(spark, tables, followed)
-                    rows = followed.wait(told, on_rows)
+                if not stop.is_set():
+                    _start(spark, tables, running)
+                    rows = running.wait(stop, on_rows)
         except (PySparkException, Py4JError, SparkFailed, OSError) as wrong:
-            # The JVM may have had the signal first.
-            if not told.wait(SIGNAL_SECONDS) or told.number is None:
+            # The JVM may have received the signal first.
+            if not stop.wait(SIGNAL_SECONDS) or stop.number is None:
                 raise
-            raise Stopped(told.number) from wrong
+            raise Stopped(stop.number) from wrong
         finally:
-            followed.stop()
-    if told.number is not None and tables.job.follow != CONTINUOUS:
-        raise Stopped(told.number)
+            running.stop()
+    if stop.number is not None and tables.job.follow != CONTINUOUS:
+        raise Stopped(stop.number)
     return rows
 
 
 def _runs(job: Ingest) -> int:
-    """How often what is there has to be read.
+    """How many times the query must run to read everything.
 
-    PySpark before 4.2 reads it in one micro-batch, and where one was cut off does just that again.
+    PySpark before 4.2 reads all in one micro-batch; after an interruption it repeats only that one.
     """
     return 2 if job.follow == AVAILABLE_NOW and not SPARK_ADMITS else 1
 
 
 @contextmanager
 def _ends(job: Ingest) -> Iterator[Callable[[], Progress] | None]:
-    """Asks the brokers where the queues end; None from PySpark 4.2 on, which tells it."""
+    """A function for the ends of the queues; None from PySpark 4.2 on, which reports them."""
     if SPARK_ADMITS:
         yield None
         return
@@ -106,43 +106,43 @@ def _ends(job: Ingest) -> Iterator[Callable[[], Progress] | None]:
     with Reader(options.name_server, **options.reader) as reader:
 
         def ends() -> Progress:
-            with suppress(AerobeeError):  # it is only to be shown
+            with suppress(AerobeeError):  # the lag is for display only
                 return latest(reader, options, {})
             return {}
 
         yield ends
 
 
-def _start(spark: SparkSession, tables: Tables, followed: "_Followed") -> None:
-    """The query, or with a schema both of them."""
+def _start(spark: SparkSession, tables: Tables, running: "_RunningQueries") -> None:
+    """Start the query, or with a schema both."""
     source = spark.readStream.format("rocketmq").options(**source_options(tables.job))
-    followed.queries.clear()
+    running.queries.clear()
     if tables.job.schema is None:
         rows = text_values(source.load(), tables.job.format)
-        followed.start(rows, tables.target, tables.checkpoint, tables)
+        running.start(rows, tables.target, tables.checkpoint, tables)
         return
     schema = schema_of(tables.job.schema)
     rows = typed(source.load(), schema)
-    followed.start(rows, tables.target, tables.checkpoint, tables)
+    running.start(rows, tables.target, tables.checkpoint, tables)
     source = source.option("commitOffsets", "false")
     rest = text_values(malformed(source.load(), schema), tables.job.format)
     side = tables.target + MALFORMED
-    followed.start(rest, side, tables.checkpoint + MALFORMED, tables)
+    running.start(rest, side, tables.checkpoint + MALFORMED, tables)
 
 
 @dataclass
-class _Followed:
-    """The running queries, and what the first of them has read by micro-batch.
+class _RunningQueries:
+    """The running queries, and the rows that the first of them has read, by micro-batch.
 
-    `ends` asks for the ends of the queues where Spark doesn't tell them. `lag` is as of `told_at`,
-    the time of a progress.
+    `ends` returns the ends of the queues where Spark doesn't report them. `lag` is as of
+    `reported_at`, the timestamp of a progress report.
     """
 
     ends: Callable[[], Progress] | None = None
     queries: list[StreamingQuery] = field(default_factory=list)
     rows: dict[int, int] = field(default_factory=dict)
     lag: int | None = None
-    told_at: str = ""
+    reported_at: str = ""
 
     def start(self, rows: Any, target: str, checkpoint: str, tables: Tables) -> None:
         job = tables.job
@@ -155,8 +155,8 @@ class _Followed:
             writer = writer.trigger(availableNow=True)
         self.queries.append(writer.start(target))
 
-    def wait(self, told: threading.Event, on_rows: OnRows) -> int:
-        while any(query.isActive for query in self.queries) and not told.wait(LOOK_SECONDS):
+    def wait(self, stop: threading.Event, on_rows: OnRows) -> int:
+        while any(query.isActive for query in self.queries) and not stop.wait(LOOK_SECONDS):
             on_rows(self._count(), self._lag())
             for query in self.queries:
                 self._check(query)
@@ -185,12 +185,12 @@ class _Followed:
         return sum(self.rows.values())
 
     def _lag(self) -> int | None:
-        """Messages that the first query has not read yet; None as long as it has not said."""
+        """Messages that the first query has not read yet; None before its first report."""
         last = self.queries[0].lastProgress
         if not last:
             return None
-        if last["timestamp"] != self.told_at:
-            self.told_at = last["timestamp"]
+        if last["timestamp"] != self.reported_at:
+            self.reported_at = last["timestamp"]
             ends = None if self.ends is None else self.ends()
             self.lag = lag_of(last["sources"][0], ends)
         return self.lag
@@ -204,7 +204,7 @@ class _Followed:
 def lag_of(source: Mapping[str, Any], ends: Progress | None = None) -> int | None:
     """How many messages lie between the offsets of a query's source and the ends of its queues.
 
-    These are in `ends` where the source doesn't tell them. None when nobody does.
+    `ends` is for sources that don't report them. None where both are unknown.
     """
     end = _offsets(source["endOffset"])
     latest = _offsets(source["latestOffset"]) if ends is None else ends
@@ -215,36 +215,36 @@ def lag_of(source: Mapping[str, Any], ends: Progress | None = None) -> int | Non
     )
 
 
-def _offsets(told: Any) -> Progress:
-    """A progress, told as JSON, as Python writes it (PySpark 4.0) or as itself; empty without."""
-    if isinstance(told, str) and told.startswith("{"):
+def _offsets(reported: Any) -> Progress:
+    """A progress given as JSON, as a Python literal (PySpark 4.0) or as a dict; {} without one."""
+    if isinstance(reported, str) and reported.startswith("{"):
         try:
-            told = json.loads(told)
+            reported = json.loads(reported)
         except ValueError:
-            told = literal_eval(told)
-    return told if isinstance(told, dict) else {}
+            reported = literal_eval(reported)
+    return reported if isinstance(reported, dict) else {}
 
 
-class _Told(threading.Event):
-    """Set by a signal, of which it keeps the `number`."""
+class _StopSignal(threading.Event):
+    """Set by a signal, whose `number` it keeps."""
 
     number: int | None = None
 
 
 @contextmanager
-def _told() -> Iterator[_Told]:
+def _stop_signals() -> Iterator[_StopSignal]:
     """An event that Ctrl-C and SIGTERM set while the block runs."""
-    told = _Told()
+    stop = _StopSignal()
 
     def tell(number: int, frame: FrameType | None) -> None:
-        told.number = number
-        told.set()
+        stop.number = number
+        stop.set()
 
     before: dict[int, Callable[..., Any] | int | None] = {
         number: signal.signal(number, tell) for number in SIGNALS
     }
     try:
-        yield told
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
