@@ -77,9 +77,7 @@ class ColdData:
                 f"all have had more than {self._config.global_cold_read_threshold} "
                 "(cgColdReadThreshold, globalColdReadThreshold)",
             )
-        if (
-            len(self._delayed) >= PARKED_MAX or command.weight()
-        ):  # an unusually long one takes memory
+        if len(self._delayed) >= PARKED_MAX or command.weight():  # a long one takes memory
             self._only_one(header)
             return False
         self._delayed.append(_DelayedPull(self._now_ms(), header, command, connection))

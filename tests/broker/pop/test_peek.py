@@ -111,12 +111,12 @@ async def test_a_group_that_is_outside_its_queue_sees_where_it_would_go_on(
 async def test_no_more_is_shown_than_an_answer_can_hold(
     run: Run, config: Config, clock: Clock, chance: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peek, "ANSWER_BYTES_MAX", 2_500)
+    monkeypatch.setattr(peek, "RESPONSE_BYTES_MAX", 2_500)
     p = await popper(run, config, clock, queues=3)
     for number in range(3):
         await p.send(b"%d" % number * 1_000, queue_id=number)
     assert await seen(p) == ([b"1" * 1_000, b"2" * 1_000], 3)
-    monkeypatch.setattr(peek, "ANSWER_BYTES_MAX", 900)
+    monkeypatch.setattr(peek, "RESPONSE_BYTES_MAX", 900)
     assert await seen(p) == ([b"1" * 1_000], 3)  # one in any case
 
 

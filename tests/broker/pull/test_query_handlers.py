@@ -141,9 +141,9 @@ def test_a_key_of_another_topic_is_not_found(parts: Parts) -> None:
 def test_an_answer_stays_below_a_frame(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         parts.put("T", body=b"x" * 1_000, KEYS="k")
-    monkeypatch.setattr(query_module, "ANSWER_BYTES_MAX", 2_500)
+    monkeypatch.setattr(query_module, "RESPONSE_BYTES_MAX", 2_500)
     assert len(records(query(parts, "k"))) == 2
-    monkeypatch.setattr(query_module, "ANSWER_BYTES_MAX", 1)
+    monkeypatch.setattr(query_module, "RESPONSE_BYTES_MAX", 1)
     assert len(records(query(parts, "k"))) == 1  # one always goes
 
 
