@@ -63,6 +63,9 @@ def asking(reader: FakeReader, **said: str) -> Asking:
     return Asking(reader, read_options(words))
 
 
+@pytest.mark.requirement(
+    "Spark: A lost broker and one that moves in mid-read (`fetchOffset.numRetries`)"
+)
 @pytest.mark.parametrize(
     ("ask", "answer"),
     [

@@ -46,6 +46,7 @@ def rows_of(table: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.requirement("Spark: `aerobee ingest` as a stream, typed columns, what doesn't fit")
 def test_a_stream_goes_on_where_a_signal_ended_it_and_keeps_what_does_not_fit(
     name_server: str, tmp_path: Path
 ) -> None:

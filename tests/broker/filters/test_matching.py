@@ -126,6 +126,9 @@ def test_messages_that_are_gone_are_stepped_over() -> None:
     assert (found.status, found.next_offset) == (status.NO_MATCHED_MESSAGE, 50)
 
 
+@pytest.mark.requirement(
+    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
+)
 def test_reading_on_gives_every_match_once_whatever_the_limits() -> None:
     draw = random.Random(7)
     for _ in range(200):
