@@ -34,7 +34,7 @@ USER aerobee
 WORKDIR /var/lib/aerobee
 # What is compiled at the first start of a machine is compiled here instead.
 ENV NUMBA_CACHE_DIR=/var/lib/aerobee/.numba
-RUN if python3 -c 'import numba' 2>/dev/null; then python3 -m aerobee.scripts.compiled_sends; fi
+RUN if python3 -c 'import numba' 2>/dev/null; then python3 -m aerobee.broker.send.engine; fi
 EXPOSE 9876 10911 10909 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
     CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]

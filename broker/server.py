@@ -1,8 +1,8 @@
 """The broker: makes its parts, wires them, starts and stops them in order.
 
-Nothing is decided here. The way of a request: `protocol/aio/connection` takes bytes, `table` names
-the handler, the handler works on the parts below, the answer leaves at the end of the loop turn,
-after the turn's messages are in the log (`_end_of_turn`).
+No decisions here. A request's path: `protocol/aio/connection` takes bytes, `table` names the
+handler, the handler works on the parts below, the response leaves at the end of the loop iteration,
+after the messages of the iteration are in the log (`_end_of_turn`).
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from .groups.clients import Clients, ConsumerGroup
 from .groups.groups import Groups
 from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
+from .groups.permissions import Permissions
 from .groups.queue_locks import QueueLocks
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
@@ -52,7 +52,7 @@ from .replication.synchronize import SlaveSynchronize
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
 from .runtime.log_prefault import LogPrefault
-from .runtime.peers import outgoing_peers
+from .runtime.peers import open_peers
 from .runtime.periodic import Periodic
 from .runtime.persistent import PersistentTable
 from .runtime.stats import Stats
@@ -60,6 +60,7 @@ from .runtime.syncer import Syncer
 from .scheduled.delays import Delays
 from .scheduled.delivery_policy import DeliveryPolicy
 from .scheduled.timers import Timers, open_timers
+from .send.engine import CompiledEngine
 from .send.handlers import SendHandlers
 from .settings.config import BrokerConfig
 from .settings.delay_levels import parse_levels
@@ -76,17 +77,17 @@ from .transactions.transactions import Transactions
 log = logging.getLogger(__name__)
 
 VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
-HA_SECONDS = 0.1  # how late a slave may get what no turn of the loop has sent it
+HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has sent
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-# How many messages' keys go into it in one turn: beside few requests what takes a tenth of a ms,
-# which costs a third more a key, else what takes half a ms.
+# How many messages' keys go into it in one loop iteration: 64 take a tenth of a ms, which costs a
+# third more per key and is for times with requests; 512 take half a ms.
 INDEX_FEW = 64
 INDEX_MANY = 512
-INDEX_TIMES = 8  # so many times the messages that a turn brought, between these two
-AHEAD_SECONDS = 0.1  # how long much may not have come before the log gets memory ahead
-# Beside a burst the keys of so many messages wait for its end.
+INDEX_TIMES = 8  # times the messages that the iteration brought, within these two limits
+AHEAD_SECONDS = 0.1  # how long the load must have been low before the log is prefaulted
+# Up to this many messages' keys wait for the end of a burst.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
 TABLE_SECONDS = 1.0  # how long the files of topics and groups may lack what their journals have
@@ -99,11 +100,11 @@ SLAVE_REASON = (
     "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
 )
 
-# The wall clock in milliseconds, time_ns() // 1,000,000, of built-in parts alone: it is asked for
-# every message, and so costs half of what a function of our own would.
 if TYPE_CHECKING:
     from .send.fast_path import PlainLane
 
+# The wall clock in milliseconds, time_ns() // 1,000,000, made of built-in functions only: it is
+# read for every message, and a Python function would cost twice as much.
 wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns, None)).__next__
 
 
@@ -119,13 +120,13 @@ class Broker:
         client_ms: Callable[[], int] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`now_ms` is the time of messages; `alive_ms`, the same without one, that of clients.
+        """`now_ms` is the time of messages; `alive_ms` the time for timeouts of clients, by default
+        the same; `client_ms` the time that the clocks of clients show, by default the same.
 
-        `client_ms`, the same again, is the time that the clocks of clients show.
-        `progress` is told of a long recovery, as `MessageStore.open` tells it.
+        `progress` is called during a long recovery, as by `MessageStore.open`.
         """
         self._progress = progress
-        self.config = msgspec.structs.replace(config)  # its own: hot keys change it
+        self.config = msgspec.structs.replace(config)  # a copy: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
         self.client_ms = client_ms or now_ms
@@ -136,6 +137,7 @@ class Broker:
         self.latency = RpcLatency()
         self.creation_times = CreationTimes()
         self.root = config.store_dir
+        self.engine = CompiledEngine(self._use_compiled)
         self._plain_lane: PlainLane | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -143,7 +145,7 @@ class Broker:
         self.timers: Timers | None = None
         self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
-        self.replica: Replica | None = None  # what a slave does besides following the log
+        self.replica: Replica | None = None  # a slave's work besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
     @property
@@ -160,7 +162,7 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Leave the name servers, answer what waits, write everything, close the store."""
+        """Leave the name servers, answer waiting requests, write everything, close the store."""
         await self._periodic.stop()
         while self._closers:
             await self._closers.pop()()
@@ -173,34 +175,38 @@ class Broker:
         await self._periodic.catch_up()
         self._end_of_turn()
 
-    @property
-    def may_have_lane(self) -> bool:
-        """Whether plain sends may be done by machine code: nothing else is to happen to them."""
-        config = self.config
-        is_open = self.access is None or not self.access.is_enabled
-        is_usual = not config.is_slave and self.syncer.for_responses is None and is_open
-        return config.compiled_sends and is_usual
-
-    async def open_lane(self) -> None:
-        """From now on plain sends are done by machine code. ImportError where numba is missing."""
-        assert self.may_have_lane
-        # Half a second of another thread, so that whoever is served doesn't wait for it.
-        lanes = await asyncio.to_thread(import_module, "..send.fast_path", __name__)
-        await asyncio.to_thread(lanes.prepare)
-        self._plain_lane = lanes.PlainLane(
+    def _use_compiled(self, fast_path: "type[PlainLane]") -> None:
+        """From now on machine code does the plain sends."""
+        self._plain_lane = fast_path(
             self.config, self.store, self.topics, self.delivery_policy, self.long_polls, self.stats,
-            self.latency,
-            self.now_ms,
+            self.syncer.for_responses,
+            self.access if self.access is not None and self.access.is_enabled else None,
+            self.latency, self.now_ms,
         )  # fmt: skip
         self._plain_lane.write_templates(self.sends.suffix.encode())
         self._plain_lane.open(self.server.scheduler)
         self._closers.append(self._plain_lane.close)
 
     async def _start(self) -> None:
-        config, now_ms, closers = self.config, self.now_ms, self._closers
-        self.started_ms = now_ms()
+        self.started_ms = self.now_ms()
         rows: dict[int, Row] = {}
         fast_rows: dict[int, Row] = {}
+        # The ports come first: the port is part of each record. Clients get in at the end.
+        slaves = await self._open_ports(rows, fast_rows)
+        await self._open_store(slaves)
+        self._open_tables()
+        self._make_services()
+        self._make_handlers()
+        self._on_dynamic_settings()
+        self._fill_tables(rows, fast_rows)
+        await self.other_masters.check_start()
+        self._work_periodically()
+        await self.server.accept()
+        await self._join_cluster()
+
+    async def _open_ports(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> asyncio.Server:
+        """Listen for clients and slaves; returns the server for slaves."""
+        config = self.config
         self.server = Server(
             on_lost=self._on_lost,
             before_write=self._end_of_turn,
@@ -211,16 +217,18 @@ class Broker:
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
-        closers.append(self.server.stop)
+        self._closers.append(self.server.stop)
         self.slices = Slices(self.server.scheduler, self._periodic.part)
-        # The ports come first: the port is part of each record. Nobody gets in before the end.
         self.port = await self._listen(config.listen_port, rows)
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
         self.fast_port = await self._listen(fast_port, fast_rows)
-        slaves = await self._listen_for_slaves()
+        return await self._listen_for_slaves()
+
+    async def _open_store(self, slaves: asyncio.Server) -> None:
+        config, now_ms, closers = self.config, self.now_ms, self._closers
         host = await store_host(config.broker_ip1, self.port)
         self.other_masters = OtherMasters(config, self.address)
-        make_folder(self.root)  # a file in its place is told before anything looks inside
+        make_folder(self.root)  # reports a file in its place before the folder is read
         self.dynamic_settings = DynamicSettings(
             config, self.root / "config" / "hotKeys.json", now_ms
         )
@@ -234,18 +242,19 @@ class Broker:
         closers.append(self.ha.stop)
         self._slaves = self.ha.slaves
         if config.is_slave:
-            self.store.follow(SLAVE_REASON)
+            self.store.follower.follow(SLAVE_REASON)
             self.ha_slave = HaSlave(config, self.store, self.alive_ms, self._on_followed)
         else:
             self.store.make_room()
+
+    def _open_tables(self) -> None:
+        """The tables that are files in the folder config."""
+        config, now_ms = self.config, self.now_ms
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
-        self.store.batch_topics = self.topics.with_batch_queues
-        self.groups = Groups(
-            folder / "subscriptionGroup.json",
-            now_ms,
-            auto_create=config.auto_create_subscription_group,
-        )
+        self.store.state.batch_topics = self.topics.with_batch_queues
+        self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)
+        self.permissions = Permissions(config, self.topics, self.groups)
         self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
         self.delays = Delays(
             folder / "delayOffset.json",
@@ -258,18 +267,22 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
-        closers.append(self._close_tables)
-        # After a power cut the log may end before what was consumed from it.
+        self._closers.append(self._close_tables)
+        # After a power cut the log may end before the last consumed message.
         self.offsets.cut_at(self.store.max_offset)
         self.delays.cut_at_log()
         self._loaded += (self.offsets, self.delays, self.filters)
+        self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
+        self.transaction_counts.load()
+        self._loaded.append(self.transaction_counts)
+
+    def _make_services(self) -> None:
+        """The services that handlers use besides the tables."""
+        config, now_ms, closers = self.config, self.now_ms, self._closers
         self.notices = MemberNotices(self.slices)
         closers.append(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
-        self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
-        self.transaction_counts.load()
-        self._loaded.append(self.transaction_counts)
         self.transactions = Transactions(
             config, self.store, self.topics, self.offsets, self.clients,
             self.transaction_counts, self.stats, now_ms,
@@ -290,15 +303,29 @@ class Broker:
             slave_timeout_ms=config.slave_timeout,
         )
         self.syncer.start()
+        self.syncer.on_synced(self._on_synced)
         closers.append(self.syncer.stop)
         self.cleaner = Cleaner(self.store)
         closers.append(self.cleaner.stop)
-        pulls = (SlavePullHandlers if config.is_slave else PullHandlers)(
-            config, self.store, self.topics, self.groups, self.offsets, self.clients,
+        self.forwarding = Forwarding(config)
+        closers.append(self.forwarding.close)
+        self.static_cleaner = StaticCleaner(
+            config, self.store, self.topics.static, self.forwarding, now_ms
+        )
+        self.access = open_access(config, self.store.message_at, now_ms)
+
+    def _make_handlers(self) -> None:
+        config, now_ms = self.config, self.now_ms
+        pull_parts = (
+            config, self.store, self.permissions, self.groups, self.offsets, self.clients,
             self.filters, self.stats, now_ms,
         )  # fmt: skip
-        self.long_polls = pulls.long_polls
-        self.pulls = pulls
+        self.pulls = (
+            SlavePullHandlers(*pull_parts, is_master_there=self._is_master_there)
+            if config.is_slave
+            else PullHandlers(*pull_parts)
+        )
+        self.long_polls = self.pulls.long_polls
         self.sends = SendHandlers(
             config, self.store, self.topics, self.groups, self.delivery_policy, self.long_polls,
             self.stats,
@@ -306,34 +333,29 @@ class Broker:
             UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
             self.latency, now_ms,
         )  # fmt: skip
-        self.forwarding = Forwarding(config)
-        closers.append(self.forwarding.close)
-        self.static_cleaner = StaticCleaner(
-            config, self.store, self.topics.static, self.forwarding, now_ms
-        )
         self.pop = PopParts(
-            folder, config, self.store, self.topics, self.groups, self.offsets, self.clients,
-            self.filters, self.stats, self.delivery_policy, self.timers, self.long_polls, self.wake,
-            now_ms,
-            self.client_ms,
+            self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
+            self.offsets, self.clients, self.filters, self.stats, self.delivery_policy, self.timers,
+            self.long_polls, self.wake, now_ms, self.client_ms,
         )  # fmt: skip
         self.pop.load()
         self._loaded.append(self.pop.orders)
-        closers.append(self.pop.close)
-        self._on_hot_keys()
-        self.syncer.on_synced(self._on_synced)
-        self.access = open_access(config, self.store.message_at, now_ms)
-        full = full_table(self, pulls)
-        if isinstance(pulls, SlavePullHandlers):
-            full = self._follow(full, pulls)
+        self._closers.append(self.pop.close)
+
+    def _fill_tables(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> None:
+        """The requests that the two ports serve."""
+        full = full_table(self, self.pulls)
+        if self.config.is_slave:
+            full = self._follow(full)
         if self.access is not None:
             full = self.access.guard(full)
         rows.update(full)
         fast_rows.update(fast_table(full))
-        self._serve_static_topics(pulls, rows)
-        await self.other_masters.check_start()
-        self._work_periodically()
-        await self.server.accept()
+        self._serve_static_topics(self.pulls, rows)
+
+    async def _join_cluster(self) -> None:
+        """Let slaves in, follow a master, register with the name servers."""
+        config, closers = self.config, self._closers
         await self.ha.accept()
         if self.ha_slave is not None:
             self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)
@@ -352,6 +374,9 @@ class Broker:
         )
         closers.append(self.registration.stop)
         await self.registration.start()
+        closers.append(self.engine.stop)
+        if config.compiled_sends and not config.is_slave:
+            self.engine.start()
 
     def _work_periodically(self) -> None:
         config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
@@ -379,7 +404,7 @@ class Broker:
         every(HA_SECONDS, self.ha.sweep)
 
     def _write_by_itself(self) -> None:
-        """What a master writes without being asked; into a slave's log it comes from there."""
+        """A master's own writes; a slave's log gets them from the master."""
         config = self.config
         self._periodic.in_steps(
             self.server.scheduler, lambda most: self.delays.deliver(self.now_ms(), most)
@@ -387,30 +412,30 @@ class Broker:
         self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         # Not on a slave, where a queue may be empty because it is behind.
         self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionOpBatchInterval",
             lambda: config.transaction_op_batch_interval,
             self.transactions.write_ended,
         )
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionMetricFlushInterval",
             lambda: config.transaction_metric_flush_interval,
             lambda: self._save(self.transaction_counts),
         )
-        self._periodic.every_hot(
+        self._periodic.every_dynamic(
             self.dynamic_settings,
             "transactionCheckInterval",
             lambda: config.transaction_check_interval,
             self._check_transactions,
         )
 
-    def _follow(self, table: dict[int, Row], pulls: SlavePullHandlers) -> dict[int, Row]:
-        """Become a slave: what it does besides following the log, and its table of requests."""
+    def _follow(self, table: dict[int, Row]) -> dict[int, Row]:
+        """Work as a slave: besides following the log, and with its table of requests."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
-        peers = outgoing_peers(self.config)
+        peers = open_peers(self.config)
         self._closers.append(peers.close)
         sync = SlaveSynchronize(
             peers, self.address, self.topics, self.groups, self.offsets, self.delays,
@@ -418,13 +443,15 @@ class Broker:
         )  # fmt: skip
         address = self.config.ha_master_address
         self.replica = replica = Replica(sync, self.ha_slave, address, self._wake_all)
-        pulls.is_master_there = replica.is_master_there
         self._periodic.start(replica.run(), "replica")
         self._periodic.every(SWEEP_SECONDS, replica.sweep)
         return as_slave(table, replica.master)
 
+    def _is_master_there(self) -> bool:
+        return self.replica is not None and self.replica.is_master_there()
+
     def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
-        """Look at each pull whether its topic is static, from the first static topic on."""
+        """Check at each pull whether its topic is static, from the first static topic on."""
         static = self.topics.static
         logical = StaticPulls(
             pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
@@ -438,41 +465,34 @@ class Broker:
             self.long_polls.rerun = logical.rerun
             target = self.topics.targets.get(topic)
             for key in [] if target is None else target.keys:
-                self.wake(key)  # who waits there may have to go elsewhere
+                self.wake(key)  # pulls that wait there may have to go to another broker
 
         self.topics.on_static = changed
         for topic in static.table:
             changed(topic)
 
-    def _on_hot_keys(self) -> None:
-        """What has a copy of a setting takes the new one."""
+    def _on_dynamic_settings(self) -> None:
+        """Effects of changed settings beyond the value that every part reads when it needs it."""
         config, on_change = self.config, self.dynamic_settings.on_change
-        for key in STORE_LIMITS:
-            on_change(key, self._change_limits)
-        on_change("autoCreateTopicEnable", self.topics.add_system_topics)
-        on_change("brokerPermission", self.topics.announce)
+        store, scheduler = self.store, self.server.scheduler
 
-        def groups() -> None:
-            self.groups.auto_create = config.auto_create_subscription_group
+        def limit_memory() -> None:
+            scheduler.budget.bytes_max = config.client_memory_bytes_max
 
-        def memory() -> None:
-            self.server.scheduler.budget.bytes_max = config.client_memory_bytes_max
-
-        def templates() -> None:
+        def write_templates() -> None:
             self.sends.write_templates()
             if self._plain_lane is not None:
                 self._plain_lane.write_templates(self.sends.suffix.encode())
 
-        on_change("traceOn", templates)
+        on_change(lambda: store.change_limits(config.store_settings()), *STORE_LIMITS)
+        on_change(self.topics.add_system_topics, "autoCreateTopicEnable")
+        on_change(self.topics.announce, "brokerPermission")
+        on_change(write_templates, "traceOn")
         on_change(
+            lambda: store.page_cache.read_log_ahead(wanted=config.data_read_ahead_enable),
             "dataReadAheadEnable",
-            lambda: self.store.read_log_ahead(wanted=config.data_read_ahead_enable),
         )
-        on_change("autoCreateSubscriptionGroup", groups)
-        on_change("clientMemoryBytesMax", memory)
-
-    def _change_limits(self) -> None:
-        self.store.change_limits(self.config.store_settings())
+        on_change(limit_memory, "clientMemoryBytesMax")
 
     async def _listen(self, port: int, rows: dict[int, Row]) -> int:
         try:
@@ -502,7 +522,7 @@ class Broker:
         return server
 
     async def _close_tables(self) -> None:
-        self._files.shutdown(wait=True)  # what is on its way must not overtake what follows
+        self._files.shutdown(wait=True)  # a write in progress must not overtake these
         for each in (self.topics, self.groups):
             try:
                 each.save()
@@ -535,7 +555,7 @@ class Broker:
 
     async def _index(self) -> None:
         """The keys of new messages into the index, in parts as above."""
-        # Little that is left, or came in meanwhile, is for the next time: a part has its price.
+        # A small rest, or new keys meanwhile, are for the next time: each part has a fixed cost.
         store, scheduler = self.store, self.server.scheduler
         most = INDEX_FEW
         while not scheduler.is_shared or store.index_backlog > INDEX_LATER:
@@ -545,11 +565,11 @@ class Broker:
                 left = store.index_backlog
             came = store.index_backlog - left
             times = 0 if scheduler.is_shared else INDEX_TIMES
-            # Whatever comes, as batches may: twice as much goes in, so that it ends some time.
+            # Under load, as with batches, twice as many go in as come, so that it ends.
             most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
     async def _revive(self) -> None:
-        """A round of what was popped and comes again, in parts as above."""
+        """A round of revival of popped messages, in parts as above."""
         await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def save_offsets(self) -> bool:
@@ -557,10 +577,10 @@ class Broker:
         return await self._save(self.offsets)
 
     async def _save(self, part: PersistentTable) -> bool:
-        """Write a part's file without holding the loop up while the disk takes its time; whether it
-        has what the part is now.
+        """Write a table's file in another thread; returns whether the file is up to date.
 
-        What it says was consumed or delivered must not outlive the messages, so these go first.
+        Its consumed and delivered offsets must not outlive the messages, so the log is synced
+        first.
         """
         loop = asyncio.get_running_loop()
         async with part.saving:  # an older text must not come last
@@ -617,9 +637,9 @@ class Broker:
         try:
             store.write_staged()
         finally:
-            dropped, store.dropped = store.dropped, False
+            dropped, store.state.dropped = store.state.dropped, False
         if dropped:
-            # Earlier in this turn some did not get there, as when they filled a file.
+            # Earlier in this iteration some were dropped, as when they filled a file.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves:
             self.ha.send()
@@ -629,7 +649,7 @@ class Broker:
             self.long_polls.serve()
 
     def wake(self, key: tuple[str, int]) -> None:
-        """A message came in from inside the broker: wake its readers at the end of this turn."""
+        """The broker itself stored a message: wake its readers at the end of the loop iteration."""
         self.long_polls.mark(key)
         self.server.scheduler.wake()
 

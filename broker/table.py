@@ -36,7 +36,7 @@ from .transactions.handlers import TransactionHandlers
 if TYPE_CHECKING:
     from .server import Broker
 
-# What the fast port doesn't serve: readers must not hold up the senders that it is for.
+# Not served by the fast port: readers must not hold up the senders that it is for.
 SLOW = {
     codes.PULL_MESSAGE,
     codes.LITE_PULL_MESSAGE,
@@ -63,8 +63,8 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         b.sends,
         pulls,
         AdminTimerHandlers(b.timers, b.slices),
-        RecallHandlers(b.config, b.store, b.topics, b.delivery_policy, syncer, b.now_ms),
-        RetryHandlers(b.config, b.store, b.topics, b.groups, b.delays, b.stats),
+        RecallHandlers(b.config, b.store, b.permissions, b.delivery_policy, syncer, b.now_ms),
+        RetryHandlers(b.store, b.topics, b.permissions, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets, b.forwarding),
         TransactionHandlers(
             b.config, b.store, b.delivery_policy, b.transactions, b.transaction_counts, b.stats,

@@ -1,8 +1,8 @@
 """The asyncio client: producers, consumers, administration.
 
-`aerobee.client.blocking` has the same for code without an event loop, `aerobee.client.errors` what
-can go wrong. A name is imported when it is used for the first time: a program that only reads does
-not load what sends.
+`aerobee.client.blocking` offers the same classes to code without an event loop;
+`aerobee.client.errors` lists the exceptions. Names are imported on first use, so a program that
+only reads does not load the producer.
 """
 
 from importlib import import_module
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from . import errors
     from .admin.admin import Admin
     from .base.message import Message
+    from .base.message_view import MessageView
     from .base.receipts import BatchReceipt, SendReceipt, SendStatus
     from .base.security import Security
     from .cluster.route import MessageQueue
     from .group.process_queue import Limits
     from .group.pull import PullSettings
-    from .group.received import MessageView, ReceivedMessage
+    from .group.received import ReceivedMessage
     from .group.subscriptions import by_sql, by_tag
     from .pop.simple import PoppedMessage, SimpleConsumer
     from .producer.broker_requests import TransactionState
@@ -73,7 +74,7 @@ _MODULES = {
     "LitePullSettings": "pull.lite_pulling",
     "Message": "base.message",
     "MessageQueue": "cluster.route",
-    "MessageView": "group.received",
+    "MessageView": "base.message_view",
     "Outcome": "push.listening",
     "PopSettings": "push.popped_queues",
     "PoppedMessage": "pop.simple",

@@ -1,8 +1,8 @@
-"""What can go wrong in the client, as one tree.
+"""The exceptions of the client, one tree.
 
-`ClientError` is our side: nothing was sent, or nobody answered. `BrokerError` is the other side: a
-broker or name server answered, and its answer was no. `retriable` says whether the same call may
-succeed when it is made again. A message says the cause, the value, the limit and what to do.
+`ClientError` is local: nothing was sent, or no response came. `BrokerError` is a broker's or name
+server's refusal. `retriable` says whether the same call may succeed later. A message gives the
+cause, the value, the limit and what to do.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .base.message import Message
     from .base.receipts import SendReceipt
 
-# What another broker, or the same one later, may take (DefaultMQProducer's retryResponseCodes).
+# Another broker, or the same one later, may succeed (DefaultMQProducer's retryResponseCodes).
 RETRIABLE_CODES = frozenset(
     (
         codes.TOPIC_NOT_EXIST,
@@ -48,16 +48,16 @@ class ClosedError(ClientError):
 
 
 class NoRouteError(ClientError):
-    """No broker is known that serves the topic, or the part of it that was asked for."""
+    """No known broker serves the topic, or the requested queue of it."""
 
     retriable = True
 
 
 class UnreachableError(ClientError, ConnectionError):
-    """A broker or name server can't be connected, or the connection was lost before the answer.
+    """A broker or name server can't be connected, or the connection was lost before the response.
 
-    With `is_unsent` there was no connection, so nothing was sent. With `rest_s` above 0 there was
-    none a moment ago, and the next attempt may be made in so many seconds.
+    With `is_unsent` nothing was sent. `rest_s` above 0 is the time in seconds until the next
+    connection attempt is allowed.
     """
 
     retriable = True
@@ -69,7 +69,7 @@ class UnreachableError(ClientError, ConnectionError):
 
 
 class NoAnswerError(ClientError, TimeoutError):
-    """The other side is connected and didn't answer in time; it may have done what was asked."""
+    """No response in time; the server may have executed the request."""
 
     retriable = True
 

@@ -35,8 +35,8 @@ _INTEGERS = {"int": 31, "long": 63}
 class Keys(Generic[Kind]):
     """All keys that a daemon's config may hold.
 
-    `kind` declares those that it knows, of which `unused` have no effect; `accepted` gives the
-    Java type (int, long, boolean, double, String, ...) of further ones that RocketMQ has.
+    `kind` declares the known ones, of which `unused` have no effect; `accepted` gives the Java type
+    (int, long, boolean, double, String, ...) of further keys of RocketMQ.
     """
 
     kind: type[Kind]
@@ -113,7 +113,7 @@ def given_settings(
     options: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> list[Setting]:
-    """The settings of all sources; of those with one key the last counts."""
+    """The settings of all sources; the last one of a key counts."""
     environ = environ or {}
     settings = []
     namesrv = environ.get(NAMESRV_ADDR, "").strip()
@@ -166,7 +166,7 @@ def _wrong(setting: Setting, wanted: str) -> ConfigError:
 
 
 def _wanted(kind: inspect.Type) -> str:
-    """What a value of this type looks like, in words."""
+    """The legal values of this type, in words."""
     if isinstance(kind, inspect.UnionType):  # with None, which stands for "not given"
         kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
     if isinstance(kind, inspect.BoolType):

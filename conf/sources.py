@@ -1,8 +1,8 @@
-"""Where settings come from: a file, the environment, the command line. All of them are texts here.
+"""The sources of settings: a file, the environment, the command line. All of them are texts here.
 
 A file is a RocketMQ properties file (`broker.conf` as users have it) or, by its ending .yaml or
 .yml, YAML with the same key names, one plain value a key. YAML is read for its texts only: `04`
-stays `04` and `on` stays `on`, and no object of any kind is made.
+stays `04` and `on` stays `on`, and no object of any kind is created.
 """
 
 from collections.abc import Iterable, Mapping

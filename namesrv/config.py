@@ -107,9 +107,9 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     use_epoll_native_selector: bool = False
 
     def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":
-        """The settings with these keys set; ValueError naming key, value and what is allowed.
+        """The settings with these keys set; ValueError naming key, value and the legal values.
 
-        Unknown keys are passed over: ask `unknown_keys` for them.
+        Unknown keys are ignored: `unknown_keys` lists them.
         """
         found = self
         for key, value in texts.items():
@@ -127,7 +127,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return found
 
     def to_properties(self, *, own: bool = True) -> str:
-        """All settings as `key=value` lines; without `own` those that a Java name server has."""
+        """All settings as `key=value` lines; without `own` only the keys of a Java name server."""
         keys = [key for key in NAMES if own or key not in OWN_KEYS]
         return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in keys})
 

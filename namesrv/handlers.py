@@ -1,6 +1,6 @@
-"""What each request of a name server does, and the table that says which one does it.
+"""The requests of a name server: the table that names their handlers, and the handlers.
 
-A handler reads its header, asks the route table or the key-value config, and gives the answer.
+A handler reads its header, asks the route table or the key-value config, and returns the response.
 Remarks and the presence of header fields are those of a Java name server.
 """
 
@@ -43,7 +43,7 @@ ZLIB_FIRST_BYTE = 0x78  # of a stream with the usual window
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-Kind = TypeVar("Kind", bound=Body)
+BodyType = TypeVar("BodyType", bound=Body)
 
 
 class Handlers:
@@ -205,7 +205,7 @@ class Handlers:
         if config.order_message_enable:
             found.order_topic_conf = self._settings.get(ORDER_TOPIC_CONFIG, header.topic)
         if header.zone_mode and header.zone and header.zone.strip():
-            # Java filters the finished answer and writes it anew, in its default form.
+            # Java filters the finished response and encodes it again, in its default form.
             return Response(body=only_zone(found, header.zone).encode())
         standard = bool(header.standard_json) or command.version >= VERSION_WITH_STANDARD_JSON
         return Response(body=found.encode(standard=standard))
@@ -387,7 +387,7 @@ def _register_body(compressed: bool, command: Command) -> RegisterBrokerBody:
         raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
 
 
-def _read(kind: type[Kind], command: Command) -> Kind:
+def _read(kind: type[BodyType], command: Command) -> BodyType:
     try:
         return kind.decode(command.body)
     except ValueError as wrong:

@@ -1,7 +1,7 @@
-"""Counts and logs that the master of a broker name changes while the master before is alive.
+"""Counts and logs changes of a broker name's master while the previous master is alive.
 
 RocketMQ's name server takes the address that registered last and says nothing. Two masters of one
-name ("split brain") then register in turn, and the route flips between them.
+name ("split brain") then register alternately, and the route flips between them.
 """
 
 import logging

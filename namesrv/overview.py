@@ -1,4 +1,4 @@
-"""What a person, and a metrics collector, want to see of a name server at a glance."""
+"""The status page and the metrics of a name server."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ Cell = str | int | float
 # A table is its title, its columns and its rows; an overview its title, its facts and its tables.
 Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
-# Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
+# Name, "counter" or "gauge", description, names of the labels, and the values by their labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 

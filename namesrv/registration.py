@@ -1,4 +1,4 @@
-"""What passes between brokers and the route table: registrations, and who is gone."""
+"""The values that brokers and the route table exchange: registrations, and lost brokers."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ Address = tuple[str, str]  # cluster and "ip:port"
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says about itself.
+    """The registration of a broker.
 
-    `acting_master` None marks an old broker. `filter_servers` None leaves those known as they are.
+    `acting_master` None marks an old broker. `filter_servers` None keeps the known ones.
     """
 
     cluster: str

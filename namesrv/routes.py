@@ -1,8 +1,8 @@
-"""Which brokers are there, and which topics they hold. No socket, no clock.
+"""The route table: the living brokers, and their topics. No socket, no clock.
 
 Always true: a broker name has at least one address; it belongs to one cluster; a topic has at least
 one queue entry. An address is alive as long as its entry in `live` is younger than its own timeout
-and the connection that it registered on stands. A topic does not vanish because a broker stops
+and the connection that it registered on is open. A topic does not vanish because a broker stops
 reporting it, only with the broker, by request, or where `delete_missing` is set.
 
 Times are ms of any steady clock; a connection is any hashable value.
@@ -21,7 +21,7 @@ from ..protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from ..protocol.errors import Refusal
 from .registration import Address, Gone, Live, Notice, Registered, Registration
 
-EXPIRY_MS = 120_000  # for a broker that names no timeout of its own
+EXPIRY_MS = 120_000  # for a broker without a timeout of its own
 TOPICS_MAX = 1_000_000  # topics known at once
 ADDRESSES_MAX = 20_000  # broker addresses alive at once
 # Topics in order; None for one that isn't wanted. Others may work, and change them, meanwhile.
@@ -52,8 +52,8 @@ class RouteTable:
     ) -> Registered | None:
         """Take a registration in; None when it has one topic only and the broker is unknown.
 
-        One topic is what a broker sends after creating it, so such a request must follow a full
-        one. Refusal when a limit is reached; nothing is changed then.
+        A broker sends a single topic after creating it, so such a request must follow a full
+        registration. Refusal when a limit is reached; nothing is changed then.
         """
         broker = self.brokers.get(said.broker_name)
         if len(said.topics) == 1 and (broker is None or said.broker_id not in broker.broker_addrs):
@@ -168,14 +168,14 @@ class RouteTable:
             self._remove_queues(topic, broker_name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """No topic of this broker is to be written to; gives their number."""
+        """Forbid writes to all topics of this broker; returns their number."""
         queues = self._queues_of(broker_name)
         for queue in queues:
             queue.perm &= ~PERM_WRITE
         return len(queues)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """All topics of this broker are to be read and written; gives their number."""
+        """Allow reads and writes of all topics of this broker; returns their number."""
         queues = self._queues_of(broker_name)
         for queue in queues:
             queue.perm = PERM_READ | PERM_WRITE
@@ -252,7 +252,7 @@ class RouteTable:
         return TopicList(sorted(names), next(addrs, None))
 
     def topics_by_flag(self, wanted: int, unwanted: int = 0) -> Names:
-        """The topics whose first broker gives them all `wanted` and no `unwanted` sys flags."""
+        """The topics whose first broker has all `wanted` and no `unwanted` sys flags."""
 
         def is_wanted(on: dict[str, QueueData]) -> bool:
             flags = next(iter(on.values())).topic_sys_flag
@@ -286,7 +286,7 @@ class RouteTable:
             )
 
     def _is_outdated(self, said: Registration, holder: str | None) -> bool:
-        """Whether another address holds the id and has seen more masters than this one."""
+        """Whether another address has the id and a higher state version than this one."""
         if holder is None or holder == said.addr:
             return False
         live = self.live.get((said.cluster, holder))
@@ -361,7 +361,7 @@ class RouteTable:
     def _min_id_notice(
         self, addrs: dict[int, str], offline: str | None, ha_addr: str | None
     ) -> Notice:
-        """To all who are left when one went; to all but the newcomer when one came."""
+        """To all remaining brokers when one left; to all but the new one when one joined."""
         min_id = min(addrs)
         all_of_them = offline is not None or len(addrs) == 1
         targets = [addr for id_, addr in addrs.items() if all_of_them or id_ != min_id]
@@ -414,7 +414,7 @@ class RouteTable:
 
 
 def only_zone(route: TopicRouteData, zone: str) -> TopicRouteData:
-    """The route without brokers of other zones; those without a master stay, to be read from."""
+    """The route without brokers of other zones; brokers without a master stay, for reads."""
     kept: list[BrokerData] = []
     dropped: list[BrokerData] = []
     for broker in route.broker_datas:

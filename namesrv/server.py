@@ -41,7 +41,7 @@ def steady_ms() -> int:
 
 
 class NameServer:
-    """One name server. Make it anywhere; `start` and `stop` it inside a running loop.
+    """One name server. Create it anywhere; `start` and `stop` it inside a running loop.
 
     `clock` gives ms and is a parameter so that tests can move time.
     """

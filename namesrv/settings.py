@@ -82,7 +82,7 @@ class Settings:
         self._table = table
 
     def _check_room(self, namespace: str, key: str, value: str) -> int:
-        """By how many bytes the item makes all of them more; Refusal over a limit."""
+        """By how many bytes the item increases the total size; Refusal over a limit."""
         size = _size(namespace, key, value)
         if size > ITEM_BYTES_MAX:
             raise Refusal(

@@ -23,6 +23,7 @@ COMMANDS = {
     "up": ("daemons", "start a name server and a broker in one go"),
     "namesrv": ("daemons", "start a name server"),
     "broker": ("daemons", "start a broker"),
+    "controller": ("controller", "start a controller, which elects the masters of brokers"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
     "topics": ("topics", "list, show, create and delete topics"),

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from ..protocol.message.record import QUEUE_OFFSET_AT
-from ..store.columns.arrays import numbers
-from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
-from ..store.log.records import (
-    BORN_TIMESTAMP_AT,
+from ..protocol.message.record import (
+    BORN_MS_AT,
     FLAG_AT,
     QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
     RECONSUME_TIMES_AT,
-    STORE_TIMESTAMP_AT,
+    STORE_MS_AT,
 )
+from ..store.columns.arrays import numbers
+from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
 from .schema import ROW_ID, Column
 
 # The inner names are those that Spark gives to the same types; it compares them.
@@ -59,7 +59,7 @@ _MAKERS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
     "topic": (pa.string(), Rows.topic),
     "partition": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
     "offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
-    "timestamp": (TIMESTAMP, lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6)),
+    "timestamp": (TIMESTAMP, lambda rows: rows.time(STORE_MS_AT, rows.records.born_v6)),
     "timestampType": (pa.int32(), lambda rows: rows.constant(STORED_AT, pa.int32())),
     "tags": (pa.string(), Rows.tags),
     "rowId": (pa.string(), lambda rows: rows.properties.column(ROW_ID)),
@@ -67,7 +67,7 @@ _MAKERS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
     "queueId": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
     "keys": (TEXTS, Rows.keys),
     "msgId": (pa.string(), Rows.message_id),
-    "bornTimestamp": (TIMESTAMP, lambda rows: rows.time(BORN_TIMESTAMP_AT)),
+    "bornTimestamp": (TIMESTAMP, lambda rows: rows.time(BORN_MS_AT)),
     "bornHost": (pa.string(), Rows.born_host),
     "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
     "sysFlag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 
 from ..client import Message, Producer
+from ..client.base.message_view import MessageView
 from ..client.base.receipts import SendReceipt
-from ..client.group.received import MessageView
 from ..client.producer.broker_requests import TransactionState
 from ..client.producer.transactions import TransactionProducer
 from .failing import plain_errors

@@ -1,5 +1,9 @@
-"""Daemons for tests: each listens on a free port of the loopback and is stopped afterwards."""
+"""Daemons for tests, and the order and the JVM options of a whole run.
 
+Each daemon listens on a free port of the loopback and is stopped afterwards.
+"""
+
+import os
 import re
 from collections.abc import AsyncIterator
 from importlib import import_module
@@ -8,6 +12,30 @@ from pathlib import Path
 import pytest
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
+from aerobee.scripts.harness.java_side import QUICK_START
+from hypothesis import settings
+
+# Folders whose files take minutes. They run first, so that no worker ends long after the others.
+SLOW_FOLDERS = ("loss", "spark", "interop", "examples")
+
+# The same examples in every run, however long one of them takes.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+# Every JVM that a test starts for Spark lives for seconds.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the slow folders first; within a folder the order stays."""
+    ranks = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        return ranks.get(folder, len(ranks))
+
+    items.sort(key=rank)
+
 
 WANTS_A_BROKER = re.compile(r"aerobee\.(?:broker|store|testing)|aerobee_cluster|from \.+broker")
 

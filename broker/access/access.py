@@ -1,9 +1,9 @@
-"""Access control: who sent a request, and whether he may; "ACL 2.0" in RocketMQ's words.
+"""Access control: the sender of a request and its permissions; RocketMQ's "ACL 2.0".
 
-A request says who sent it in its header (AccessKey) and proves it by a signature over all of its
-header and body, made with that user's password. It is looked at before its handler and its header
-class see it. The table of requests is another one where access control is on, so that it costs
-nothing where it is off.
+A request names its user in the header (AccessKey) and proves it by a signature over header and
+body, made with that user's password. The check runs before the handler and the header class see the
+request. With access control the table of requests is a different one, so that without it there is
+no cost.
 """
 
 import hmac
@@ -23,14 +23,14 @@ from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
 from ..settings.config import BrokerConfig
 from .access_lists import USER_PREFIX, AccessLists
-from .needs import needs, place_of, placed_needs
+from .needs import needs, place_of, placed_needs, sending_needs
 from .users import Users
 
 log = logging.getLogger(__name__)
 
 # Up to this version (4.9.3) clients add this field behind the signature's back.
 UNIQUE_KEY_FIELD, UNIQUE_KEY_VERSION_MAX = "_UNIQUE_KEY_QUERY", 399
-SHOWN_CHARS_MAX = 64  # of a name that nobody knows, in a remark or the log
+SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
 LOG_EVERY_MS = 1_000
 
 
@@ -47,7 +47,7 @@ class Access:
         message_at: Callable[[int], bytes | None],
         now_ms: Callable[[], int],
     ) -> None:
-        """`message_at` gives the record at a place of the log, None where there is none."""
+        """`message_at` gives the record at a log offset, None where there is none."""
         self.users = users
         self.lists = lists
         self.is_enabled = config.authentication_enabled
@@ -69,7 +69,7 @@ class Access:
     def check(self, command: Command, connection: Connection) -> None:
         """Refusal (NO_PERMISSION) when the request may not be served.
 
-        What was signed is what its handler then reads: the command has these fields from now on.
+        The handler reads the signed fields: from now on the command has these.
         """
         try:
             fields = _fields(command)
@@ -82,7 +82,7 @@ class Access:
     def may_change_supers(self, command: Command) -> bool:
         """Whether a super user has sent the request; Refusal when that is not proven.
 
-        While access control is off nobody has to sign, and nothing is proven, as in RocketMQ.
+        Without access control no request needs a signature, and nothing is proven, as in RocketMQ.
         """
         fields = _fields(command)
         if self.is_enabled:
@@ -90,6 +90,21 @@ class Access:
         name = fields.get(ACCESS_KEY, "")
         user = self.users.get(name)
         return not name or (user is not None and user.is_super)
+
+    def signer(self, name: str) -> tuple[UserInfo, bytes] | None:
+        """The user of this name and the key of its signatures; None when it may not sign."""
+        user = self.users.get(name)
+        if user is None or user.is_disabled:
+            return None
+        return user, (user.password or "").encode()
+
+    def may_send(self, code: int, user: UserInfo, topic: str, connection: Connection) -> bool:
+        """Whether this user, whose signature is proven, may send to the topic from there by a
+        request of this code."""
+        if not self._is_limited or code in self._unlimited or user.is_super:
+            return True
+        name, ip = user.username or "", _ip_of(connection)
+        return all(self.lists.denial(name, need, ip) is None for need in sending_needs(topic))
 
     def _check(self, command: Command, fields: dict[str, str], connection: Connection) -> None:
         user = None
@@ -108,7 +123,7 @@ class Access:
         if user is None or user.is_super:
             return
         name = user.username or ""
-        ip = connection.address.rpartition(":")[0].strip("[]")
+        ip = _ip_of(connection)
         for need in wanted:
             denial = self.lists.denial(name, need, ip)
             if denial is not None:
@@ -194,7 +209,7 @@ class _GuardedInbox(Inbox):
 def open_access(
     config: BrokerConfig, message_at: Callable[[int], bytes | None], now_ms: Callable[[], int]
 ) -> Access | None:
-    """Users and lists from their files, with the first users made; None where none are kept.
+    """Users and lists from their files, with the first users created; None without access control.
 
     StoreError when a file can't be read or written.
     """
@@ -217,6 +232,10 @@ def open_access(
             "in initAuthenticationUser"
         )
     return Access(config, users, lists, message_at, now_ms)
+
+
+def _ip_of(connection: Connection) -> str:
+    return connection.address.rpartition(":")[0].strip("[]")
 
 
 def _fields(command: Command) -> dict[str, str]:

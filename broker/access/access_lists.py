@@ -1,6 +1,6 @@
-"""Who may do what: the access lists by user, acls.json.
+"""The access lists by user: acls.json.
 
-A change is in the file when the call returns, or did not happen. Only its owner can read the file.
+A change is in the file when the call returns, or did not happen. Only the file's owner can read it.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from ...protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
 from ...protocol.bodies.body import Body
 from ...protocol.errors import Refusal
 from ...store.files import json_file
-from .policies import DENY, Entry, Need, Resource, address_of, deciding, entry_of
+from .policies import DENY, Need, PolicyEntry, Resource, address_of, deciding, entry_of
 
 ENTRIES_MAX = 1_000  # of one user
 LISTS_MAX = 10_000
 DECISIONS_MAX = 20_000  # remembered
 
-CUSTOM, DEFAULT = "Custom", "Default"  # in the order in which they are asked
+CUSTOM, DEFAULT = "Custom", "Default"  # in the order in which they are checked
 USER_PREFIX = "User:"
 _TYPES = {CUSTOM.lower(): CUSTOM, DEFAULT.lower(): DEFAULT}
 
-Policies = dict[str, dict[Resource, Entry]]
+Policies = dict[str, dict[Resource, PolicyEntry]]
 
 
 class AclTable(Body):
@@ -36,7 +36,7 @@ class AccessLists:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lists: dict[str, Policies] = {}
-        # Why a user may not do something, None when he may: asked again with every message.
+        # Why a user may not do something, None if allowed: every message asks the same again.
         self._decisions: dict[tuple[str, Need, str], str | None] = {}
 
     def load(self) -> None:
@@ -52,7 +52,7 @@ class AccessLists:
     def all(
         self, subject_filter: str | None = None, resource_filter: str | None = None
     ) -> list[AclInfo]:
-        """Those whose subject contains the one text, with the entries whose resource contains the
+        """Lists whose subject contains the one text, with the entries whose resource contains the
         other; a subject that contains both comes with all entries, as in RocketMQ."""
         wanted = ((subject_filter or "").strip() and subject_filter) or ""
         about = ((resource_filter or "").strip() and resource_filter) or ""
@@ -95,7 +95,7 @@ class AccessLists:
         self._save(self._lists | {user: policies})
 
     def delete(self, user: str, kind: str | None = None, about: Resource | None = None) -> None:
-        """Remove what a policy (Custom unless named) says about a resource, or the whole list.
+        """Remove a policy's (Custom unless named) entries for a resource, or the whole list.
 
         Refusal when there is no list.
         """
@@ -119,7 +119,7 @@ class AccessLists:
             self.delete(user)
 
     def denial(self, user: str, need: Need, ip: str) -> str | None:
-        """Why the user may not do this from there; None when he may."""
+        """Why the user may not do this from that address; None if allowed."""
         key = (user, need, ip)
         decisions = self._decisions
         if key in decisions:

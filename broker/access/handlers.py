@@ -6,6 +6,7 @@ each of them SYSTEM_ERROR, and so does this broker, which says why.
 """
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from ...protocol import codes
@@ -25,13 +26,14 @@ from .policies import resource_of
 SUPER_ONLY = "The super user can only be {} by super user"
 
 
+@dataclass(slots=True, eq=False)
 class AdminAuthHandlers:
     """Answers about users, and where `has_lists` about access lists; that there are none where
     `access` is None."""
 
-    def __init__(self, access: Access | None, *, has_lists: bool) -> None:
-        self._access = access
-        self._has_lists = has_lists
+    _access: Access | None
+    _: KW_ONLY
+    has_lists: bool
 
     def rows(self) -> list[Row]:
         asked: list[tuple[int, Any, Any]] = [
@@ -84,7 +86,7 @@ class AdminAuthHandlers:
             _check_super(access, command, SUPER_ONLY.format("update"), codes.NO_PERMISSION)
 
         def delete() -> None:
-            access.lists.forget(name)  # first: who is made again must not find his old rights
+            access.lists.forget(name)  # first: a user created again must not find the old rights
             access.users.delete(name)
 
         return _written(delete)
@@ -143,7 +145,7 @@ class AdminAuthHandlers:
 
     def _lists_on(self, command: Command) -> Access:
         access = self._on(command)
-        if not self._has_lists:
+        if not self.has_lists:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"{codes.REQUEST_NAMES[command.code]}: the authorizationMetadataProvider is not "

@@ -1,9 +1,9 @@
-"""What each request must be allowed to do, where authorization is on.
+"""The permissions that each request needs, where authorization is on.
 
-As RocketMQ's DefaultAuthorizationContextBuilder and the annotations of its header classes have it.
-Some requests it lets through unseen, from whoever has signed them: those that change the broker's
-settings, say, or read all offsets. Here each of these asks for the cluster, for a topic or for a
-group, too; `SEEN_HERE_ALONE` names them. What this file doesn't know asks to change the cluster.
+They follow RocketMQ's DefaultAuthorizationContextBuilder and the annotations of its header classes.
+RocketMQ allows some requests to every user that signs them, such as changing the broker's settings
+or reading all offsets. Here each of these needs a permission for the cluster, a topic or a group;
+`SEEN_HERE_ALONE` lists them. A request that this file doesn't know needs UPDATE on the cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,8 +38,8 @@ from .policies import (
 Fields = dict[str, str]
 Actions = tuple[str, ...]
 
-# Any user that signs may do this: it is about the user itself, or it is what RocketMQ tells each
-# user, the broker's state and the settings of its topics and groups.
+# Allowed to every user that signs: requests about the user itself, and state that RocketMQ shows
+# every user, such as the broker's and the settings of topics and groups.
 FREE = frozenset(
     {
         codes.CHECK_CLIENT_CONFIG,
@@ -74,7 +74,7 @@ CLUSTER_UPDATE = frozenset(
         codes.AUTH_DELETE_ACL,
     }
 )
-# The same for requests that RocketMQ doesn't look at.
+# The same for requests that RocketMQ doesn't check.
 OWN_CLUSTER_GET = frozenset(
     {
         codes.GET_BROKER_CONFIG,
@@ -155,12 +155,12 @@ NAMED = {
     codes.NOTIFICATION: _Named((SUB,), _TOPIC, _CONSUMERS),
     codes.POLLING_INFO: _Named((GET,), _TOPIC, _CONSUMERS),
 }
-# Of the fields above, those that hold several names, and what stands between them.
+# Fields above with several names in them, and the separator between the names.
 _LISTS = {"topicList": ";", "filterGroups": ","}
 
 
 def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
-    """All that a request must be allowed. Refusal when its body doesn't say what it wants."""
+    """All permissions that a request needs. Refusal when its body doesn't name its resources."""
     code = command.code
     if code in FREE:
         return []
@@ -170,7 +170,7 @@ def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
             *(topic_need(one, named.actions) for one in _values(fields, named.topics)),
             *(Need(GROUP, one, named.actions) for one in _values(fields, named.groups)),
         ]
-        # Whoever names nothing wants to see what is anybody's.
+        # A request without a name asks for everything of the kind.
         return found or [Need(CLUSTER, cluster, named.actions)]
     special = _SPECIAL.get(code)
     if special is not None:
@@ -202,9 +202,9 @@ def place_of(command: Command) -> int | None:
 
 
 def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
-    """What a request must be allowed because the message that it names is in this topic.
+    """The permission for the topic of the message that the request names.
 
-    RocketMQ goes by the topic that the request names, or by none: anybody could read everything.
+    RocketMQ checks the topic named in the request, or none: every user could read every message.
     """
     if command.code == codes.VIEW_MESSAGE_BY_ID:
         return [topic_need(topic, (GET,))]
@@ -213,7 +213,7 @@ def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
 
 
 def topic_need(topic: str, actions: Actions) -> Need:
-    """What a topic asks for; a retry topic is its group's."""
+    """The resource of a topic; a retry topic belongs to its group."""
     if topic.startswith(RETRY_PREFIX):
         return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
     return Need(TOPIC, topic, actions)
@@ -230,17 +230,18 @@ def _values(fields: Fields, names: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _sending(topic: str) -> list[Need]:
+def sending_needs(topic: str) -> list[Need]:
+    """What it takes to send to a topic; to a retry topic may send whoever reads for its group."""
     need = topic_need(topic, (PUB,))
     return [need if need.kind == TOPIC else Need(GROUP, need.name, (SUB,))]
 
 
 def _send(command: Command, fields: Fields) -> list[Need]:
-    return _sending(fields.get("topic", ""))
+    return sending_needs(fields.get("topic", ""))
 
 
 def _send_short(command: Command, fields: Fields) -> list[Need]:
-    return _sending(fields.get("b", ""))
+    return sending_needs(fields.get("b", ""))
 
 
 def _pull(command: Command, fields: Fields) -> list[Need]:
@@ -249,9 +250,9 @@ def _pull(command: Command, fields: Fields) -> list[Need]:
 
 
 def _reading(topic: str, group: str) -> list[Need]:
-    """What it takes to read a topic as a member of a group that one may be a member of."""
+    """The permissions to read a topic as a member of a group."""
     need = topic_need(topic, (SUB,))
-    # Its own retry topic is the group's: also those of pop, which have the topic's name behind it.
+    # The group's own retry topics, also those of pop, whose names end with the topic's name.
     is_own = need.kind == GROUP and need.name.startswith((f"{group}_", f"{group}+"))
     return [] if is_own else [need]
 

@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Need(NamedTuple):
-    """What a request wants: one of the actions, on the resource of this kind and name."""
+    """A needed permission: one of the actions, on the resource of this kind and name."""
 
     kind: str
     name: str
@@ -62,8 +62,8 @@ class Resource(NamedTuple):
         return name.startswith(self.name)
 
 
-class Entry(NamedTuple):
-    """Who comes from one of the networks (None: from anywhere) may do this, or may not."""
+class PolicyEntry(NamedTuple):
+    """Allows or denies actions from some networks (None: from anywhere)."""
 
     resource: Resource
     actions: tuple[str, ...]
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
         return PolicyEntryInfo(self.resource.key, list(self.actions), sources, self.decision)
 
     def fits(self, need: Need, address: Address | None) -> bool:
-        """Whether it says anything about this, asked from there (None: from nobody knows where)."""
+        """Whether the entry covers this action from this address (None: the address is unknown)."""
         if not self.resource.covers(need.kind, need.name):
             return False
         if ALL not in self.actions and not any(one in self.actions for one in need.actions):
@@ -112,8 +112,8 @@ def resource_of(text: str | None) -> Resource:
     return Resource(known, pattern, name)
 
 
-def entry_of(info: PolicyEntryInfo) -> Entry:
-    """The entry as it is kept; Refusal saying what is wrong with it."""
+def entry_of(info: PolicyEntryInfo) -> PolicyEntry:
+    """The entry in the form that is kept; Refusal naming its fault."""
     resource = resource_of(info.resource)
     given = info.actions or []
     if not given or len(given) > ACTIONS_MAX:
@@ -131,15 +131,17 @@ def entry_of(info: PolicyEntryInfo) -> Entry:
         )
     networks = None if sources is None else tuple(map(_network, sources))
     decision = _known("decision", info.decision or "", _DECISIONS)
-    return Entry(resource, tuple(actions), sources, networks, decision)
+    return PolicyEntry(resource, tuple(actions), sources, networks, decision)
 
 
-def deciding(entries: Iterable[Entry], need: Need, address: Address | None) -> Entry | None:
-    """The entry that decides: the most particular of those that fit, None when none does.
+def deciding(
+    entries: Iterable[PolicyEntry], need: Need, address: Address | None
+) -> PolicyEntry | None:
+    """The deciding entry: the most specific one that matches, None if none does.
 
-    One about a kind goes before `*`, a whole name before a prefix, a longer prefix before a
-    shorter, and at last Deny before Allow. (RocketMQ's comparison means the same, but contradicts
-    itself for some pairs, so that there the order of the list decides.)
+    One for a kind goes before `*`, a whole name before a prefix, a longer prefix before a shorter,
+    and at last Deny before Allow. (RocketMQ's comparison means the same but contradicts itself for
+    some pairs, so that there the order of the list decides.)
     """
     fitting = (entry for entry in entries if entry.fits(need, address))
     return min(fitting, key=_rank, default=None)
@@ -155,7 +157,7 @@ def address_of(ip: str) -> Address | None:
     return mapped or found
 
 
-def _rank(entry: Entry) -> tuple[bool, int, int, bool]:
+def _rank(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
     resource = entry.resource
     return resource.kind == ANY, resource.pattern, -len(resource.name), entry.decision == ALLOW
 

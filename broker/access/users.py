@@ -43,7 +43,7 @@ class Users:
         return self._users.get(name)
 
     def all(self, containing: str | None = None) -> list[UserInfo]:
-        """Those whose name contains this, in the order of their names' bytes."""
+        """Users whose name contains this, in the order of their names' bytes."""
         wanted = containing if containing and containing.strip() else ""
         names = sorted((name for name in self._users if wanted in name), key=str.encode)
         return [self._users[name] for name in names]
@@ -64,7 +64,7 @@ class Users:
         self._save(self._users | {name: made})
 
     def update(self, info: UserInfo) -> None:
-        """Change what is given of a user. Refusal when there is none of that name."""
+        """Change the given fields of a user. Refusal when there is none of that name."""
         name = info.username or ""
         old = self._users.get(name)
         if old is None:

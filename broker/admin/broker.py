@@ -3,6 +3,7 @@ and where pop keeps its records (200056)."""
 
 import logging
 from collections.abc import Generator
+from dataclasses import dataclass
 
 from ...conf.version import own_version
 from ...protocol import codes
@@ -26,24 +27,16 @@ log = logging.getLogger(__name__)
 CONFIG_BYTES_MAX = 1 << 20  # of a request that changes settings
 
 
+@dataclass(slots=True, eq=False)
 class AdminBrokerHandlers:
     """Answers about this broker, and changes its settings."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        runtime_info: RuntimeInfo,
-        dynamic_settings: DynamicSettings,
-        slices: Slices,
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.runtime_info = runtime_info
-        self.dynamic_settings = dynamic_settings
-        self.slices = slices
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    runtime_info: RuntimeInfo
+    dynamic_settings: DynamicSettings
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [

@@ -1,4 +1,6 @@
-"""Requests that are handed on to a consumer and answered with what it says: 307 and 309."""
+"""Requests that are passed on to a consumer and answered with its response: 307 and 309."""
+
+from dataclasses import KW_ONLY, dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -16,23 +18,16 @@ CALL_VERSION_MIN = 62  # V3_1_8_SNAPSHOT: the first clients that answer such req
 CALL_SECONDS = 10.0
 
 
+@dataclass(slots=True, eq=False)
 class AdminClientHandlers:
     """Asks consumers. `broker_name` is this broker's."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        *,
-        broker_name: str,
-    ) -> None:
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.clients = clients
-        self.broker_name = broker_name
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    clients: Clients
+    _: KW_ONLY
+    broker_name: str
 
     def rows(self) -> list[Row]:
         return [
@@ -48,7 +43,7 @@ class AdminClientHandlers:
     async def on_directly(
         self, header: ConsumeMessageDirectly, command: Command, connection: Connection
     ) -> Response:
-        """The message goes along as its record, the headers with what the client must know."""
+        """Sends the message as its record; the headers tell the client how to consume it."""
         try:
             _, offset = parse_offset_message_id(header.msg_id or "")
         except ValueError as wrong:

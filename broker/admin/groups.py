@@ -1,7 +1,8 @@
-"""Requests about consumer groups and who is in them: 200, 201, 203, 204, 207, 225, 300, 328, 343,
+"""Requests about consumer groups and their members: 200, 201, 203, 204, 207, 225, 300, 328, 343,
 345, 352, 353."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -31,24 +32,16 @@ from ..runtime.stats import Stats
 GROUPS_PER_REQUEST_MAX = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class AdminGroupHandlers:
     """Looks after consumer groups. `address` is this broker's, as clients see it."""
 
-    def __init__(
-        self,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        stats: Stats,
-        address: str,
-        slices: Slices,
-    ) -> None:
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.stats = stats
-        self.address = address
-        self.slices = slices
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    stats: Stats
+    address: str
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [
@@ -118,7 +111,7 @@ class AdminGroupHandlers:
         body = GroupForbidden(header.topic, header.group, readable)
         return Response(codes.SUCCESS, remark="", body=body.encode())
 
-    # --- who is connected -----------------------------------------------------------------------
+    # --- connected clients -----------------------------------------------------------------------
 
     def on_consumers(
         self, header: ConsumerGroup, command: Command, connection: Connection

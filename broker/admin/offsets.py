@@ -1,15 +1,16 @@
 """Requests that read, copy and reset the progress of groups: 43, 45, 222, 223, 308, 314.
 
-A reset is done here (useServerSideResetOffset): the offset is set, and the next pull of the group
-is told to go on there, so it works for groups that are offline, too. It goes forward without
-isForce, too, as in RocketMQ 5. Switched off, it goes through the consumers, as before: the broker
-computes where each queue is to go on, without isForce never forward, tells every member (220), and
-each sets itself there and reports it with its next offset.
+With useServerSideResetOffset the broker itself resets: it sets the offset, and the next pull of the
+group is told to continue there. So it works for offline groups, too, and goes forward without
+isForce, as in RocketMQ 5. Without it the consumers reset, as in RocketMQ 4: the broker computes the
+new position of each queue, without isForce never forward, and sends it to every member (220). Each
+member applies it and reports it with its next offset.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -41,31 +42,19 @@ ASK_SECONDS = 5.0
 OFFSET_MAX = (1 << 63) - 1
 
 
+@dataclass(slots=True, eq=False)
 class AdminOffsetHandlers:
     """Looks after offsets. `mark((topic, queue))` wakes the pulls that wait there."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        delays: Delays,
-        mark: Callable[[tuple[str, int]], None],
-        slices: Slices,
-    ) -> None:
-        self.config = config
-        self.broker_name = config.broker_name
-        self.groups = groups
-        self.mark = mark
-        self.store = store
-        self.topics = topics
-        self.offsets = offsets
-        self.clients = clients
-        self.delays = delays
-        self.slices = slices
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    delays: Delays
+    mark: Callable[[tuple[str, int]], None]
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [
@@ -173,7 +162,7 @@ class AdminOffsetHandlers:
             self.offsets.reset(topic, group, queue_id, offset)
             self.mark((topic, queue_id))
         log.info("group %s goes on in topic %s at %s, by queue", group, topic, wanted)
-        table = {MessageQueue(topic, self.broker_name, q): wanted[q] for q in wanted}
+        table = {MessageQueue(topic, self.config.broker_name, q): wanted[q] for q in wanted}
         return Response(codes.SUCCESS, body=ResetOffsetBody(table).encode())
 
     def _wanted(self, header: ResetOffset, queue_id: int) -> int:
@@ -199,7 +188,7 @@ class AdminOffsetHandlers:
                 f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}",
             )
         table = {
-            MessageQueue(topic, self.broker_name, queue_id): self._target(header, queue_id)
+            MessageQueue(topic, self.config.broker_name, queue_id): self._target(header, queue_id)
             for queue_id in range(config.write_queue_nums)
         }
         group = self.clients.consumer_group(name)

@@ -1,12 +1,13 @@
-"""The table that GET_BROKER_RUNTIME_INFO (28) answers: what a broker is doing, as names and texts.
+"""The table of GET_BROKER_RUNTIME_INFO (28): the broker's state, as names and texts.
 
-mqadmin and the dashboard read it by name and split some of its texts, so every name of RocketMQ's
-is there and every text has its form. What this broker doesn't have (thread pools, a transient pool,
-a page cache lock) is idle: 0. Put latencies are not measured; their texts say 0 as well.
+mqadmin and the dashboard read it by name and parse some of its texts, so every name of RocketMQ's
+is there and every text has its form. Parts that this broker doesn't have (thread pools, a transient
+pool, a page cache lock) are idle: 0. Put latencies are not measured; their texts say 0 as well.
 """
 
 import shutil
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ...conf.java_keys import JAVA_KEYS
@@ -32,31 +33,20 @@ OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while ther
 NO_POOL = 2_147_483_647  # remaining buffers, when no transient pool limits them
 
 
+@dataclass(slots=True, eq=False)
 class RuntimeInfo:
     """Makes the table. `started_ms` is when the broker was started."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        stats: Stats,
-        delays: Delays,
-        timers: Timers | None = None,
-        *,
-        clients: Clients,
-        other_masters: OtherMasters,
-        started_ms: int,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._stats = stats
-        self._delays = delays
-        self._clients = clients
-        self._other_masters = other_masters
-        self._timers = timers
-        self._started_ms = started_ms
-        self._now_ms = now_ms
+    _config: BrokerConfig
+    _store: MessageStore
+    _stats: Stats
+    _delays: Delays
+    _timers: Timers | None = None
+    _: KW_ONLY
+    clients: Clients
+    other_masters: OtherMasters
+    started_ms: int
+    now_ms: Callable[[], int]
 
     def table_in_parts(self) -> Generator[object, None, dict[str, str]]:
         """The table as it is now, with pauses in which others may work."""
@@ -66,8 +56,8 @@ class RuntimeInfo:
             "brokerActive": "true",
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": VERSION,
-            "bootTimestamp": self._started_ms,
-            "runtime": _duration(self._now_ms() - self._started_ms),
+            "bootTimestamp": self.started_ms,
+            "runtime": _duration(self.now_ms() - self.started_ms),
             "startAcceptSendRequestTimeStamp": 0,
         }
         parts = (
@@ -124,9 +114,9 @@ class RuntimeInfo:
     def _ours_alone(self) -> Generator[None, None, dict[str, object]]:
         """The groups whose members subscribe differently, and other masters of this name."""
         found: dict[str, object] = {}
-        if self._other_masters.addresses:
-            found[OTHER_MASTERS] = ";".join(self._other_masters.addresses)
-        for one in self._clients.differing():
+        if self.other_masters.addresses:
+            found[OTHER_MASTERS] = ";".join(self.other_masters.addresses)
+        for one in self.clients.differing():
             if one is not None:
                 group, text = one
                 found[f"{DIFFERING_PREFIX}{group}"] = text
@@ -142,7 +132,7 @@ class RuntimeInfo:
 
     def _timed(self) -> Mapping[str, object]:
         timers = self._timers
-        return NO_FIGURES if timers is None else timers.figures(self._now_ms())
+        return NO_FIGURES if timers is None else timers.figures(self.now_ms())
 
 
 def _idle() -> dict[str, object]:

@@ -2,6 +2,7 @@
 and `remappingStaticTopic` make and move them. What moves where, they work out themselves."""
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from ...protocol import codes
@@ -17,12 +18,12 @@ from ..topics.topics import Topics
 from .topics import AdminTopicHandlers
 
 
+@dataclass(slots=True, eq=False)
 class AdminStaticTopicHandlers:
-    """Makes and changes static topics; `topic_handlers` checks what any topic is checked for."""
+    """Creates and changes static topics; `topic_handlers` has the checks for topics of any kind."""
 
-    def __init__(self, topics: Topics, topic_handlers: AdminTopicHandlers) -> None:
-        self.topics = topics
-        self.topic_handlers = topic_handlers
+    topics: Topics
+    topic_handlers: AdminTopicHandlers
 
     def rows(self) -> list[Row]:
         return [Row(codes.UPDATE_AND_CREATE_STATIC_TOPIC, UpdateTopic, self.on_update)]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -28,39 +29,27 @@ from ..groups.offsets import Offsets
 from ..runtime.stats import SEPARATOR, Stats
 from ..topics.topics import Topics
 
-# Not counted: what a queue got in some time, the store knows.
+# Not counted: the store knows how many messages a queue got in some time.
 QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"
 SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
+@dataclass(slots=True, eq=False)
 class AdminStatsHandlers:
-    """Compares what is there with what was consumed. `broker_name` and `address` are this broker's,
+    """Compares the store with the groups' progress. `broker_name` and `address` are this broker's,
     as clients see it."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        stats: Stats,
-        *,
-        broker_name: str,
-        address: str,
-        now_ms: Callable[[], int],
-        slices: Slices,
-    ) -> None:
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.stats = stats
-        self.broker_name = broker_name
-        self.address = address
-        self.now_ms = now_ms
-        self.slices = slices
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    stats: Stats
+    _: KW_ONLY
+    broker_name: str
+    address: str
+    now_ms: Callable[[], int]
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [
@@ -122,7 +111,7 @@ class AdminStatsHandlers:
         return Response(codes.SUCCESS, body=found.encode())
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
-        """What came into one queue, "topic@queueId"; None when there is nothing in it."""
+        """Messages that came into one queue, "topic@queueId"; None when it is empty."""
         topic, _, number = key.rpartition(SEPARATOR)
         if not (number.isascii() and number.isdigit() and len(number) < 10):
             return None
@@ -137,7 +126,7 @@ class AdminStatsHandlers:
         return BrokerStatsData(*items)
 
     def _subscribed(self, group: str, names: list[str]) -> list[str]:
-        """The topics without those that the group, if it is online, does not subscribe to."""
+        """The topics, without the ones to which an online group does not subscribe."""
         live = self.clients.consumer_group(group)
         if live is None or not live.subscriptions:
             return names

@@ -3,17 +3,19 @@
 They begin it and come back at once, as in RocketMQ: a round can take minutes.
 """
 
+from dataclasses import dataclass
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
 from ..runtime.cleaner import Cleaner
 
 
+@dataclass(slots=True, eq=False)
 class AdminStoreHandlers:
     """Begins rounds of the cleaner."""
 
-    def __init__(self, cleaner: Cleaner) -> None:
-        self.cleaner = cleaner
+    cleaner: Cleaner
 
     def rows(self) -> list[Row]:
         return [
@@ -22,10 +24,10 @@ class AdminStoreHandlers:
         ]
 
     def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:
-        """Let the files go that lead to nothing in the log.
+        """Delete the files that lead to nothing in the log.
 
-        Java deletes a queue whose last message is gone altogether, so that it counts from 0 again:
-        a group that was further would then pass over what comes next. Here its last file stays.
+        Java deletes a whole queue whose last message is gone, so that it counts from 0 again: a
+        group with a larger offset would then skip the next messages. Here its last file stays.
         """
         self.cleaner.clean_queues()
         return OK

@@ -1,10 +1,11 @@
-"""Requests that make, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
+"""Requests that create, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
 
-Remarks and checks follow RocketMQ, in its order. What makes no sense at all (a negative number of
-queues, a name that could leave the store's folder) is refused here, though Java would take it.
+Remarks and checks follow RocketMQ, in its order. Values without any meaning (a negative number of
+queues, a name that could leave the store's folder) are refused here, though Java accepts them.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -34,17 +35,17 @@ from ..settings.config import BrokerConfig
 from ..topics.attributes import MESSAGE_TYPE, MIXED, changed, parse_change
 from ..topics.topics import Topics
 
-TOLD_S_MAX = 3.0  # how long who makes a topic waits for the name servers
+REGISTERED_S_MAX = 3.0  # how long the creation of a topic waits for the name servers
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 7
 TOPICS_PER_REQUEST_MAX = 10_000
 
-# Java's remark of an answer that nobody wrote one for: its tools don't mind, so neither do we.
+# The remark of a Java response that no handler has set one for; its tools accept it.
 DONE = Response(codes.SUCCESS, remark="not set any response code")
 
 
 def system_topics(config: BrokerConfig) -> frozenset[str]:
-    """The topics that belong to this broker itself: nobody may change or delete them."""
+    """The topics of this broker itself: no request may change or delete them."""
     cluster, broker = config.broker_cluster_name, config.broker_name
     own = {
         cluster,
@@ -59,34 +60,28 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     return SYSTEM_TOPICS | own
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Response:
-    """Who made a topic may look for its route as soon as this answer is there."""
-    await told
+async def _after(registered: Coroutine[Any, Any, None]) -> Response:
+    """After the response the client may look up the topic's route at once."""
+    await registered
     return DONE
 
 
+@dataclass(slots=True, eq=False)
 class AdminTopicHandlers:
-    """Looks after topics."""
+    """Looks after topics. `save_offsets()` writes the offsets to their file and tells whether that
+    succeeded."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        stats: Stats,
-        slices: Slices,
-        save_offsets: Callable[[], Awaitable[bool]],
-    ) -> None:
-        """`save_offsets()` gives whether the file of the offsets has what they are now."""
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.offsets = offsets
-        self.stats = stats
-        self.slices = slices
-        self.save_offsets = save_offsets
-        self._system = system_topics(config)
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    offsets: Offsets
+    stats: Stats
+    slices: Slices
+    save_offsets: Callable[[], Awaitable[bool]]
+    _system: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._system = system_topics(self.config)
 
     def rows(self) -> list[Row]:
         return [
@@ -262,9 +257,9 @@ class AdminTopicHandlers:
         )
 
     def done(self) -> Response | Coroutine[Any, Any, Response]:
-        """The answer to who has changed topics, once the name servers know."""
-        told = self.topics.told
-        return DONE if told is None else _after(told(TOLD_S_MAX))
+        """The response to a change of topics, sent when the name servers know of it."""
+        wait = self.topics.wait_registered
+        return DONE if wait is None else _after(wait(REGISTERED_S_MAX))
 
     # --- inside ---------------------------------------------------------------------------------
 

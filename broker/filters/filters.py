@@ -31,7 +31,7 @@ FILTERS_MAX = 100_000  # topic and group pairs
 EXPRESSIONS_CHARS_MAX = 2 << 20  # of all filters; compiled, each takes up to 200 bytes of memory
 STATED_MAX = 10_000  # tag expressions of requests, ready to be used
 STATED_CHARS_MAX = 1_024  # of one that is kept so
-TAGS_CHARS_MAX = 16_384  # of a request's tag expression: hashing them holds everybody up
+TAGS_CHARS_MAX = 16_384  # of a request's tag expression: hashing longer ones would block the loop
 LOADED_DEAD_MS = 30_000  # how long a filter from the file counts as dead
 
 log = logging.getLogger(__name__)
@@ -54,17 +54,17 @@ class Filters(PersistentTable):
 
     @property
     def enabled(self) -> bool:
-        """Whether other subscriptions than those by tags are served."""
+        """Whether subscriptions by expressions are served, not only by tags."""
         return self._config.enable_property_filter
 
-    # --- what a reader wants --------------------------------------------------------------------
+    # --- for pulls and pops ---------------------------------------------------------------------
 
     def stated(
         self, topic: str, expression: str | None, kind: str | None, *, always: bool = False
     ) -> Wanted:
-        """What an expression in a request stands for. Refusal saying what is wrong with it.
+        """The filter for an expression in a request. Refusal naming its fault.
 
-        `always`: also while enablePropertyFilter is off, which RocketMQ doesn't ask of a pop.
+        `always`: also while enablePropertyFilter is off, which RocketMQ doesn't check for a pop.
         """
         if kind == TAG or is_by_tags(kind):
             key = (topic, expression)
@@ -91,10 +91,10 @@ class Filters(PersistentTable):
         return self._matching(topic, compiled(wanted.sub_string))
 
     def registered(self, wanted: SubscriptionData, group: str, sub_version: int) -> Wanted:
-        """What a subscription that the group's heartbeats have told stands for.
+        """The filter for a subscription from the group's heartbeats.
 
-        One that was told while enablePropertyFilter was off becomes a filter here. Refusal when it
-        can't, which means that its expression is wrong, or when it is older than `sub_version`.
+        A subscription from a time when enablePropertyFilter was off becomes a filter here. Refusal
+        when its expression is wrong, or when it is older than `sub_version`.
         """
         if is_by_tags(wanted.expression_type):
             return tags_of(wanted)
@@ -121,7 +121,7 @@ class Filters(PersistentTable):
         return self._matching(wanted.topic, self._compiled[key])
 
     def check(self, wanted: SubscriptionData) -> None:
-        """Refusal when a subscription can't be used here: it says what is wrong, and where."""
+        """Refusal when a subscription can't be used here, with the fault and its position."""
         if not is_by_tags(wanted.expression_type):
             self._check_enabled(wanted.expression_type)
             _check_text(wanted)
@@ -143,7 +143,7 @@ class Filters(PersistentTable):
             for group, data in by_group.group_filter_data.items()
         }
         if not all(self._bloom.is_valid(data.bloom_filter_data) for data in table.values()):
-            # As in Java: bits of messages that were made by others can't be read any more.
+            # As in Java: bits in messages of other settings can't be read any more.
             log.info("the settings of the bloom filter have changed: %s is not used", self.path)
             return
         for key, data in table.items():
@@ -151,7 +151,7 @@ class Filters(PersistentTable):
                 data.dead_time = max(data.born_time, self._now_ms() - LOADED_DEAD_MS)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take over the expressions of a heartbeat; what it doesn't name any more is dead."""
+        """Take over the expressions of a heartbeat; filters that it no longer names are dead."""
         if not self.enabled and not self._table:
             return
         named = set()
@@ -227,7 +227,7 @@ class Filters(PersistentTable):
         if self._take(key, self._new(group, wanted)):
             self.changed = True
         elif old is not None:
-            self._drop(key)  # the client is told by its next pull
+            self._drop(key)  # the client learns it by its next pull
 
     def _take(self, key: tuple[str, str], data: ConsumerFilterData) -> bool:
         """Keep a filter; False, and a line in the log, when that can't be."""
@@ -260,7 +260,7 @@ class Filters(PersistentTable):
         )
 
     def _no_room(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
-        """Why there is no room for a filter; those that are dead make room."""
+        """Why there is no room for a filter, else None. Dead filters are dropped to make room."""
         more = len(data.expression) - self._chars_of(key)
         for _ in range(2):
             count = len(self._table) + (key not in self._table)
@@ -316,7 +316,7 @@ def _check_text(wanted: SubscriptionData) -> None:
 
 
 def _fault(expression: str, kind: str) -> str | None:
-    """What is wrong with an expression, and where; None when it can be used."""
+    """The fault of an expression, and its position; None when it can be used."""
     if kind != SQL92:
         return f"the expression type {kind!r} is not known; it can be TAG or {SQL92}"
     try:

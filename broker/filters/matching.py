@@ -1,8 +1,8 @@
-"""What a reader wants of a queue's messages, and the look for those that an expression is true of.
+"""What a reader wants of a queue's messages, and the search for messages that match an expression.
 
-Tags are decided by the consume queue, inside the store. An SQL92 expression needs the properties in
-the log: `look` takes messages from the store in chunks, as many as one pull may look at, and keeps
-those that match. What can't be read as a record is handed out, so that nothing is lost here.
+The consume queue decides about tags, inside the store. An SQL92 expression needs the properties in
+the log: `look` reads messages from the store in chunks, up to the limit of one pull, and keeps the
+matching ones. Bytes that can't be read as a record are returned, too, so that nothing is lost here.
 """
 
 from ...protocol.bodies.subscription import SUB_ALL, SubscriptionData
@@ -10,7 +10,7 @@ from ...protocol.errors import Malformed
 from ...protocol.message.properties import PAIR_SEPARATOR
 from ...protocol.message.record import properties_places, raw_properties_of
 from ...store.base import status
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 from .sql92 import Predicate
 
@@ -21,9 +21,9 @@ Wanted = frozenset[int] | Predicate | None
 
 
 class RawProperties:
-    """The stored properties of a message, of which only those that are asked for are looked for.
+    """The stored properties of a message; a property is searched for when it is used.
 
-    The answers are those of `properties.decode`.
+    The values are those of `properties.decode`.
     """
 
     __slots__ = ("_text",)
@@ -43,7 +43,7 @@ class RawProperties:
                 end = len(text)
             if end > start:
                 return text[start:end]
-            at = text.rfind(needle, 0, start - 1)  # what has no value is no pair
+            at = text.rfind(needle, 0, start - 1)  # a name without a value is no pair
         if text.startswith(needle[1:]):
             start = len(needle) - 1
             end = text.find(PAIR_SEPARATOR, start)
@@ -52,9 +52,9 @@ class RawProperties:
 
 
 def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
-    """The hashes of the tags that a subscription by tags wants; None when it wants all.
+    """The hashes of the tags in a subscription by tags; None for all tags.
 
-    Without hashes it wants nothing, as in RocketMQ: its client makes such a one of a blank.
+    Without hashes it matches nothing, as in RocketMQ, whose client makes such a one of a blank.
     """
     return None if subscription.sub_string == SUB_ALL else frozenset(subscription.code_set)
 
@@ -131,9 +131,9 @@ def _places(piece: bytes, room: int) -> list[tuple[int, int, int]]:
 
 
 def is_hit(record: Buffer, matches: Predicate) -> bool:
-    """Whether an expression is true of a stored message, or can't be asked of it."""
+    """Whether an expression is true of a stored message, or can't be evaluated."""
     try:
         raw = raw_properties_of(record)
     except Malformed:
-        return True  # the reader sees what is wrong with it; here it would be lost
+        return True  # the reader sees its fault; skipped here it would be lost
     return matches(RawProperties(raw))

@@ -1,8 +1,8 @@
-"""SQL92 filter expressions: a text becomes a predicate over a message's properties.
+"""SQL92 filter expressions: compiles a text to a predicate over a message's properties.
 
-As in RocketMQ, values are true, false or unknown, and only what is true matches; the parser stops
-at the first token that it can't use and ignores the rest, so `a LIKE 'x'` is the bare property `a`.
-Length and depth have limits; the chains of AND and OR have no depth.
+As in RocketMQ, values are true, false or unknown, and only true matches. The parser stops at the
+first token that it can't use and ignores the rest, so `a LIKE 'x'` is the bare property `a`. Length
+and depth have limits; chains of AND and OR have no depth.
 """
 
 import operator
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
-from .sql92_cache import Kept
+from .sql92_cache import ExpressionCache
 from .sql92_values import INT_MAX, LONG_MAX, Long, compare, read_double, read_int, read_long
 
 TEXT_CHARS_MAX = 32_768  # of one expression
-TOKENS_MAX = 8_192  # of one expression: reading so many holds everybody up for some 50 ms
+TOKENS_MAX = 8_192  # of one expression: parsing one of this length blocks the loop for some 50 ms
 DEPTH_MAX = 64  # operators inside each other
 KEPT_MAX = 1_024  # expressions in compiled form
 KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
@@ -36,7 +36,7 @@ Predicate = Callable[[Properties], bool]
 
 
 class SqlError(ValueError):
-    """An expression that can't be used: says what is wrong, and where."""
+    """An expression that can't be used: the fault and its position."""
 
 
 def _word(text: str) -> str:
@@ -105,7 +105,7 @@ _PARTS: dict[str, Callable[[str, str], bool]] = {
 
 @dataclass(slots=True, frozen=True)
 class _Node:
-    """A part of an expression: how it is evaluated, and what the checks ask about it."""
+    """A part of an expression: its evaluation, and the facts that the checks need."""
 
     run: Evaluate
     at: int  # where it begins in the text
@@ -133,13 +133,13 @@ def _compiled(text: str) -> Predicate:
     def matches(properties: Properties) -> bool:
         try:
             return run(properties) is True
-        except ValueError:  # a property that is not what it is compared with
+        except ValueError:  # a property of another type than its operand
             return False
 
     return matches
 
 
-_kept = Kept(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
+_kept = ExpressionCache(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
 
 
 def _parse(text: str) -> Evaluate:
@@ -167,10 +167,10 @@ def _parse(text: str) -> Evaluate:
 
 
 def _tokens(thread: Any, state: Any, text: str) -> Iterator[Token]:
-    """The words, values and signs of a text, whose lexer is this thread's.
+    """The tokens of a text, from the lexer of this thread.
 
-    Behind the last line break `--` begins no comment, and nobody looks for the end of one: for many
-    of them that would be the square of the text's length.
+    Behind the last line break `--` begins no comment: the lexer would search the end of each one,
+    which takes time with the square of the text's length.
     """
     last = max(text.rfind("\n"), text.rfind("\r"))
     behind = thread.lexer
@@ -188,7 +188,7 @@ def _fault(at: int, what: str) -> SqlError:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Node]):
-    """Makes a closure of each rule as the parser comes to its end."""
+    """Makes a closure of each rule when the parser reaches its end."""
 
     def start(self, whole: _Node) -> _Node:
         return _boolean(whole)
@@ -423,6 +423,6 @@ def _among(left: _Node, texts: tuple[Token, ...], wanted: bool) -> _Node:
 
 @cache
 def _parser(*, with_comments: bool = True) -> Lark:
-    # Made for the first expression: a start without any is a tenth shorter.
+    # Created for the first expression: a start without it is a tenth shorter.
     grammar = _GRAMMAR if with_comments else _GRAMMAR.replace("%ignore LINE_COMMENT\n", "")
     return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())

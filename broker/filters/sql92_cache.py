@@ -1,7 +1,7 @@
-"""The compiled expressions that are kept, by their texts: those that were asked for last.
+"""A cache of compiled expressions by their texts: least recently used ones are dropped.
 
-Compiled, an expression takes up to 200 bytes of memory for each of its characters. So not only
-their number has a limit but also the sum of their lengths, and what is kept is never above either.
+A compiled expression takes up to 200 bytes of memory for each of its characters. So both the number
+of expressions and the sum of their lengths have a limit.
 """
 
 from collections import OrderedDict
@@ -12,14 +12,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """Makes each text's value when it is asked for, and keeps as many as may be kept."""
+class ExpressionCache(Generic[T]):
+    """Compiles a text with `make` on its first use, and keeps the result within the limits."""
 
     def __init__(self, make: Callable[[str], T], count_max: int, chars_max: int) -> None:
         self._make = make
         self._count_max = count_max
         self._chars_max = chars_max
-        self._values: OrderedDict[str, T] = OrderedDict()  # the one asked for last stands last
+        self._values: OrderedDict[str, T] = OrderedDict()  # least recently used first
         self._lock = Lock()  # a process may have several brokers, each in its thread
         self.chars = 0
 

@@ -1,6 +1,7 @@
 """Requests of clients about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35), 38, 46."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from ...protocol import codes
@@ -17,31 +18,23 @@ from ..topics.topics import Topics, retry_config
 from .clients import Clients
 from .groups import Groups
 
-# What the heartbeat answer says: V2 heartbeats are understood, and always look at the whole body.
+# The fields of a heartbeat's response: V2 heartbeats are understood, and the body is always read.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
-ACTIVELY = "CONSUME_ACTIVELY"  # of who pulls by itself and is pushed nothing
-TOLD_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
+ACTIVELY = "CONSUME_ACTIVELY"  # the type of a consumer that pulls by itself
+REGISTERED_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
 
+@dataclass(slots=True, eq=False)
 class ClientHandlers:
-    """Keeps `Clients` up to date with what the clients say."""
+    """Keeps `Clients` up to date with the clients' heartbeats and farewells."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        filters: Filters,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.topics = topics
-        self.groups = groups
-        self.clients = clients
-        self.filters = filters
-        self.now_ms = now_ms
+    config: BrokerConfig
+    topics: Topics
+    groups: Groups
+    clients: Clients
+    filters: Filters
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [
@@ -76,13 +69,13 @@ class ClientHandlers:
             admit,
         )
         if self.filters.enabled:
-            # Now that everything else is taken over: a faulty expression is told at once, while in
-            # RocketMQ only the pull says that something is wrong.
+            # After everything else is taken over: a faulty expression is refused at once, while in
+            # RocketMQ only the pull fails.
             for consumer in heartbeat.consumer_data_set:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
-        told = self.topics.told
-        return HEARD if told is None or not is_news else _after(told(TOLD_S_MAX))
+        wait = self.topics.wait_registered
+        return HEARD if wait is None or not is_news else _after(wait(REGISTERED_S_MAX))
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
@@ -107,9 +100,9 @@ class ClientHandlers:
         return OK
 
     def _make_ready(self, consumers: list[ConsumerData]) -> bool:
-        """Make the groups that are new, and the retry topics, each with one write of their file.
+        """Create the new groups, and the retry topics, each with one write of their file.
 
-        Whether a topic was made.
+        Returns whether a topic was created.
         """
         self.groups.make([consumer.group_name for consumer in consumers])
         missing = {}
@@ -130,7 +123,7 @@ class ClientHandlers:
         return bool(missing)
 
 
-async def _after(told: Coroutine[Any, Any, None]) -> Response:
+async def _after(registered: Coroutine[Any, Any, None]) -> Response:
     """The answer, once the name servers know of the new topics or had their time."""
-    await told
+    await registered
     return HEARD

@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers by group, and what the consumers subscribe to.
+"""The connected clients: producers and consumers by group, and the consumers' subscriptions.
 
 A client is its connection: when that closes, the client has left, at once. Heartbeats name the
 groups and subscriptions; a subscription with a later version replaces an earlier one.
@@ -24,7 +24,7 @@ GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
 MEMBERS_MAX = 500_000  # group and connection pairs
 # Consumer groups that may join have a configuration, whose name has a limit of its own.
 JOINED_CHARS_MAX = 255  # of a group in a heartbeat
-SHARE_OF_MEMORY = 4  # subscriptions have one part in so many of clientMemoryBytesMax
+SHARE_OF_MEMORY = 4  # subscriptions may take this fraction (one part in N) of clientMemoryBytesMax
 SUBSCRIPTION_BYTES = 1_000  # of memory for one, with its objects, before its texts
 TAG_BYTES = 200
 BROADCASTING = "BROADCASTING"
@@ -43,9 +43,9 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The live members of a consumer group and what they subscribe to.
+    """The live members of a consumer group and their subscriptions.
 
-    `agreement` knows what each of them wants, `subscriptions` what holds for all.
+    `subscription_check` has those of each member, `subscriptions` those in force for all.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ConsumerGroup:
         self.subscription_check = SubscriptionCheck(self.name)
 
     def reads(self, topic: str) -> bool:
-        """Whether it subscribes to a topic, or what it has popped of one comes again there."""
+        """Whether the group subscribes to a topic, or to the retry topic of one that it pops."""
         origin = normal_topic(topic, self.name)
         return topic in self.subscriptions or (
             origin in self.subscriptions
@@ -91,13 +91,13 @@ class ConsumerGroup:
         return self._id_list
 
     def members_changed(self) -> None:
-        """Somebody came, left or has another id."""
+        """A member joined, left or has another id."""
         self._ids = self._sorted_ids = self._id_list = None
 
 
 class Clients:
     """All live clients. `on_members(group)` is called when a group's members or topics changed,
-    `on_subscriptions(name, subscriptions)` at each heartbeat that tells a group's."""
+    `on_subscriptions(name, subscriptions)` at each heartbeat with a group's subscriptions."""
 
     def __init__(
         self,
@@ -107,10 +107,10 @@ class Clients:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, Connection] = {}  # by client id
-        # What a connection belongs to, so that a lost one needs no search: names by kind.
+        # The groups of a connection by kind, so that a lost connection needs no search.
         self._groups_of: dict[Connection, tuple[set[str], set[str]]] = {}
         self._members = 0  # in all groups
-        # Of memory: what each member has told last, and what holds in its groups.
+        # Characters in memory: each member's last subscriptions, and those in force in its groups.
         self.bytes = 0
         self._bytes_of: dict[tuple[Connection, str], int] = {}
         self._on_members = on_members
@@ -174,10 +174,10 @@ class Clients:
         now_ms: int,
         admit: Callable[[list[ConsumerData]], list[ConsumerData]],
     ) -> None:
-        """Take a heartbeat. `admit` gives those of its consumer groups that may come: the others
+        """Take a heartbeat. `admit` gives the ones of its consumer groups that may join: the others
         are left out, as in RocketMQ.
 
-        Refusal when it says more than is kept; then nothing of it is taken.
+        Refusal when it has more than the limit; then nothing of it is taken.
         """
         self._check(heartbeat, connection)
         member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
@@ -365,7 +365,7 @@ def _weight(subscriptions: Iterable[SubscriptionData]) -> int:
 
 
 def _subscribe(group: ConsumerGroup, wanted: list[SubscriptionData]) -> bool:
-    """Take over subscriptions that are new or later, drop those not named; True when any did."""
+    """Take over new or later subscriptions, drop the ones not named; True when any changed."""
     changed = False
     names = {data.topic for data in wanted}
     for data in wanted:

@@ -6,16 +6,17 @@ from pathlib import Path
 from ...protocol import codes
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from ...protocol.bodies.topic import PERM_READ
 from ...protocol.errors import Refusal
 from ...protocol.names import SYSTEM_GROUPS, check_group, is_system_group
 from ...protocol.wire import Int32
 from ...store.base.errors import StoreError
 from ...store.files import json_file
 from ..runtime.table_file import Change, TableFile
+from ..settings.config import BrokerConfig
 
 GROUPS_MAX = 100_000
 FORBIDDEN_TOPICS_MAX = 10_000  # of one group
-FORBIDDEN_READ = 4  # the bit of a topic's permission that is taken away
 
 
 class GroupsChange(Change):
@@ -27,13 +28,13 @@ class GroupsChange(Change):
 
 
 class Groups:
-    """Group configurations by name. With `auto_create` the first use of a group makes it."""
+    """Group configurations by name. autoCreateSubscriptionGroup: the first use creates a group."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int], *, auto_create: bool) -> None:
+    def __init__(self, path: Path, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         self.file: TableFile[SubscriptionGroupConfig, GroupsChange] = TableFile(
             path, "subscriptionGroupTable", GroupsChange, now_ms
         )
-        self.auto_create = auto_create
+        self._config = config
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
 
@@ -61,10 +62,10 @@ class Groups:
         return self._groups.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made now if it may be; None when it may not.
+        """The group, created now if that is allowed; else None.
 
-        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) when its name forbids it, or with
-        the disk's reason when it can't be written down.
+        Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) for an illegal name, or with the
+        disk's reason when it can't be written down.
         """
         found = self._groups.get(name)
         if found is not None:
@@ -83,7 +84,7 @@ class Groups:
         return found
 
     def make(self, names: Iterable[str]) -> None:
-        """Make those of the groups that aren't there and may be, with one write.
+        """Create the missing groups that may be created, with one write.
 
         Refusal over the limit.
         """
@@ -93,7 +94,7 @@ class Groups:
                 try:
                     found = self._new(name)
                 except Refusal:
-                    continue  # it will be told when it pulls
+                    continue  # its pull is refused with the reason
                 if found is not None:
                     missing[name] = found
         if missing:
@@ -157,7 +158,7 @@ class Groups:
     def forbids(self, group: str, topic: str) -> bool:
         """Whether reading the topic is switched off for the group."""
         masks = self.forbidden.get(group)
-        return masks is not None and masks.get(topic, 0) & FORBIDDEN_READ != 0
+        return masks is not None and masks.get(topic, 0) & PERM_READ != 0
 
     def set_readable(self, group: str, topic: str, readable: bool) -> None:
         """Switch a group's reading of a topic on or off and write that down."""
@@ -169,7 +170,7 @@ class Groups:
                 f"{FORBIDDEN_TOPICS_MAX}; allow it some again",
             )
         mask = masks.get(topic, 0)
-        masks[topic] = mask & ~FORBIDDEN_READ if readable else mask | FORBIDDEN_READ
+        masks[topic] = mask & ~PERM_READ if readable else mask | PERM_READ
         self.file.changed({}, forbiddenTable={group: masks})
 
     def pieces(self, *, standard: bool = False) -> Iterator[bytes]:
@@ -183,8 +184,9 @@ class Groups:
         self.file.save(self.pieces(standard=True))
 
     def _new(self, name: str) -> SubscriptionGroupConfig | None:
-        """What the first use of a group makes; None when it may not. Refusal for its name."""
-        if not self.auto_create and not is_system_group(name):
+        """The configuration that the first use of a group creates; None if not allowed. Refusal for
+        its name."""
+        if not self._config.auto_create_subscription_group and not is_system_group(name):
             return None
         check_group(name)
         return SubscriptionGroupConfig(group_name=name)

@@ -1,6 +1,7 @@
 """LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): consumers that read queues in order."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -17,12 +18,12 @@ from ...protocol.names import STORED_TOPIC_CHARS_MAX, check_client_id
 from .queue_locks import Queue, QueueLocks
 
 
+@dataclass(slots=True, eq=False)
 class LockHandlers:
     """Hands out `QueueLocks`."""
 
-    def __init__(self, locks: QueueLocks, now_ms: Callable[[], int]) -> None:
-        self.locks = locks
-        self.now_ms = now_ms
+    locks: QueueLocks
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [

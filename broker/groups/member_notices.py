@@ -1,8 +1,8 @@
-"""NOTIFY_CONSUMER_IDS_CHANGED (40): members are told that their group has changed, so that they
-allocate the queues anew.
+"""NOTIFY_CONSUMER_IDS_CHANGED (40): tells members that their group has changed, so that they
+rebalance.
 
-A group of many members is told in slices. It changes most often while many members start or stop;
-changes during a round are told in one more round.
+A large group is notified in slices. It changes most often while many members start or stop; all
+changes during a round lead to one more round.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from ...protocol.aio.connection import Connection
 from ...protocol.aio.slices import Slices
 from .clients import BROADCASTING, ConsumerGroup
 
-AT_ONCE_MAX = 64  # members that are told in one turn of the loop
+AT_ONCE_MAX = 64  # members notified in one loop iteration
 
 
 class MemberNotices:
-    """Tells the members of groups."""
+    """Sends the notices to the members of groups."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
@@ -38,7 +38,7 @@ class MemberNotices:
                 _tell(connection, group)
 
     async def stop(self) -> None:
-        """Tell nobody any more."""
+        """Send no more notices."""
         rounds = list(self._rounds.values())
         for task in rounds:
             task.cancel()

@@ -1,5 +1,7 @@
 """Requests about a group's progress and a queue's bounds: 14, 15, 29, 30, 31, 32."""
 
+from dataclasses import dataclass, field
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
@@ -20,22 +22,20 @@ from .offsets import Offsets
 from .static_offset_handlers import StaticOffsets
 
 
+@dataclass(slots=True, eq=False)
 class OffsetHandlers:
     """Answers about offsets."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        forwarding: Forwarding,
-    ) -> None:
-        self.static = StaticOffsets(store, topics.static, offsets, forwarding)
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    forwarding: Forwarding
+    static: StaticOffsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        static = self.topics.static
+        self.static = StaticOffsets(self.store, static, self.offsets, self.forwarding)
 
     def rows(self) -> list[Row]:
         rows = [
@@ -75,7 +75,7 @@ class OffsetHandlers:
     def on_update(
         self, header: UpdateConsumerOffset, command: Command, connection: Connection
     ) -> Response:
-        # A progress alone makes no group, not even with autoCreateSubscriptionGroup: a consumer's
+        # An offset alone creates no group, not even with autoCreateSubscriptionGroup: a consumer's
         # heartbeat or its first pull did.
         if self.groups.get(header.group) is None:
             raise Refusal(

@@ -1,12 +1,12 @@
-"""How far each group has come in each queue: consumerOffset.json.
+"""The progress of each group in each queue: consumerOffset.json.
 
-An offset is the next one to consume. What a group reports is taken as it is, also backwards,
-because that is how a reset works. The table is written every few seconds and at stop; after a crash
-a group sees the last seconds again, which at-least-once allows.
+An offset is the next one to consume. A reported offset is taken as it is, also backwards, because
+that is how a reset works. The table is written every few seconds and at stop; after a crash a group
+sees the last seconds again, which at-least-once allows.
 
-A reset sets an offset and leaves a mark. While the mark stands, what the group reports is not
-taken, since it is from before; its next pull of the queue is told where to go on and takes the mark
-away. Marks are in memory only, as in RocketMQ: after a restart the offset that was set remains.
+A reset sets an offset and leaves a mark. While the mark stands, reported offsets are ignored, since
+they are from before. The group's next pull of the queue is told where to continue and removes the
+mark. Marks are in memory only, as in RocketMQ: after a restart the offset of the reset remains.
 """
 
 import logging
@@ -108,7 +108,7 @@ class Offsets(PersistentTable):
         self.changed = True
 
     def follow(self, table: Mapping[str, dict[int, int]]) -> None:
-        """Take over what a master's file says, by topic@group; what it doesn't name stays."""
+        """Take over the offsets in a master's file, by topic@group; others stay."""
         for name, queues in table.items():
             topic, separator, group = name.partition(SEPARATOR)
             if not separator or SEPARATOR in group:
@@ -143,7 +143,7 @@ class Offsets(PersistentTable):
         self.resets[topic, group, queue_id] = offset
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Where the group was told to go on, and forget it; None when it wasn't."""
+        """The offset of a reset, which is then forgotten; None when there was none."""
         return self.resets.pop((topic, group, queue_id), None)
 
     def queues(self, topic: str, group: str) -> dict[int, int]:
@@ -155,7 +155,7 @@ class Offsets(PersistentTable):
         return list(self._table)
 
     def pulled(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Remember how far the group has read, which may be ahead of what it consumed."""
+        """Remember the next offset to read, which may be ahead of the consumed ones."""
         queues = self._pulled.get((topic, group))
         if queues is None:
             if len(self._pulled) >= KEYS_MAX:
@@ -217,15 +217,15 @@ class Offsets(PersistentTable):
         self.changed = self.changed or bool(pairs)
 
     def _in_order(self) -> Iterator[tuple[str, Pair]]:
-        """The keys of the file and their pairs, in order. Others may work meanwhile: what is gone
-        by then is left out, and what came is not there yet."""
+        """The keys of the file and their pairs, in order. The table may change meanwhile: deleted
+        entries are left out, and new ones are not there yet."""
         before, news = self._sorted, list(self._unsorted)
         found: list[tuple[str, Pair]] = []
         for one in merge(before, sorted((_key(pair), pair) for pair in news)):
             if one[1] in self._table and (not found or found[-1] != one):
                 found.append(one)
                 yield one
-        if self._sorted is before:  # else somebody else has put them in order meanwhile
+        if self._sorted is before:  # else another call has sorted them meanwhile
             self._sorted = found
             for pair in news:
                 self._unsorted.pop(pair, None)

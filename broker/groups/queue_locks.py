@@ -1,6 +1,6 @@
-"""Which consumer holds which queue alone, for groups that consume in order.
+"""Exclusive locks of consumers on queues, for groups that consume in order.
 
-In memory only: after a restart the members lock anew, as they do every 20 s in any case. A lock
+In memory only: after a restart the members lock again, as they do every 20 s in any case. A lock
 that was not renewed for `LOCK_MS` counts as free.
 """
 
@@ -25,7 +25,7 @@ class QueueLocks:
         self._full_until_ms = 0  # before that none of a full table expires
 
     def lock(self, group: str, client_id: str, queues: Iterable[Queue], now_ms: int) -> list[Queue]:
-        """Lock what is free, expired or the client's own; returns the queues that it holds now.
+        """Lock the free, expired or own ones of these queues; returns all that the client holds.
 
         A full table gives no new locks, so that a client waits and asks again.
         """
@@ -42,7 +42,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[Queue]) -> None:
-        """Give back those of the queues that this client holds."""
+        """Release the queues that this client holds."""
         locks = self._groups.get(group, {})
         for queue in queues:
             found = locks.get(queue)
@@ -61,7 +61,7 @@ class QueueLocks:
         if self._count < self._locks_max:
             return True
         if now_ms < self._full_until_ms:
-            return False  # looking through a million for each queue would hold everybody up
+            return False  # a search through a million entries per queue would block the loop
         oldest_ms = now_ms
         for group, locks in list(self._groups.items()):
             for queue in [q for q, (_, at) in locks.items() if now_ms - at > LOCK_MS]:

@@ -5,6 +5,7 @@ broker it asks that one, with `lo=false`: queue ids and offsets are physical bet
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -43,20 +44,14 @@ Header = QueryConsumerOffset | UpdateConsumerOffset | QueueAddress | SearchOffse
 Address = TypeVar("Address", QueryConsumerOffset, UpdateConsumerOffset, QueueAddress, SearchOffset)
 
 
+@dataclass(slots=True, eq=False)
 class StaticOffsets:
     """Answers for static topics what `OffsetHandlers` answers for all others."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        static: StaticTopics,
-        offsets: Offsets,
-        forwarding: Forwarding,
-    ) -> None:
-        self.store = store
-        self.static = static
-        self.offsets = offsets
-        self.forwarding = forwarding
+    store: MessageStore
+    static: StaticTopics
+    offsets: Offsets
+    forwarding: Forwarding
 
     def before(self, rows: Iterable[Row]) -> list[Row]:
         """The same rows, from which static topics are taken out and served here."""
@@ -216,7 +211,7 @@ class StaticOffsets:
         return (await self._asked(item, code, header)).header(OffsetResponse).offset
 
     async def _asked(self, item: LogicQueueMappingItem, code: int, header: Header) -> Command:
-        """A broker's answer about its own queue; Refusal when it declines."""
+        """A broker's response about its own queue; Refusal when it declines."""
         answer = await self.forwarding.request(item.bname or "", code, header)
         if answer.code != codes.SUCCESS:
             raise self.forwarding.refusal(item.bname or "", code, answer)

@@ -1,8 +1,8 @@
-"""Whether the members of a consumer group subscribe alike.
+"""Subscription consistency: do the members of a consumer group subscribe alike?
 
-RocketMQ takes for granted that they do: the subscriptions of whoever spoke last hold for all, while
-each member reads its share of the queues. Where they differ, messages are skipped without a word.
-What each member wants is kept from its last heartbeat that said so; retry topics stay out.
+RocketMQ assumes that they do: the subscriptions of the last heartbeat hold for the whole group,
+while each member reads only some of the queues. Where members differ, messages are skipped without
+notice. The check keeps the subscriptions of each member's last heartbeat, without retry topics.
 """
 
 import logging
@@ -23,27 +23,27 @@ NOT_SUBSCRIBED = "no subscription"
 log = logging.getLogger(__name__)
 
 
-class Wish(NamedTuple):
-    """What one member wants: its message model, and topic and expression of each subscription."""
+class MemberSubscriptions(NamedTuple):
+    """One member's message model, and topic and expression of each of its subscriptions."""
 
     model: str
     topics: frozenset[tuple[str, str]]
 
 
 class SubscriptionCheck:
-    """What the members of one group want."""
+    """The subscriptions of one group's members. `differs` tells whether they disagree."""
 
-    __slots__ = ("_counts", "_group", "_wishes", "differs")
+    __slots__ = ("_by_member", "_counts", "_group", "differs")
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._wishes: dict[Connection, tuple[str, Wish]] = {}
-        self._counts: Counter[Wish] = Counter()
+        self._by_member: dict[Connection, tuple[str, MemberSubscriptions]] = {}
+        self._counts: Counter[MemberSubscriptions] = Counter()
         self.differs = False
 
     def heard(self, connection: Connection, client_id: str, consumer: ConsumerData) -> None:
-        """A member's heartbeat says what it wants."""
-        wish = Wish(
+        """Take over the subscriptions in a member's heartbeat."""
+        one = MemberSubscriptions(
             consumer.message_model or "",
             frozenset(
                 (data.topic, _expression(data))
@@ -51,11 +51,11 @@ class SubscriptionCheck:
                 if not data.topic.startswith(RETRY_PREFIX)
             ),
         )
-        known = self._wishes.get(connection)
-        if known is None or known[1] != wish:
+        known = self._by_member.get(connection)
+        if known is None or known[1] != one:
             self._forget(connection)
-            self._wishes[connection] = (client_id, wish)
-            self._counts[wish] += 1
+            self._by_member[connection] = (client_id, one)
+            self._counts[one] += 1
             self._judge()
 
     def left(self, connection: Connection) -> None:
@@ -64,26 +64,26 @@ class SubscriptionCheck:
         self._judge()
 
     def describe(self) -> str:
-        """Who wants what, where it is not the same; empty when they agree."""
+        """The differing subscriptions with their members; empty when all agree."""
         if not self.differs:
             return ""
         parts = []
-        models = [(client, wish.model) for client, wish in self._wishes.values()]
+        models = [(client, one.model) for client, one in self._by_member.values()]
         if _differ(models):
-            parts.append(f"message model: {_told(models)}")
-        wanted = [(client, dict(wish.topics)) for client, wish in self._wishes.values()]
+            parts.append(f"message model: {_described(models)}")
+        wanted = [(client, dict(one.topics)) for client, one in self._by_member.values()]
         split = []
         for topic in sorted({topic for _, topics in wanted for topic in topics}):
-            told = [(client, topics.get(topic, NOT_SUBSCRIBED)) for client, topics in wanted]
-            if _differ(told):
-                split.append(f"topic {topic}: {_told(told)}")
+            by_client = [(client, topics.get(topic, NOT_SUBSCRIBED)) for client, topics in wanted]
+            if _differ(by_client):
+                split.append(f"topic {topic}: {_described(by_client)}")
         parts += split[:TOPICS_SHOWN_MAX]
         if len(split) > TOPICS_SHOWN_MAX:
             parts.append(f"and {len(split) - TOPICS_SHOWN_MAX} more topics")
         return "; ".join(parts)
 
     def _forget(self, connection: Connection) -> None:
-        known = self._wishes.pop(connection, None)
+        known = self._by_member.pop(connection, None)
         if known is not None:
             self._counts[known[1]] -= 1
             if not self._counts[known[1]]:
@@ -106,20 +106,20 @@ class SubscriptionCheck:
 
 
 def _expression(data: SubscriptionData) -> str:
-    """What is wanted of a topic, the same text for the same tags in any order."""
+    """A subscription as text, the same for the same tags in any order."""
     if is_by_tags(data.expression_type):
         return f"tags {' || '.join(sorted(data.tags_set))}" if data.tags_set else "all messages"
     return f"{data.expression_type} {data.sub_string}"
 
 
-def _differ(told: list[tuple[str, str]]) -> bool:
-    return len({what for _, what in told}) > 1
+def _differ(by_client: list[tuple[str, str]]) -> bool:
+    return len({what for _, what in by_client}) > 1
 
 
-def _told(told: list[tuple[str, str]]) -> str:
-    """Clients by what they say: `a, b: tags x / c: all messages`."""
+def _described(by_client: list[tuple[str, str]]) -> str:
+    """Clients by subscription: `a, b: tags x / c: all messages`."""
     clients: dict[str, list[str]] = {}
-    for client, what in sorted(told):
+    for client, what in sorted(by_client):
         clients.setdefault(what, []).append(client)
     parts = []
     for what, names in sorted(clients.items()):

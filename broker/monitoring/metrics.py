@@ -1,10 +1,10 @@
-"""What a broker's numbers are called outside: RocketMQ 5's metric names and labels.
+"""The metrics of a broker, with RocketMQ 5's names and labels.
 
-The hot path only adds to plain counters; everything here is read from them when somebody asks.
-Names, labels and the meaning of each value are those that RocketMQ's exporter for Prometheus shows
-(BrokerMetricsManager, DefaultStoreMetricsManager, PopMetricsManager, RemotingMetricsManager). A
-metric of ours alone is called aerobee_. Values are made while they are read, a few at a time, since
-topics and groups may be many (`protocol/aio/slices.py`).
+The hot path only adds to plain counters; the metrics are computed from them on request. Names,
+labels and the meaning of each value follow RocketMQ's exporter for Prometheus
+(BrokerMetricsManager, DefaultStoreMetricsManager, PopMetricsManager, RemotingMetricsManager). Our
+own metrics begin with aerobee_. Values are produced while they are read, a few at a time, since
+there may be many topics and groups (`protocol/aio/slices.py`).
 """
 
 from collections import Counter as Tally
@@ -139,8 +139,8 @@ def _requests(broker: "Broker", node: Node) -> Iterator[Family]:
 
 
 def _arrivals(broker: "Broker", node: Node) -> Iterator[Family]:
-    """What came in. RocketMQ counts neither retries nor dead letters, but for retries that a delay
-    level has delivered."""
+    """Incoming messages. RocketMQ counts neither retries nor dead letters, but for retries that a
+    delay level has delivered."""
     stats = broker.stats
     yield (
         *("rocketmq_messages_in_total", "counter", "Total number of incoming messages", ARRIVALS),
@@ -175,8 +175,8 @@ def _arrived(node: Node, stats: Stats) -> Iterator[tuple[Node, int, int, Histogr
 
 
 def _reads(broker: "Broker", node: Node) -> Iterator[Family]:
-    """What went out. What was popped says whether it was popped again; what was pulled of retry
-    topics is not counted, as in RocketMQ."""
+    """Outgoing messages. Popped ones tell whether they were popped before; pulls of retry topics
+    are not counted, as in RocketMQ."""
     stats = broker.stats
 
     def rows(column: str) -> Iterator[tuple[Node, float] | None]:

@@ -8,14 +8,14 @@ from ...protocol.names import SYSTEM_GROUP_PREFIX, is_system_topic
 # The upper bounds of a histogram's buckets, how many values lie in each and above the last, their
 # sum.
 Spread = tuple[Sequence[float], Sequence[int], float]
-# Name, "counter", "gauge" or "histogram", what it is, names of the labels, and the values by their
-# labels, or None where the next value takes long to find and others may be served meanwhile.
+# Name, "counter", "gauge" or "histogram", description, names of the labels, and the values by
+# their labels; None where the next value takes long and other work may run meanwhile.
 Sample = tuple[Sequence[str], float | Spread]
 Family = tuple[str, str, str, Sequence[str], Iterable[Sample | None]]
 
 Node = tuple[str, ...]  # the values of the labels that say which broker it is
 
-# OpenTelemetry's name for what a metric belongs to, which Java's exporter adds to each of them.
+# OpenTelemetry's name for the scope of a metric, which Java's exporter adds to each of them.
 SCOPE = "broker-meter"
 NODE = ("otel_scope_name", "cluster", "node_type", "node_id")
 OWN_NODE = NODE[1:]  # of metrics that are aerobee's alone

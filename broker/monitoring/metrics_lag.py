@@ -21,7 +21,7 @@ NEVER = -1
 
 
 class Lag(NamedTuple):
-    """`in_flight` messages were given out and are not acknowledged, `ready` ones not given out; the
+    """`in_flight` messages were delivered and are not acknowledged, `ready` ones not delivered; the
     rest of a group's `messages`. Times in ms: the age of the first of all, and of those ready."""
 
     messages: int = 0
@@ -32,7 +32,7 @@ class Lag(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """What a row is about: `read` is the topic or retry topic that the numbers are of."""
+    """The subject of a row: `read` is the topic or retry topic that the numbers are of."""
 
     topic: str
     group: str
@@ -165,7 +165,7 @@ def _lag(broker: "Broker", pair: _Pair) -> Lag:
 def _earlier(
     broker: "Broker", topic: str, queue_id: int, offset: int, end: int, before_ms: int
 ) -> int:
-    """When the message at this offset was stored, if that is earlier; 0: no message so far."""
+    """When the message at this offset was stored, if that is earlier; 0: no message yet."""
     if not 0 <= offset < end:
         return before_ms
     stored_ms = broker.store.store_ms_at(topic, queue_id, offset)

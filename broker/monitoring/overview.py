@@ -1,4 +1,4 @@
-"""What a person wants to see of a broker at a glance: facts, topics with rates, groups with lag."""
+"""The status page of a broker: facts, topics with rates, groups with lag."""
 
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def overview(broker: "Broker", *, with_system: bool = False) -> Generator[None, 
 
 
 def fault(broker: "Broker") -> str | None:
-    """What is wrong with this broker itself, in one sentence; None when it is well."""
+    """The fault of this broker itself, in one sentence; None when it is well."""
     return broker.store.refusal
 
 
@@ -138,7 +138,7 @@ def _topics(broker: "Broker", *, with_system: bool) -> Generator[None, None, Tab
             for queue in range(max(config.read_queue_nums, config.write_queue_nums))
         )
         if not with_system and not stored and name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            continue  # every group has a retry topic; an empty one tells nothing
+            continue  # every group has a retry topic; an empty one is not worth a row
         queues = str(config.write_queue_nums)
         if config.read_queue_nums != config.write_queue_nums:
             queues = f"{config.write_queue_nums} write, {config.read_queue_nums} read"

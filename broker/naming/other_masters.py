@@ -17,7 +17,7 @@ from ...protocol.bodies.cluster import GetBrokerMemberGroupResponseBody
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.codec import java_properties
 from ...protocol.headers.namesrv import MemberGroup
-from ..runtime.peers import outgoing_peers
+from ..runtime.peers import open_peers
 from ..settings.config import SLAVE, BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class DuplicateMasterError(OSError):
 
 
 class OtherMasters:
-    """`addresses` are the other living masters, as of the last look."""
+    """`addresses` are the other living masters, as of the last check."""
 
     def __init__(self, config: BrokerConfig, address: str) -> None:
         """`address` is this broker's own, as it registers."""
@@ -48,7 +48,7 @@ class OtherMasters:
         config, servers = self._config, self._config.name_servers
         if config.is_slave or not servers:
             return
-        peers = outgoing_peers(config)
+        peers = open_peers(config)
         try:
             await asyncio.gather(*(self.ask(peers, server) for server in servers))
         finally:
@@ -96,13 +96,13 @@ class OtherMasters:
         if not self._named:
             return
         named = sorted(self._named)
-        peers = outgoing_peers(self._config)
+        peers = open_peers(self._config)
         try:
             alive = await asyncio.gather(*(self._is_master(peers, address) for address in named))
         finally:
             await peers.close()
         self.addresses = tuple(one for one, is_alive in zip(named, alive, strict=True) if is_alive)
-        # One that is alive is looked at again: a name server tells the last registration only.
+        # A living one is checked again: a name server knows only the last registration.
         self._named = set(self.addresses)
 
     def _warn(self) -> None:

@@ -1,9 +1,9 @@
-"""Keeps the name servers informed: who this broker is and which topics it has.
+"""Registers this broker and its topics with the name servers.
 
-Every name server is told everything each period, and a changed topic at once (the changes of one
-loop turn together, or with enableSingleTopicRegister each by itself). The connection it went over
-stays open: when it closes, the name server takes the broker out. One that can't be reached is tried
-again the next time; the others don't wait.
+Every name server gets the full registration once per period. A changed topic is sent at once: all
+changes of a loop iteration together, or each by itself with enableSingleTopicRegister. The
+connection stays open: when it closes, the name server takes the broker out. A name server that
+can't be reached is tried again in the next period; the others don't wait for it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from ...protocol.headers.namesrv import (
     RegisterTopic,
 )
 from ...store.base.errors import StoreError
-from ..runtime.peers import outgoing_peers
+from ..runtime.peers import open_peers
 from ..settings.config import BrokerConfig
 from ..topics.topics import READ_WRITE, Topics
 from .other_masters import OtherMasters
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 24.0  # RocketMQ's registerBrokerTimeoutMills
 PERIOD_S_MIN, PERIOD_S_MAX = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
-TOPIC_TIMEOUT_S = 3.0  # for a topic that is told by itself
+TOPIC_TIMEOUT_S = 3.0  # for a topic that is registered by itself
 
 
 class Master(NamedTuple):
@@ -65,38 +65,41 @@ class Registration:
         slices: Slices,
         on_master: Callable[[Master], None] | None = None,
     ) -> None:
-        """A slave gives `on_master`, which is told where its master is whenever that changes."""
+        """A slave gives `on_master`, which is called with its master's address at every change."""
         self._config = config
         self._topics = topics
         self._address = address
         self._ha_address = ha_address
         self._servers = config.name_servers
         self._slices = slices
-        self._peers = outgoing_peers(config)
+        self._peers = open_peers(config)
         self._other_masters = other_masters
         self._on_master = on_master
         self._masters: dict[str, Master] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
-        self._whole: tuple[object, list[bytes]] = (None, [])  # what those texts were made of
-        self._in_order = asyncio.Lock()  # what was said of a topic first must not be told last
+        self._whole: tuple[object, list[bytes]] = (
+            None,
+            [],
+        )  # the values that those texts were made of
+        self._in_order = asyncio.Lock()  # a topic's older state must not arrive after its newer one
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Task[None] | None = None
-        self._away: set[str] = set()  # name servers that don't answer, told once each time
+        self._away: set[str] = set()  # name servers that don't answer, logged once each time
         self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
 
     async def start(self) -> None:
         """Register everywhere now, then again and again."""
         self._topics.on_change = self._on_change
         if self._servers:
-            self._topics.told = self.told
+            self._topics.wait_registered = self.wait_registered
         await self.register_all()
         self._timer = asyncio.create_task(self._run(), name="registration")
 
     async def stop(self) -> None:
         """Take this broker out of every name server that can still be reached."""
         self._topics.on_change = lambda _: None
-        self._topics.told = None
+        self._topics.wait_registered = None
         for task in [*self._tasks, *([self._timer] if self._timer else [])]:
             task.cancel()
         header = BrokerIdentity(
@@ -115,8 +118,8 @@ class Registration:
         await asyncio.gather(*waits, return_exceptions=True)
         await self._peers.close()
 
-    async def told(self, seconds: float) -> None:
-        """Returns when the name servers know what changed before, or can't be told in time."""
+    async def wait_registered(self, seconds: float) -> None:
+        """Returns when the name servers know all changes so far, or after the timeout."""
         self._send_changes()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=seconds)
@@ -144,7 +147,7 @@ class Registration:
         task.add_done_callback(self._tasks.discard)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
-        """Each topic by a request of its own, of which a name server concludes nothing else."""
+        """Each topic by a request of its own, which leaves a broker's other topics alone."""
         for name, known in topics.items():
             config = self._usable(known)
             queues = QueueData(
@@ -165,7 +168,10 @@ class Registration:
                 )
             except (ConnectionError, TimeoutError) as wrong:
                 log.warning(
-                    "name server %s: %s; topic %s is told with the rest", server, wrong, name
+                    "name server %s: %s; topic %s is registered with the others",
+                    server,
+                    wrong,
+                    name,
                 )
                 return
 
@@ -249,7 +255,7 @@ class Registration:
     def _take_master(
         self, server: str, answer: Command, on_master: Callable[[Master], None]
     ) -> None:
-        """What the answer to a slave's registration says of its master."""
+        """The master's addresses in the response to a slave's registration."""
         found = answer.header(RegisterBrokerResponse)
         self._masters[server] = Master(found.master_addr or "", found.ha_addr or "")
         # One that was restarted a moment ago knows of no master yet: the others' word counts.

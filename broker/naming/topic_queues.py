@@ -1,8 +1,8 @@
-"""The queues of a topic on all brokers that have it, as the name servers tell.
+"""The queues of a topic on all its brokers, from the name servers' routes.
 
-A broker that shares queues out among consumers must know those of the other brokers, too. Without
-name servers there are only its own. What was told is kept for a while; when no name server answers,
-the last that was told goes on to hold.
+A broker that assigns queues to consumers must know the queues of other brokers, too. Without name
+servers there are only its own. A route is kept for a while; when no name server answers, the last
+one stays in use.
 """
 
 import logging
@@ -35,7 +35,7 @@ class TopicQueues:
         self._known: dict[str, tuple[int, list[MessageQueue]]] = {}  # with the time of asking
 
     async def of(self, topic: str) -> list[MessageQueue] | None:
-        """The queues that can be read, in order; None when nobody knows the topic."""
+        """The readable queues, in order; None when the topic is unknown."""
         if not self._servers:
             return self._own(topic)
         asked_ms, known = self._known.get(topic, (None, None))

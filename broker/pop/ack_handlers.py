@@ -1,15 +1,16 @@
 """ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053).
 
-Who has popped a message says with its handle that it is done, or that it needs longer. A handle
-that is not ours or does not fit the message is refused with the reason; clients take that as "no
-such message". One that is so late that the message is out again already can change nothing any
-more: as in RocketMQ its acknowledgement succeeds and is forgotten (the remark says so), but who
-wants to keep the message longer is told that he can't.
+With the handle of a popped message a consumer acknowledges it or asks for more time. A handle of
+another broker, or one that does not fit the message, is refused with the reason; clients take that
+as "no such message". A late request, after the message became visible again, changes nothing. A
+late acknowledgement succeeds all the same, as in RocketMQ (the remark says so); a late request for
+more time is refused.
 """
 
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ...protocol import codes
@@ -34,7 +35,7 @@ from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .buffer import PopBuffer
-from .checkpoints import MESSAGES_MAX, CheckPoint, Key
+from .checkpoints import MESSAGES_MAX, CheckPoint, CheckPointKey
 from .counters import PopMeters
 from .handlers import INVISIBLE_MS_MAX
 from .orders import NOT_OF_BATCH, OTHER_POP, PopOrders
@@ -42,7 +43,7 @@ from .revive import LATE_ACK_MS
 from .revive_log import PopLog
 
 ACKS_MAX = 10_000  # check points in one request
-BITS_BYTES_MAX = 4_096  # of one check point in a batch; more messages than a pop gives
+BITS_BYTES_MAX = 4_096  # of one check point in a batch; more messages than a pop returns
 CLOCK_MS_MAX = 60_000  # how far ahead a handle's pop time may be: the clock was set back
 
 _NO_CHANGE = ChangeInvisibleTimeResponse().to_fields()  # clients read the header before the code
@@ -52,36 +53,22 @@ class TooLate(Refusal):
     """The message is out again; an acknowledgement is answered with success all the same."""
 
 
+@dataclass(slots=True, eq=False)
 class PopAckHandlers:
     """Takes acknowledgements. `wake(topic, group, queue_id)` says that a queue is free again."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        buffer: PopBuffer,
-        orders: PopOrders,
-        log: PopLog,
-        stats: Stats,
-        meters: PopMeters,
-        wake: Callable[[str, str, int], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
-        self.buffer = buffer
-        self.orders = orders
-        self.log = log
-        self.stats = stats
-        self.meters = meters
-        self.wake = wake
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    groups: Groups
+    offsets: Offsets
+    buffer: PopBuffer
+    orders: PopOrders
+    log: PopLog
+    stats: Stats
+    meters: PopMeters
+    wake: Callable[[str, str, int], None]
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [
@@ -105,7 +92,7 @@ class PopAckHandlers:
         return OK
 
     def on_batch_ack(self, header: None, command: Command, connection: Connection) -> Response:
-        """All of it, or what can be: the answer names the first that could not."""
+        """Acknowledge the batch as far as possible: the response names the first failure."""
         if not command.body:
             raise Refusal(codes.NO_MESSAGE, "the request has no body, so it acknowledges nothing")
         acks = body_of(command, BatchAckMessageRequestBody).acks
@@ -152,7 +139,7 @@ class PopAckHandlers:
         now_ms = self.now_ms()
         if handle.is_order:
             return self._change_in_order(header, handle, now_ms)
-        key: Key = (header.topic, header.group, header.queue_id, *handle[:2])
+        key: CheckPointKey = (header.topic, header.group, header.queue_id, *handle[:2])
         self._check_popped(key, [header.offset])
         self._check_time(handle, now_ms)
         point = CheckPoint(
@@ -219,7 +206,7 @@ class PopAckHandlers:
     def _ack(
         self, topic: str, group: str, handle: Handle, offsets: list[int], log_end: int = 0
     ) -> None:
-        key: Key = (topic, group, handle.queue_id, *handle[:2])
+        key: CheckPointKey = (topic, group, handle.queue_id, *handle[:2])
         self._check_popped(key, offsets)
         if not self.buffer.ack(key, offsets, log_end):
             self._check_time(handle, self.now_ms())
@@ -231,7 +218,7 @@ class PopAckHandlers:
         self.stats.acknowledged(topic, group, len(offsets))
         self.meters.settled(topic, group, handle.queue_id, len(offsets))
 
-    def _check_popped(self, key: Key, offsets: list[int]) -> None:
+    def _check_popped(self, key: CheckPointKey, offsets: list[int]) -> None:
         """Refusal when the check point is known and has other messages."""
         point = self.buffer.find(key)
         unknown = [] if point is None else [each for each in offsets if each not in point.offsets]
@@ -313,7 +300,7 @@ class PopAckHandlers:
             )
 
     def _check_group(self, group: str) -> None:
-        """Refusal when no pop can have been this group's: a pop makes its group."""
+        """Refusal when the group is unknown: a pop creates its group, so it has popped nothing."""
         if self.groups.get(group) is None:
             raise Refusal(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -364,7 +351,7 @@ def _out_again(handle: Handle) -> NoReturn:
 
 
 def _bits(text: str) -> list[int]:
-    """The numbers of the bits that are set in a little-endian bit set, given as base64."""
+    """The numbers of the set bits of a little-endian bit set, given as base64."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

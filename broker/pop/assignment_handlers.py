@@ -5,6 +5,8 @@ pull or by pop. By pop, everybody may read all queues, which then is one assignm
 the queue id -1.
 """
 
+from dataclasses import dataclass
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.assignment import (
@@ -30,24 +32,16 @@ ALL_QUEUES = -1
 SERVED = ("AVG", "AVG_BY_CIRCLE")  # what RocketMQ's broker knows; others answer no assignment
 
 
+@dataclass(slots=True, eq=False)
 class AssignmentHandlers:
     """Shares queues out."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        groups: Groups,
-        clients: Clients,
-        modes: RequestModes,
-        queues: TopicQueues,
-    ) -> None:
-        self.config = config
-        self.topics = topics
-        self.groups = groups
-        self.clients = clients
-        self.modes = modes
-        self.queues = queues
+    config: BrokerConfig
+    topics: Topics
+    groups: Groups
+    clients: Clients
+    modes: RequestModes
+    queues: TopicQueues
 
     def rows(self) -> list[Row]:
         return [
@@ -101,7 +95,7 @@ class AssignmentHandlers:
     async def _assigned(
         self, wanted: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
     ) -> list[MessageQueue] | None:
-        """The client's queues; None when it is to keep what it has."""
+        """The client's queues; None when its assignment stays as it is."""
         queues = await self.queues.of(wanted.topic)
         if queues is None or wanted.message_model == BROADCASTING:
             return queues

@@ -1,31 +1,32 @@
-"""Check points that are still in memory, and how far a group's offset may move because of them.
+"""Check points in memory, and the group offsets that depend on them.
 
 A pop leaves a check point here. Most are acknowledged within moments, and then nothing is written
 at all. One that stays too long, or whose messages will be visible again soon, goes into the revive
-topic (`pop_log`), from where on acknowledgements go there too.
+topic (`revive_log`); from then on its acknowledgements go there, too.
 
 The check points of one queue and group stand in a line, in the order of their pops. The group's
-offset passes one when it is acknowledged, or in the log and on disk. So what a crash takes from the
-memory is popped again: messages may come twice, but none is lost.
+offset passes one when it is acknowledged, or in the log and on disk. So the check points that a
+crash takes from memory are popped again: messages may come twice, but none is lost.
 """
 
 import heapq
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ...protocol.errors import Refusal
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..groups.offsets import Offsets
 from ..settings.config import BrokerConfig
-from .checkpoints import CheckPoint, Key
+from .checkpoints import CheckPoint, CheckPointKey
 from .revive_log import PopLog
 
 log = logging.getLogger(__name__)
 
-LineKey = tuple[str, str, int]  # topic, group, queue id
-HEAP_ENTRIES_MAX = 3  # for each check point in memory, before what is over is swept out
+GroupQueueKey = tuple[str, str, int]  # topic, group, queue id
+HEAP_ENTRIES_MAX = 3  # for each check point in memory, before finished ones are swept out
 
 
 class Line:
@@ -38,20 +39,20 @@ class Line:
         self.points: deque[CheckPoint] = deque()
 
 
+@dataclass(slots=True, eq=False)
 class PopBuffer:
     """The check points in memory. `count` is how many of them are not in the log."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, offsets: Offsets, log: PopLog
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._offsets = offsets
-        self._log = log
-        self._points: dict[Key, CheckPoint] = {}
-        self._lines: dict[LineKey, Line] = {}
-        self._due: list[tuple[int, int, CheckPoint]] = []  # when each must be in the log
-        self._number = 0
+    _config: BrokerConfig
+    _store: MessageStore
+    _offsets: Offsets
+    _log: PopLog
+    _points: dict[CheckPointKey, CheckPoint] = field(init=False, default_factory=dict)
+    _lines: dict[GroupQueueKey, Line] = field(init=False, default_factory=dict)
+    _due: list[tuple[int, int, CheckPoint]] = field(
+        init=False, default_factory=list
+    )  # when each must be in the log
+    _number: int = field(init=False, default=0)
 
     @property
     def count(self) -> int:
@@ -60,7 +61,7 @@ class PopBuffer:
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Where the group's next pop of this queue begins; -1 when it never read it.
 
-        When somebody else has set the group's offset since, the line is given up: its messages
+        If another request has set the group's offset since, the line is dropped: its messages
         still come again unless they are acknowledged.
         """
         offset = self._offsets.get(topic, group, queue_id)
@@ -78,7 +79,7 @@ class PopBuffer:
         return sum(len(line.points) for line in self._lines.values())
 
     def latest(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the group's next pop begins if what it popped is still here; -1 if not."""
+        """Where the group's next pop begins if its check points are still here; -1 if not."""
         line = self._lines.get((topic, group, queue_id))
         if line is None or line.base != self._offsets.get(topic, group, queue_id):
             return -1
@@ -123,11 +124,11 @@ class PopBuffer:
         else:
             last.next_offset = end
 
-    def find(self, key: Key) -> CheckPoint | None:
+    def find(self, key: CheckPointKey) -> CheckPoint | None:
         """The check point, None when it isn't in memory."""
         return self._points.get(key)
 
-    def ack(self, key: Key, offsets: Sequence[int], log_end: int = 0) -> bool:
+    def ack(self, key: CheckPointKey, offsets: Sequence[int], log_end: int = 0) -> bool:
         """Note acknowledgements; False when the check point isn't in memory.
 
         The group's offset waits until the log is on disk up to `log_end`.
@@ -148,7 +149,7 @@ class PopBuffer:
         self._lines.pop((topic, group, queue_id), None)
 
     def sweep(self, now_ms: int) -> None:
-        """Write what has been here too long, and `advance`."""
+        """Write the check points that have been here too long, and `advance`."""
         due = self._due
         try:
             while due and (due[0][2].is_acked or due[0][0] <= now_ms):
@@ -163,12 +164,12 @@ class PopBuffer:
         self.advance()
 
     def write_all(self) -> None:
-        """Write what is only in memory. StoreError when the disk takes no more."""
+        """Write all check points that are only in memory. StoreError when the disk is full."""
         for point in list(self._points.values()):
             self._write(point)
 
     def advance(self) -> None:
-        """Let the groups' offsets pass what is over."""
+        """Let the groups' offsets pass the finished check points."""
         for key in list(self._lines):
             self._advance(key)
 
@@ -179,7 +180,7 @@ class PopBuffer:
         point.is_stored = True
         self._points.pop(point.key, None)
 
-    def _advance(self, key: LineKey) -> None:
+    def _advance(self, key: GroupQueueKey) -> None:
         """Move the group's offset behind the check points at the head that are over."""
         line = self._lines.get(key)
         if line is None:

@@ -12,8 +12,8 @@ from ...protocol.bodies.pop import PopCheckPoint
 
 MESSAGES_MAX = 32  # of one check point
 
-# What tells check points apart: topic, group, queue id, start offset, pop time.
-Key = tuple[str, str, int, int, int]
+# Identifies a check point: topic, group, queue id, start offset, pop time.
+CheckPointKey = tuple[str, str, int, int, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class CheckPoint:
         self.whole = (1 << len(self.offsets)) - 1
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CheckPointKey:
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_ms
 
     @property
@@ -88,7 +88,7 @@ class CheckPoint:
 
 
 def from_body(body: PopCheckPoint, revive_queue_id: int) -> CheckPoint | None:
-    """The check point that a message of the revive topic holds; None when it names no messages."""
+    """The check point in a message of the revive topic; None when it names no messages."""
     if not body.topic or not body.consumer_group or body.num > MESSAGES_MAX:
         return None
     start = body.start_offset

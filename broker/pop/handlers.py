@@ -1,8 +1,8 @@
 """POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055).
 
-A pop takes messages and makes them invisible to the rest of its group for a while. One that finds
-nothing waits in `PopPolls`, which runs the same look again when a message comes. A peek only looks,
-and never waits.
+A pop takes messages and makes them invisible to the rest of its group for a while. A pop that finds
+nothing waits in `PopPolls`, which runs the same look-up again when a message comes. A peek only
+reads, and never waits.
 """
 
 import logging
@@ -25,8 +25,8 @@ from ...protocol.headers.pop import (
 )
 from ...store.base.errors import StoreError
 from ..filters.filters import Filters
-from ..groups.groups import Groups
-from ..pull.long_polls import Key, LongPolls
+from ..groups.permissions import Permissions
+from ..pull.long_polls import LongPolls, QueueKey
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .checkpoints import MESSAGES_MAX
@@ -34,11 +34,10 @@ from .long_polls import PopPolls
 from .peek import Peeks
 from .take import Popped, Pops
 
-PERM_READ = 4
 ALL_QUEUES = -1  # so is any number below
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
-LATE_MS_MAX = 500  # a request that is so much older than its client waits is answered by nobody
+LATE_MS_MAX = 500  # after the end of its own wait a client has given its request up
 
 log = logging.getLogger(__name__)
 
@@ -52,28 +51,28 @@ _NONE_OF = {
 }
 _NOTHING = "NO_MESSAGE_IN_QUEUE"
 
-Asked = PopMessage | PeekMessage | Notification | PollingInfo
+PopRequest = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
-    """Hands messages out. `mark((topic, queue))` has waiting requests look there again."""
+    """Delivers messages. `mark((topic, queue))` makes waiting requests look there again."""
 
     def __init__(
         self,
         config: BrokerConfig,
         topics: Topics,
-        groups: Groups,
+        permissions: Permissions,
         filters: Filters,
         pops: Pops,
         peeks: Peeks,
         long_polls: LongPolls,
-        mark: Callable[[Key], None],
+        mark: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
     ) -> None:
         self.config = config
         self.topics = topics
-        self.groups = groups
+        self.permissions = permissions
         self.filters = filters
         self.pops = pops
         self.peeks = peeks
@@ -178,14 +177,14 @@ class PopHandlers:
         self.notifications.sweep(now_ms)
 
     def tidy(self) -> None:
-        """Forget what nobody waits for."""
+        """Forget keys without a waiting request."""
         self.polls.tidy()
         self.notifications.tidy()
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _age_ms(self, born_ms: int) -> int:
-        """How long ago the client made its request, by its own clock; below 0 if that is ahead."""
+        """The request's age by the client's own clock; below 0 if that clock is ahead."""
         return self.client_ms() - born_ms if born_ms else 0
 
     def _pop(self, header: PopMessage, now_ms: int) -> Popped:
@@ -224,50 +223,28 @@ class PopHandlers:
         except (StoreError, OverflowError) as wrong:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
-    def _check(self, header: Asked) -> TopicConfig:
-        """What can forbid any of the four; gives the topic."""
+    def _check(self, header: PopRequest) -> TopicConfig:
+        """The checks of all four requests; gives the topic."""
         try:
             return self._allowed(header)
         except Refusal as refusal:
             refusal.fields = _NONE_OF[type(header)]
             raise
 
-    def _allowed(self, header: Asked) -> TopicConfig:
-        if not self.config.broker_permission & PERM_READ:
-            raise self._refused(
-                codes.NO_PERMISSION,
-                f"the broker[{self.config.broker_ip1}] pop message is forbidden (brokerPermission)",
-            )
-        topic = self.topics.get(header.topic)
-        if topic is None:
-            raise self._refused(
-                codes.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        if not topic.perm & PERM_READ:
-            raise self._refused(
-                codes.NO_PERMISSION, f"the topic[{header.topic}] peeking message is forbidden"
-            )
+    def _allowed(self, header: PopRequest) -> TopicConfig:
+        self.permissions.require_readable_broker()
+        topic = self.permissions.require_readable_topic(header.topic)
         if header.queue_id >= topic.read_queue_nums:
             raise self._refused(
                 codes.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]; -1 is for all queues",
             )
-        group = self.groups.find(header.group)
-        if group is None:
-            raise self._refused(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.group}] does not exist; create it or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not group.consume_enable:
-            raise self._refused(
-                codes.NO_PERMISSION, f"subscription group no permission, {header.group}"
-            )
+        self.permissions.require_reader(header.group)
         return topic
 
-    def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[Key]:
-        """The queues in which a message is news for this place: who has no room doesn't ask."""
+    def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[QueueKey]:
+        """The queues that a waiting request watches; not computed if there is no room for it."""
         config = self.topics.get(topic)
         count = config.read_queue_nums if config is not None else 0
         for number in range(count) if queue_id < 0 else [queue_id]:

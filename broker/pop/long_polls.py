@@ -1,31 +1,31 @@
-"""Pops that found nothing and wait: records in a table, no task and no timer each.
+"""Parked pops: pops that found nothing, as records in a table, without a task or a timer each.
 
-A pop may wait for all queues of a topic at once, and for what comes again. So the queues of a topic
-are watched as long as somebody waits there: `Holds` then tells of messages at the end of the turn
-in which they came, and the oldest waiting pops of each group run again, one after the other, until
-one finds nothing. Of notifications the newest is told, and no other, as in RocketMQ: who has waited
-long asks again soon anyhow. A sweep answers those whose time is up.
+A pop may wait for all queues of a topic at once, and for messages that come again. So the queues of
+a topic are watched as long as a request waits for one: at the end of the loop iteration `LongPolls`
+reports new messages, and the oldest waiting pops of each group run again, one after the other,
+until one finds nothing. Of the waiting notifications only the newest is answered, as in RocketMQ:
+the older ones expire soon and ask again. A sweep answers the requests whose time is up.
 """
 
 from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ...protocol.aio.connection import Connection
 from ...protocol.command import Command, Response
-from ..pull.long_polls import Key, LongPolls
+from ..pull.long_polls import LongPolls, QueueKey
 
 END_EARLY_MS = 50  # the answer is under way when the client's time is up
 
-Place = tuple[str, str, int]  # topic, group, queue id or -1
+PollKey = tuple[str, str, int]  # topic, group, queue id or -1
 # Runs a request again; the last word says that it may not wait any more.
 Rerun = Callable[[Any, Command, Connection, bool], Response | bytes | None]
 
 
 @dataclass(slots=True, order=True)
 class Poll:
-    """One waiting request. What waits at a place is in the order of their ends."""
+    """One waiting request. The requests of a key are in the order of their ends."""
 
     end_ms: int
     number: int
@@ -36,29 +36,22 @@ class Poll:
     bytes: int = field(compare=False)  # of an unusually long one, for the limit of memory
 
 
+@dataclass(slots=True, eq=False)
 class PopPolls:
     """The waiting requests of one kind. `once`: a message is news for the newest of them only."""
 
-    def __init__(
-        self,
-        long_polls: LongPolls,
-        rerun: Rerun,
-        per_place_max: int,
-        total_max: int,
-        now_ms: Callable[[], int],
-        *,
-        once: bool = False,
-    ) -> None:
-        self.count = 0
-        self._long_polls = long_polls
-        self._rerun = rerun
-        self._per_place_max = per_place_max
-        self._total_max = total_max
-        self._once = once
-        self._now_ms = now_ms
-        self._waiting: dict[Place, list[Poll]] = {}
-        self._places: dict[Key, dict[Place, None]] = {}  # whom a message in a queue concerns
-        self._number = 0
+    _long_polls: LongPolls
+    _rerun: Rerun
+    _per_place_max: int
+    _total_max: int
+    _now_ms: Callable[[], int]
+    _: KW_ONLY
+    once: bool = False
+    count: int = field(init=False, default=0)
+    _waiting: dict[PollKey, list[Poll]] = field(init=False, default_factory=dict)
+    # By queue: the keys whose requests its messages concern.
+    _places: dict[QueueKey, dict[PollKey, None]] = field(init=False, default_factory=dict)
+    _number: int = field(init=False, default=0)
 
     def waiting(self, topic: str, group: str, queue_id: int) -> int:
         """How many wait under this topic, group and queue id."""
@@ -66,8 +59,8 @@ class PopPolls:
 
     def park(
         self,
-        place: Place,
-        queues: Iterable[Key],
+        place: PollKey,
+        queues: Iterable[QueueKey],
         end_ms: int,
         header: Any,
         command: Command,
@@ -99,17 +92,19 @@ class PopPolls:
         self.count += 1
         return True
 
-    def wake(self, place: Place) -> None:
-        """Run what waits at a place again."""
+    def wake(self, place: PollKey) -> None:
+        """Run the waiting requests of a key again."""
         polls = self._waiting.get(place)
-        first = -1 if self._once else 0
+        first = -1 if self.once else 0
         while polls:
             poll = polls.pop(first)
             self.count -= 1
             if poll.connection.is_lost:
                 _let_go(poll)
                 continue
-            if poll.connection.is_to_wait:  # what it popped, nobody else would see meanwhile
+            if (
+                poll.connection.is_to_wait
+            ):  # the popped messages would be invisible to all others meanwhile
                 _let_go(poll)
                 poll.connection.postpone(poll.command)
                 continue
@@ -120,11 +115,11 @@ class PopPolls:
                 return
             _let_go(poll)
             self._answer(poll, reply)
-            if self._once:
+            if self.once:
                 return
 
     def sweep(self, now_ms: int) -> None:
-        """Answer those whose time is up."""
+        """Answer the requests whose time is up."""
         for polls in self._waiting.values():
             while polls and (polls[0].end_ms < now_ms or polls[0].connection.is_lost):
                 poll = polls.pop(0)
@@ -137,7 +132,7 @@ class PopPolls:
                 self._answer(poll, reply)
 
     def tidy(self) -> None:
-        """Forget clients that left, and stop watching queues that nobody waits for."""
+        """Forget clients that left, and stop watching queues without a waiting request."""
         for place, polls in list(self._waiting.items()):
             left = [poll for poll in polls if not poll.connection.is_lost]
             for poll in polls:
@@ -159,7 +154,7 @@ class PopPolls:
         waited_ms = self._now_ms() - poll.since_ms
         poll.connection.respond_late(poll.command, reply, waited_ms, is_long_polling=True)
 
-    def _on_message(self, key: Key) -> None:
+    def _on_message(self, key: QueueKey) -> None:
         for place in list(self._places.get(key, ())):
             self.wake(place)
 

@@ -1,7 +1,7 @@
 """Popping in order: one batch of a queue at a time, in consumerOrderInfo.json.
 
 A group gets the next messages of a queue only when the batch before is acknowledged, or visible
-again; then it gets what is left of it once more, with a count. Its offset moves with the
+again; then it gets the rest of that batch once more, with a count. Its offset moves with the
 acknowledgements, so a crash repeats a batch and never skips one.
 """
 
@@ -14,11 +14,11 @@ from ..groups.groups import Groups
 from ..runtime.persistent import PersistentTable
 from ..topics.topics import Topics
 
-UNUSED_MS_MAX = 24 * 3_600_000  # a batch that nobody consumed for so long is forgotten
+UNUSED_MS_MAX = 24 * 3_600_000  # a batch without a request for this long is forgotten
 SEPARATOR = "@"
-NOT_OF_BATCH, OTHER_POP = -1, -2  # what `ack` gives beside offsets
+NOT_OF_BATCH, OTHER_POP = -1, -2  # results of `ack` beside offsets
 
-QueueKey = tuple[str, str, int]  # topic, group, queue id
+GroupQueueKey = tuple[str, str, int]  # topic, group, queue id
 
 
 class PopOrders(PersistentTable):
@@ -30,8 +30,10 @@ class PopOrders(PersistentTable):
         super().__init__(path, now_ms)
         self._topics = topics
         self._groups = groups
-        self._batches: dict[QueueKey, OrderInfo] = {}
-        self._free: dict[QueueKey, int] = {}  # when a batch that blocks its queue no longer does
+        self._batches: dict[GroupQueueKey, OrderInfo] = {}
+        self._free: dict[
+            GroupQueueKey, int
+        ] = {}  # when a batch that blocks its queue no longer does
 
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
@@ -49,14 +51,14 @@ class PopOrders(PersistentTable):
         yield self.to_body().encode(standard=standard)
 
     def to_body(self) -> ConsumerOrderInfoWrapper:
-        """The table as consumerOrderInfo.json has it, without what is out of use."""
+        """The table as consumerOrderInfo.json has it, without unused entries."""
         self._clean()
         table: dict[str, dict[int, OrderInfo]] = {}
         for (topic, group, queue_id), batch in self._batches.items():
             table.setdefault(topic + SEPARATOR + group, {})[queue_id] = batch
         return ConsumerOrderInfoWrapper(table)
 
-    def is_blocked(self, key: QueueKey, attempt_id: str | None, invisible_ms: int = 0) -> bool:
+    def is_blocked(self, key: GroupQueueKey, attempt_id: str | None, invisible_ms: int = 0) -> bool:
         """Whether a batch of the queue is still being consumed.
 
         The same attempt as the one before, asking again, may have the batch once more. A batch that
@@ -73,7 +75,7 @@ class PopOrders(PersistentTable):
 
     def popped(
         self,
-        key: QueueKey,
+        key: GroupQueueKey,
         offsets: Sequence[int],
         pop_ms: int,
         invisible_ms: int,
@@ -103,7 +105,7 @@ class PopOrders(PersistentTable):
         self.changed = True
         return counts or {}
 
-    def ack(self, key: QueueKey, offset: int, pop_ms: int) -> int:
+    def ack(self, key: GroupQueueKey, offset: int, pop_ms: int) -> int:
         """Note an acknowledgement; the offset that the group has come to, or a reason for none."""
         batch = self._batches.get(key)
         if batch is None:
@@ -119,8 +121,8 @@ class PopOrders(PersistentTable):
         left = [each for at, each in enumerate(offsets) if not batch.acked >> at & 1]
         return left[0] if left else offsets[-1] + 1
 
-    def hide(self, key: QueueKey, offset: int, pop_ms: int, visible_ms: int) -> bool:
-        """Set when a message is visible again; False when that batch was popped anew since."""
+    def hide(self, key: GroupQueueKey, offset: int, pop_ms: int, visible_ms: int) -> bool:
+        """Set when a message is visible again; False when the batch was popped again since."""
         batch = self._batches.get(key)
         if batch is None or batch.pop_time != pop_ms:
             return False
@@ -129,13 +131,13 @@ class PopOrders(PersistentTable):
         self._note_free(key, batch)
         return True
 
-    def clear(self, key: QueueKey) -> None:
+    def clear(self, key: GroupQueueKey) -> None:
         """Forget the batch of a queue: its offset was reset."""
         if self._batches.pop(key, None) is not None:
             self._free.pop(key, None)
             self.changed = True
 
-    def freed(self, now_ms: int) -> list[QueueKey]:
+    def freed(self, now_ms: int) -> list[GroupQueueKey]:
         """The queues whose batches have become visible again since the last call."""
         found = [key for key, free_ms in self._free.items() if free_ms <= now_ms]
         for key in found:
@@ -153,7 +155,7 @@ class PopOrders(PersistentTable):
         ]
         return max(times, default=0)
 
-    def _note_free(self, key: QueueKey, batch: OrderInfo) -> None:
+    def _note_free(self, key: GroupQueueKey, batch: OrderInfo) -> None:
         visible_ms = self._visible_ms(batch)
         if visible_ms > 0:
             self._free[key] = visible_ms

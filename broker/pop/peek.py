@@ -1,9 +1,8 @@
-"""What a pop would find, looked at and left where it is: nothing is taken, noted or committed.
+"""Peek: the messages that a pop would find; nothing is taken, noted or committed.
 
-Like a pop, a peek goes through the queues of a topic, beginning anywhere, and through the group's
-retry topic: that comes first one time in five, and else if there is room left. Its messages come as
-they lie there. As in RocketMQ no filter is asked, and the rest is counted from where the group is,
-the messages of this answer included.
+Like a pop, a peek goes through the queues of a topic, from a random one on, and through the group's
+retry topic: first one time in five, else if there is room left. As in RocketMQ no filter is
+applied, and the remaining count starts at the group's offset, so it includes this response.
 """
 
 import random
@@ -13,7 +12,7 @@ from ...protocol.bodies.topic import TopicConfig
 from ...protocol.headers.pop import PeekMessage
 from ...protocol.message.pop_handles import retry_topic
 from ...store.base import status
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import MessageStore
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
@@ -21,14 +20,14 @@ from ..topics.topics import Topics
 from .buffer import PopBuffer
 from .take import RESPONSE_BYTES_MAX
 
-RETRIES_FIRST_IN = 5  # one peek in so many
+RETRIES_FIRST_IN = 5  # one peek in N reads the retry topics first
 
 _WRONG_OFFSET = (status.OFFSET_TOO_SMALL, status.OFFSET_OVERFLOW_BADLY)
 
 
 @dataclass(slots=True)
 class Peeked:
-    """What a peek saw: `count` messages in whole records of `size` bytes."""
+    """The result of a peek: `count` messages in whole records of `size` bytes."""
 
     rest: int = 0
     count: int = 0
@@ -37,25 +36,18 @@ class Peeked:
     records: list[Buffer] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Peeks:
-    """Looks at what the next pops of a group will find."""
+    """Finds the messages of a group's next pops."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        buffer: PopBuffer,
-        stats: Stats,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._buffer = buffer
-        self._stats = stats
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _buffer: PopBuffer
+    _stats: Stats
 
     def peek(self, header: PeekMessage, topic: TopicConfig) -> Peeked:
-        """Up to `header.max_messages` messages, and not more than an answer can hold."""
+        """Up to `header.max_messages` messages, within the size of a response."""
         found = Peeked()
         chance = random.randrange(100)  # noqa: S311 - no secret
         is_v2 = self._config.enable_retry_topic_v2
@@ -83,7 +75,7 @@ class Peeks:
             self._look(found, header, topic.topic_name or "", (chance + number) % queues)
 
     def _look(self, found: Peeked, header: PeekMessage, topic: str, queue_id: int) -> None:
-        """Add what one queue has to what was found so far."""
+        """Add the messages of one queue to the result."""
         store = self._store
         offset = self._buffer.next_offset(topic, header.group, queue_id)
         if offset < 0:

@@ -30,7 +30,7 @@ class RequestModes:
             self._count = sum(map(len, self._modes.values()))
 
     def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
-        """What was set for a group and a topic, None when nothing was."""
+        """The mode set for a group and a topic, None when none was."""
         return self._modes.get(topic, {}).get(group)
 
     def put(self, mode: SetMessageRequestModeRequestBody) -> None:

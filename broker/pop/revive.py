@@ -1,10 +1,10 @@
-"""Reviving: what was popped and not acknowledged in time comes again.
+"""Revival: popped messages that were not acknowledged in time become visible again.
 
-The revive topic is read in order, each of its queues for itself. Check points gather the
-acknowledgements behind them. When a check point's time has been up for a while, and all that was
-due by then has been read, its other messages are put into the group's retry topic. How far a queue
-is done is the offset of CID_RMQ_SYS_REVIVE_GROUP, which names the last entry that is; it moves once
-what was put is on disk. So a crash repeats messages and loses none.
+The revive topic is read in order, each queue by itself. Check points collect the acknowledgements
+behind them. When a check point has been overdue for a while, and all entries due by then have been
+read, its other messages are put into the group's retry topic. The progress in a queue is the offset
+of CID_RMQ_SYS_REVIVE_GROUP, which names the last finished entry; it moves once the messages are on
+disk. So a crash repeats messages and loses none.
 """
 
 import logging
@@ -21,6 +21,7 @@ from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import RETRY_PREFIX
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..groups.groups import Groups
@@ -29,7 +30,7 @@ from ..runtime.stats import Stats
 from ..scheduled.timers import Timers
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
-from .checkpoints import CheckPoint, Key, from_body
+from .checkpoints import CheckPoint, CheckPointKey, from_body
 from .counters import ACK, CHECK_POINT, PopMeters
 from .revive_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
 
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 LATE_ACK_MS = 2_000  # how long after its time a check point still takes acknowledgements
 DUE_AGAIN_MS = 100  # how soon a check point is tried again that waits for the timer
 ENTRIES_PER_LOOK = 32
-# Of one queue in one go, so that requests get their turn in between.
+# Of one queue per round; requests are served between two rounds.
 ENTRIES_PER_ROUND = 256
 MESSAGES_PER_ROUND = 500
 READY_MAX = 100_000  # check points of a queue that wait for their time
@@ -51,39 +52,31 @@ class _Queue:
     queue_id: int
     next: int = -1
     read_ms: int = 0  # all that was due until then has been read
-    points: dict[Key, tuple[int, CheckPoint]] = field(default_factory=dict)
+    points: dict[CheckPointKey, tuple[int, CheckPoint]] = field(default_factory=dict)
     done: deque[tuple[int, int]] = field(default_factory=deque)
     has_failed: bool = False  # the last round
 
 
+@dataclass(slots=True, eq=False)
 class PopRevive:
     """Reads the revive topic. `wake((topic, queue))` says that a message came in."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        timers: Timers | None,
-        stats: Stats,
-        meters: PopMeters,
-        wake: Callable[[tuple[str, int]], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._meters = meters
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._timers = timers
-        self._stats = stats
-        self._wake = wake
-        self._now_ms = now_ms
-        self._topic = revive_topic(config.broker_cluster_name)
-        self._queues = [_Queue(number) for number in range(config.revive_queue_num)]
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _groups: Groups
+    _offsets: Offsets
+    _timers: Timers | None
+    _stats: Stats
+    _meters: PopMeters
+    _wake: Callable[[tuple[str, int]], None]
+    _now_ms: Callable[[], int]
+    _topic: str = field(init=False)
+    _queues: list[_Queue] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._topic = revive_topic(self._config.broker_cluster_name)
+        self._queues = [_Queue(number) for number in range(self._config.revive_queue_num)]
 
     def run(self) -> bool:
         """One round through all queues; True when there is more to do right away."""
@@ -118,7 +111,7 @@ class PopRevive:
         return min(waits)
 
     def advance(self) -> None:
-        """Let the offsets pass what is done and on disk."""
+        """Let the offsets pass the finished entries that are on disk."""
         for queue in self._queues:
             self._commit(queue)
 
@@ -160,7 +153,7 @@ class PopRevive:
         return True
 
     def _take(self, queue: _Queue, record: Record) -> None:
-        """One entry of the revive topic. What can't be read is passed over, as in RocketMQ."""
+        """One entry of the revive topic. Unreadable ones are skipped, as in RocketMQ."""
         raw = record.raw_properties
         tag = (properties.find(raw, b"TAGS") or b"").decode(errors="replace")
         due = properties.find(raw, b"TIMER_DELIVER_MS") or b""
@@ -225,10 +218,10 @@ class PopRevive:
                 log.warning("%s/%d has no message %d any more", point.topic, point.queue_id, offset)
                 continue
             self._put_again(point, decode_record(data))
-            point.ack(offset)  # a store that fails in between goes on with the next
+            point.ack(offset)  # after a failure of the store the next run continues behind it
 
     def _has_no_group(self, name: str) -> bool:
-        """One that was deleted meanwhile is made anew, as for its next pop, where that may be."""
+        """Whether the group is gone. A deleted one is created again where allowed, as by a pop."""
         try:
             return self._groups.find(name) is None
         except Refusal as wrong:
@@ -237,7 +230,8 @@ class PopRevive:
             raise
 
     def _put_again(self, point: CheckPoint, message: Record) -> None:
-        """However often that was, as in RocketMQ: who gives it up is its reader."""
+        """Put the message into the retry topic, however often it came: as in RocketMQ the consumer
+        decides when to give it up."""
         name = point.topic
         if not name.startswith(RETRY_PREFIX):
             name = retry_topic(name, point.group, v2=self._config.enable_retry_topic_v2)
@@ -248,16 +242,17 @@ class PopRevive:
         if message.reconsume_times == 0 or properties.FIRST_POP_TIME not in pairs:
             pairs[properties.FIRST_POP_TIME] = str(point.pop_ms)
         start, _, end = self._store.put(
-            name,
-            0,
-            message.flag,
-            message.sys_flag,
-            message.born_ms,
-            self._store.host,  # as in RocketMQ: the broker itself puts it again
-            message.body,
-            properties.encode(pairs),
-            tag_hash(pairs.get(properties.TAGS)),
-            message.reconsume_times + 1,
+            Message(
+                (name, 0),
+                message.flag,
+                message.sys_flag,
+                message.born_ms,
+                self._store.host,  # as in RocketMQ: the broker itself stores it again
+                message.body,
+                properties.encode(pairs),
+                tag_hash(pairs.get(properties.TAGS)),
+                message.reconsume_times + 1,
+            ),
         )
         self._stats.put(name, end - start)
         self._meters.retried(point.group, point.topic)

@@ -1,9 +1,9 @@
-"""The revive topic: check points and acknowledgements as messages, so that a restart knows them.
+"""The revive topic: check points and acknowledgements as messages, to survive a restart.
 
-They are Java's: a check point has the tag ck and is due a second before its messages are visible
-again, an acknowledgement has ack or bAck and is due at that time. Until then they wait as timer
-messages, so what is in the revive topic is always what has to be looked at now. A Java broker goes
-on with them, and we with its.
+They have Java's format: a check point has the tag ck and is due a second before its messages are
+visible again, an acknowledgement has ack or bAck and is due at that time. Until then they wait as
+timer messages, so the entries of the revive topic are always due. A Java broker can continue with
+them, and this one with Java's.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from ...protocol.bodies.pop import AckMsg, BatchAckMsg
 from ...protocol.message import properties
 from ...protocol.message.tags import tag_hash
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
-from .checkpoints import CheckPoint, Key
+from .checkpoints import CheckPoint, CheckPointKey
 from .counters import ACK, CHECK_POINT, PopMeters
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -28,9 +29,9 @@ def revive_topic(cluster: str) -> str:
 
 
 class PopLog:
-    """Writes the revive topic. Each method gives the end of what it wrote into the log.
+    """Writes the revive topic. Each method returns the end of its message in the log.
 
-    StoreError, or a Refusal of the timer's, when a message can't be kept.
+    StoreError, or a Refusal of the timer's, when a message can't be stored.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class PopLog:
         self._now_ms = now_ms
 
     def check_point(self, point: CheckPoint) -> int:
-        """Keep a check point with the acknowledgements that it has so far."""
+        """Store a check point with its acknowledgements up to now."""
         body = point.to_body(self._broker_name).encode()
         due_ms = point.revive_ms - CHECK_POINT_AHEAD_MS
         name = self._name(point.key, point.start_offset, CHECK_POINT_TAG)
@@ -57,7 +58,9 @@ class PopLog:
         self._meters.wrote(point.group, point.topic, CHECK_POINT)
         return end
 
-    def ack(self, key: Key, offsets: Sequence[int], revive_queue_id: int, revive_ms: int) -> int:
+    def ack(
+        self, key: CheckPointKey, offsets: Sequence[int], revive_queue_id: int, revive_ms: int
+    ) -> int:
         """Keep acknowledgements for a check point that is in the revive topic already."""
         topic, group, queue_id, start, pop_ms = key
         first = offsets[0] if len(offsets) == 1 else -1
@@ -71,7 +74,7 @@ class PopLog:
         self._meters.wrote(group, topic, ACK)
         return end
 
-    def _name(self, key: Key, offset: int, tag: str) -> str:
+    def _name(self, key: CheckPointKey, offset: int, tag: str) -> str:
         topic, group, queue_id, _, pop_ms = key
         return f"{topic}@{queue_id}@{offset}@{group}@{pop_ms}@{self._broker_name}@{tag}"
 
@@ -84,14 +87,15 @@ class PopLog:
         store = self._store
         place = self._delivery_policy.place(properties.encode(pairs).decode(), self.topic, queue_id)
         _, _, end = store.put(
-            place.topic,
-            place.queue_id,
-            0,
-            0,
-            self._now_ms(),
-            store.host,
-            body,
-            place.text.encode(),
-            tag_hash(tag),
+            Message(
+                (place.topic, place.queue_id),
+                0,
+                0,
+                self._now_ms(),
+                store.host,
+                body,
+                place.text.encode(),
+                tag_hash(tag),
+            ),
         )
         return end

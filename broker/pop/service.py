@@ -1,4 +1,4 @@
-"""The parts of pop, wired: made, loaded, kept going, closed together."""
+"""The parts of pop: made, loaded, run periodically and closed together."""
 
 import logging
 from collections.abc import Callable
@@ -12,8 +12,9 @@ from ..filters.filters import Filters
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
+from ..groups.permissions import Permissions
 from ..naming.topic_queues import TopicQueues
-from ..pull.long_polls import Key, LongPolls
+from ..pull.long_polls import LongPolls, QueueKey
 from ..runtime.stats import Stats
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..scheduled.timers import Timers
@@ -35,8 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class PopParts:
-    """Pop as the broker has it. `folder` has the configuration files; `wake((topic, queue))` says
-    that a message came in. Without timers nobody can pop."""
+    """All parts of pop. `folder` has the configuration files; `wake((topic, queue))` reports a new
+    message. Without timers (timerWheelEnable=false) every pop is refused."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class PopParts:
         store: MessageStore,
         topics: Topics,
         groups: Groups,
+        permissions: Permissions,
         offsets: Offsets,
         clients: Clients,
         filters: Filters,
@@ -52,7 +54,7 @@ class PopParts:
         delivery_policy: DeliveryPolicy,
         timers: Timers | None,
         long_polls: LongPolls,
-        wake: Callable[[Key], None],
+        wake: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
     ) -> None:
@@ -70,7 +72,7 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, groups, filters, pops, peeks, long_polls, wake, now_ms, client_ms
+            config, topics, permissions, filters, pops, peeks, long_polls, wake, now_ms, client_ms
         )
         self.families = (
             self.handlers,
@@ -87,7 +89,7 @@ class PopParts:
         self.orders.load()
 
     def sweep(self) -> None:
-        """What is due now: answers of requests that waited, notes that were in memory for long."""
+        """Periodic work: responses to expired requests, check points that stayed too long."""
         now_ms = self._now_ms()
         began = perf_counter()
         self.buffer.sweep(now_ms)
@@ -97,7 +99,7 @@ class PopParts:
         self.handlers.sweep(now_ms)
 
     async def close(self) -> None:
-        """Write what is only in memory."""
+        """Write everything that is only in memory."""
         await self._queues.stop()
         try:
             self.buffer.write_all()

@@ -1,9 +1,9 @@
 """Taking messages out of queues for a pop.
 
-A pop goes through the queues of a topic, beginning anywhere, and through the group's retry topic:
-that comes first once in a few times, and otherwise if there is room left. What it takes of a queue
-is a check point (`pop_buffer`), or, in order, a batch (`pop_orders`). The group's next pop of that
-queue goes on behind it.
+A pop goes through the queues of a topic, from a random one on, and through the group's retry topic:
+first once in a few times, else if there is room left. The messages taken from a queue form a check
+point (`checkpoints`), or, in order, a batch (`orders`). The group's next pop of that queue
+continues behind them.
 """
 
 import random
@@ -26,7 +26,7 @@ from ...protocol.message.pop_handles import (
 from ...protocol.message.record import QUEUE_OFFSET_AT, decode_record, encode_record
 from ...store.base import status
 from ...store.base.errors import StoreError
-from ...store.engine.reading import Buffer
+from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
 from ..filters.matching import Wanted, look
@@ -42,7 +42,7 @@ from .orders import PopOrders
 BYTES_MAX = 256 << 10  # of a queue in one pop, or one message
 RESPONSE_BYTES_MAX = 15 << 20  # of messages: with its header an answer must fit into a frame
 FROM_START = 0  # initMode MIN
-LOOKS_MAX = 16  # at one queue in one pop, while what is found there doesn't match
+LOOKS_MAX = 16  # read at one queue in one pop while no message there matches
 
 _SIZE = Struct(">i")
 _QUEUE_OFFSET = Struct(">q")
@@ -52,8 +52,8 @@ _SKIPPED = (status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING)
 
 @dataclass(slots=True)
 class Popped:
-    """What a pop came to. `rest`: how many more messages there are; `again`: queues in which the
-    look for matching messages was not through."""
+    """The result of a pop. `rest`: how many more messages there are; `again`: queues in which the
+    search for matching messages did not reach the end."""
 
     pop_ms: int
     revive_queue_id: int
@@ -67,29 +67,19 @@ class Popped:
     again: list[tuple[str, int]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Pops:
     """Takes messages out of queues."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        buffer: PopBuffer,
-        orders: PopOrders,
-        stats: Stats,
-        meters: PopMeters,
-    ) -> None:
-        self._meters = meters
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._buffer = buffer
-        self._orders = orders
-        self._stats = stats
-        self._turn = 0  # which revive queue is next
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _offsets: Offsets
+    _buffer: PopBuffer
+    _orders: PopOrders
+    _stats: Stats
+    _meters: PopMeters
+    _turn: int = field(init=False, default=0)  # which revive queue is next
 
     def pop(self, header: PopMessage, topic: TopicConfig, wanted: Wanted, now_ms: int) -> Popped:
         """Up to `header.max_messages` messages. StoreError when they can't be kept as popped."""
@@ -104,13 +94,13 @@ class Pops:
             self._pop_all(found, header, topic, retries, chance, wanted)
         except StoreError:
             if not found.count:
-                raise  # else what was taken before goes out
+                raise  # else the messages taken before go out
         return found
 
     def has_message(
         self, topic: str, group: str, queue_id: int, *, order: bool, attempt_id: str | None
     ) -> bool:
-        """Whether a queue, or with -1 the topic, or what comes again, has messages to pop."""
+        """Whether a queue, or with -1 the topic, or the retry topic, has messages to pop."""
         numbers = self._queues(topic) if queue_id < 0 else [queue_id]
         for number in numbers:
             is_blocked = order and self._orders.is_blocked((topic, group, number), attempt_id)
@@ -198,7 +188,7 @@ class Pops:
         queue_id: int,
         wanted: Wanted,
     ) -> None:
-        """Add what one queue has to what was found so far."""
+        """Add the messages of one queue to the result."""
         store, group = self._store, header.group
         key = (topic, group, queue_id)
         if self._offsets.resets and self._offsets.take_reset(*key) is not None:

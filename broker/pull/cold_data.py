@@ -1,17 +1,17 @@
-"""Control of cold data: groups that read far behind the end of the log are slowed down.
+"""Cold data flow control: groups that read far behind the end of the log are slowed down.
 
-Old messages come from the disk, and what the system reads there pushes new messages out of memory.
-So the bytes of cold messages that each group was given are counted for five seconds
-(coldDataFlowControlEnable). A group that has had more than its threshold waits, as does each reader
-of cold messages once all have had more than globalColdReadThreshold: a push consumer is told that
-the broker is busy, and a pull consumer's request is kept for three seconds and then given one
-message.
+Old messages come from the disk, and reading them pushes new messages out of the page cache. So the
+bytes of cold messages that each group gets are counted for five seconds
+(coldDataFlowControlEnable). A group above its threshold waits, and so do all readers of cold
+messages once their sum is above globalColdReadThreshold: a push consumer gets SYSTEM_BUSY, and a
+pull consumer's request is delayed by three seconds and then gets one message.
 
-RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not here.
+RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not implemented.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol import codes
@@ -29,14 +29,14 @@ from ..settings.config import BrokerConfig
 PERIOD_MS = 5_000  # how long the bytes are added up
 FORGET_MS = 60_000  # a group that reads nothing cold for so long leaves the table
 HOLD_MS = 3_000
-HOLDS_MAX = 10_000  # requests that are kept
+PARKED_MAX = 10_000  # requests that are kept
 GROUPS_MAX = 10_000  # in each of the two tables
 _TOOLS = frozenset({"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "FILTERSRV_CONSUMER"})
 
 Rerun = Callable[[PullMessage, Command, Connection], Response | bytes | None]
 
 
-class _Held(NamedTuple):
+class _DelayedPull(NamedTuple):
     """A pull that is kept."""
 
     since_ms: int
@@ -45,29 +45,26 @@ class _Held(NamedTuple):
     connection: Connection
 
 
+@dataclass(slots=True, eq=False)
 class ColdData:
-    """Who has read how much, the groups' thresholds in bytes, and the pulls that are kept."""
+    """Cold bytes read by group, the groups' thresholds in bytes, and the delayed pulls."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        clients: Clients,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._clients = clients
-        self._now_ms = now_ms
-        self._reads: dict[str, ColdRead] = {}
-        self._thresholds: dict[str, int] = {}
-        self._all_bytes = 0
-        self._cleared_ms = now_ms()
-        self._held: deque[_Held] = deque()
+    _config: BrokerConfig
+    _store: MessageStore
+    _clients: Clients
+    _now_ms: Callable[[], int]
+    _reads: dict[str, ColdRead] = field(init=False, default_factory=dict)
+    _thresholds: dict[str, int] = field(init=False, default_factory=dict)
+    _all_bytes: int = field(init=False, default=0)
+    _cleared_ms: int = field(init=False)
+    _delayed: deque[_DelayedPull] = field(init=False, default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._cleared_ms = self._now_ms()
 
     # --- pulls ----------------------------------------------------------------------------------
 
-    def holds(self, header: PullMessage, command: Command, connection: Connection) -> bool:
+    def delays(self, header: PullMessage, command: Command, connection: Connection) -> bool:
         """Whether a pull has to wait, and is kept. Refusal for a push consumer's."""
         if not self._is_slowed(header.group) or not self._is_cold(header):
             return False
@@ -80,10 +77,12 @@ class ColdData:
                 f"all have had more than {self._config.global_cold_read_threshold} "
                 "(cgColdReadThreshold, globalColdReadThreshold)",
             )
-        if len(self._held) >= HOLDS_MAX or command.weight():  # an unusually long one takes memory
+        if (
+            len(self._delayed) >= PARKED_MAX or command.weight()
+        ):  # an unusually long one takes memory
             self._only_one(header)
             return False
-        self._held.append(_Held(self._now_ms(), header, command, connection))
+        self._delayed.append(_DelayedPull(self._now_ms(), header, command, connection))
         return True
 
     def count(
@@ -92,7 +91,7 @@ class ColdData:
         """A pull was given the messages up to `next_offset`."""
         if is_system_group(header.group) or header.group in _TOOLS:
             return
-        size = self._store.read_cold(
+        size = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, next_offset, tags_codes,
             self._hot_bytes, look=self._config.cold_data_scan_enable,
         )  # fmt: skip
@@ -111,8 +110,8 @@ class ColdData:
     def sweep(self, rerun: Rerun) -> None:
         """Serve the pulls that were kept long enough, and begin a new period when it is time."""
         now_ms = self._now_ms()
-        while self._held and self._held[0].since_ms + HOLD_MS <= now_ms:
-            since_ms, header, command, connection = self._held.popleft()
+        while self._delayed and self._delayed[0].since_ms + HOLD_MS <= now_ms:
+            since_ms, header, command, connection = self._delayed.popleft()
             if connection.is_lost:
                 continue
             self._only_one(header)
@@ -122,7 +121,9 @@ class ColdData:
         if abs(now_ms - self._cleared_ms) >= PERIOD_MS:
             self._cleared_ms = now_ms
             if not self._config.data_read_ahead_enable:
-                self._store.read_log_ahead(wanted=False)  # files that are new since the last time
+                self._store.page_cache.read_log_ahead(
+                    wanted=False
+                )  # files that are new since the last time
             self._all_bytes = 0
             for group, read in list(self._reads.items()):
                 if now_ms - read.last_cold_read_time_mills >= FORGET_MS:
@@ -132,7 +133,7 @@ class ColdData:
     # --- for administrators ---------------------------------------------------------------------
 
     def set_threshold(self, group: str, threshold: int) -> None:
-        """A group may read so many cold bytes in a period. Refusal when there are too many."""
+        """Cold bytes that a group may read per period. Refusal when too many groups have one."""
         if group not in self._thresholds and len(self._thresholds) >= GROUPS_MAX:
             raise Refusal(
                 codes.SYSTEM_ERROR,
@@ -146,7 +147,7 @@ class ColdData:
         self._thresholds.pop(group, None)
 
     def info(self) -> Body:
-        """What GET_COLD_DATA_FLOW_CTR_INFO (2003) tells."""
+        """The body of the response to GET_COLD_DATA_FLOW_CTR_INFO (2003)."""
         return ColdDataFlowCtrInfo(
             dict(self._reads),
             dict(self._thresholds),
@@ -169,7 +170,7 @@ class ColdData:
         return is_over or self._all_bytes >= self._config.global_cold_read_threshold
 
     def _is_cold(self, header: PullMessage) -> bool:
-        found = self._store.read_cold(
+        found = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, header.offset + 1, None,
             self._hot_bytes, look=False,
         )  # fmt: skip

@@ -1,5 +1,7 @@
-"""Requests about what is read from the disk: control of cold data (2001 to 2003), how the log is
-read ahead (2004), and RocksDB (354, 355), which a broker with files has not."""
+"""Requests about reads from the disk: cold data flow control (2001 to 2003), read-ahead of the log
+(2004), and RocksDB (354, 355), which a broker with files doesn't have."""
+
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -18,15 +20,13 @@ GROUP_CHARS_MAX = 255
 THRESHOLD_MAX = (1 << 63) - 1
 
 
+@dataclass(slots=True, eq=False)
 class AdminColdDataHandlers:
     """Answers them."""
 
-    def __init__(
-        self, cold: ColdData, store: MessageStore, dynamic_settings: DynamicSettings
-    ) -> None:
-        self.cold = cold
-        self.store = store
-        self.dynamic_settings = dynamic_settings
+    cold: ColdData
+    store: MessageStore
+    dynamic_settings: DynamicSettings
 
     def rows(self) -> list[Row]:
         return [
@@ -77,7 +77,7 @@ class AdminColdDataHandlers:
             )
         wanted = text == str(NORMAL)
         self.dynamic_settings.update({"dataReadAheadEnable": str(wanted).lower()})
-        self.store.read_log_ahead(wanted=wanted)
+        self.store.page_cache.read_log_ahead(wanted=wanted)
         return Response(codes.SUCCESS, remark=f"set commitlog readahead mode success, mode: {text}")
 
 

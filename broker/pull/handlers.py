@@ -5,6 +5,7 @@ which later calls `rerun`: the same look-up, so that a woken pull and a fresh on
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol import codes
@@ -34,22 +35,23 @@ from ..filters.sql92 import Predicate
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
+from ..groups.permissions import (
+    BY_BROADCAST,
+    BY_BROKER,
+    BY_SUBSCRIPTION,
+    Permissions,
+    forbidden,
+)
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
-from ..topics.topics import Topics
 from .cold_data import ColdData
-from .long_polls import HOLDS_MAX, HOLDS_PER_QUEUE_MAX, Hold, LongPolls
+from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls, ParkedPull
 
-PERM_READ = 4
 SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
 BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
 BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
-OFFSET_RESET = "OFFSET_RESET"  # the remark of an answer that tells a reset
-
-# forbiddenType of an answer: what exactly was not allowed
-FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC = 1, 2, 3
-FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 4, 5
+OFFSET_RESET = "OFFSET_RESET"  # the remark of a response with the offset of a reset
 
 # Groups that may pull without being members, whatever rejectPullConsumerEnable says
 _TOOLS = frozenset(
@@ -74,32 +76,25 @@ _CODES = {
 }
 
 
+@dataclass(eq=False)  # no slots: a slave's calls super()
 class PullHandlers:
-    """Hands messages out. `holds` is made here, because it runs our look-up again."""
+    """Delivers messages. `long_polls` is made here, because it runs `rerun` for parked pulls."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        clients: Clients,
-        filters: Filters,
-        stats: Stats,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.offsets = offsets
-        self.clients = clients
-        self.filters = filters
-        self.stats = stats
-        self.now_ms = now_ms
-        self.long_polls = LongPolls(self.rerun, now_ms)
-        self.cold = ColdData(config, store, clients, now_ms)
+    config: BrokerConfig
+    store: MessageStore
+    permissions: Permissions
+    groups: Groups
+    offsets: Offsets
+    clients: Clients
+    filters: Filters
+    stats: Stats
+    now_ms: Callable[[], int]
+    long_polls: LongPolls = field(init=False)
+    cold: ColdData = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.long_polls = LongPolls(self.rerun, self.now_ms)
+        self.cold = ColdData(self.config, self.store, self.clients, self.now_ms)
 
     def rows(self) -> list[Row]:
         return [
@@ -111,7 +106,7 @@ class PullHandlers:
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Response | bytes | None:
         is_controlled = self.config.cold_data_flow_control_enable
-        if is_controlled and self.cold.holds(header, command, connection):
+        if is_controlled and self.cold.delays(header, command, connection):
             return None
         return self._pull(header, command, connection)
 
@@ -134,16 +129,18 @@ class PullHandlers:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             now_ms = self.now_ms()
-            hold = Hold(header, command, connection, now_ms, now_ms + self._suspend_ms(header))
+            pull = ParkedPull(
+                header, command, connection, now_ms, now_ms + self._suspend_ms(header)
+            )
             if not _is_short(header, command):
-                hold.bytes = command.weight()
-            if self.long_polls.park((header.topic, header.queue_id), hold):
+                pull.bytes = command.weight()
+            if self.long_polls.park((header.topic, header.queue_id), pull):
                 return None
-            raise self._too_many(header, hold, connection)
+            raise self._too_many(header, pull, connection)
         return self._answer(header, command, found, topic, group, connection)
 
     def sweep_cold(self) -> None:
-        """Go on with what the control of cold data has slowed down."""
+        """Continue the pulls that cold data flow control has delayed."""
         self.cold.sweep(self._pull_again)
 
     def _pull_again(
@@ -178,45 +175,15 @@ class PullHandlers:
     def check(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
-        """All that can forbid a pull; gives what the group wants of the topic, and the two."""
+        """All checks of a pull; gives the filter of the group for the topic, and the two."""
         config = self.config
-        if not config.broker_permission & PERM_READ:
-            raise self._forbidden(
-                FORBIDDEN_BROKER,
-                f"the broker[{config.broker_ip1}] pulling message is forbidden: its "
-                f"brokerPermission is {config.broker_permission}",
-            )
         if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-            raise self._forbidden(
-                FORBIDDEN_BROKER,
+            raise forbidden(
+                BY_BROKER,
                 f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden; its "
                 "litePullMessageEnable is false",
             )
-        group = self.groups.find(header.group)
-        if group is None:
-            raise Refusal(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.group}] does not exist; create it or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not group.consume_enable:
-            raise self._forbidden(
-                FORBIDDEN_GROUP,
-                f"subscription group no permission, {header.group}: its consumeEnable is false; "
-                "switch it on (updateSubGroup)",
-            )
-        topic = self.topics.get(header.topic)
-        if topic is None:
-            raise Refusal(
-                codes.TOPIC_NOT_EXIST,
-                f"topic[{header.topic}] not exist, apply first please! Create it (updateTopic)",
-            )
-        if not topic.perm & PERM_READ:
-            raise self._forbidden(
-                FORBIDDEN_TOPIC,
-                f"the topic[{header.topic}] pulling message is forbidden: its perm is "
-                f"{topic.perm}, without 4 for reading; change it (updateTopicPerm)",
-            )
+        topic, group = self.permissions.require_readable(header.topic, header.group)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refusal(
                 codes.INVALID_PARAMETER,
@@ -237,7 +204,7 @@ class PullHandlers:
     # --- inside ---------------------------------------------------------------------------------
 
     def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
-        """The subscription that the group's heartbeats have told."""
+        """The subscription from the group's heartbeats."""
         group = self.clients.consumer_group(header.group)
         if group is None:
             raise Refusal(
@@ -245,14 +212,14 @@ class PullHandlers:
                 "the consumer's group info not exist; send a heartbeat",
             )
         if not broadcast_allowed and group.message_model == "BROADCASTING":
-            raise self._forbidden(
-                FORBIDDEN_BROADCAST,
+            raise forbidden(
+                BY_BROADCAST,
                 f"the consumer group[{header.group}] can not consume by broadcast way: its "
                 "consumeBroadcastEnable is false; switch it on, or consume by clustering",
             )
         if self.groups.forbids(header.group, header.topic):
-            raise self._forbidden(
-                FORBIDDEN_SUBSCRIPTION,
+            raise forbidden(
+                BY_SUBSCRIPTION,
                 f"the consumer group[{header.group}] is forbidden for topic[{header.topic}]; allow "
                 "it by request UPDATE_AND_GET_GROUP_FORBIDDEN",
             )
@@ -276,7 +243,7 @@ class PullHandlers:
         return self.filters.registered(found, header.group, header.sub_version)
 
     def _check_member(self, header: PullMessage, connection: Connection) -> None:
-        """Refusal for who pulls for a group that it isn't a member of, and that isn't pushed to."""
+        """Refusal for a pull outside its group, unless the group is pushed to or is a tool's."""
         group = self.clients.consumer_group(header.group)
         if group is not None and (
             connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
@@ -332,7 +299,7 @@ class PullHandlers:
     def _reset(
         self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
     ) -> Response | None:
-        """The answer that tells a reset of this queue to its reader; None when there was none."""
+        """The response that tells a reader of a reset of this queue; None when there was none."""
         offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
         if offset is None:
             return None
@@ -381,51 +348,39 @@ class PullHandlers:
             gets.messages += found.count
             gets.bytes += found.size
             reply = header.found(
-                command,
-                found.next_offset,
-                found.min_offset,
-                found.max_offset,
-                topic.topic_sys_flag,
-                group.group_sys_flag,
-                found.records,
-                found.size,
-                suggested,
+                command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
             )
             if type(reply) is bytes:
                 connection.owe(found.size)
             return reply
         self.stats.misses.messages += 1
-        answer = PullMessageResponse(
-            suggested,
-            found.next_offset,
-            found.min_offset,
-            found.max_offset,
-            topic_sys_flag=topic.topic_sys_flag,
-            group_sys_flag=group.group_sys_flag,
+        answer = PullMessageResponse.of(
+            found, topic.topic_sys_flag, group.group_sys_flag, suggested
         )
         name = status.NAMES[found.status]
         if found.status == status.NO_MATCHED_LOGIC_QUEUE:
-            # The topic has been checked: RocketMQ makes the queue, and finds it empty.
+            # The topic has been checked: RocketMQ creates the queue, and finds it empty.
             name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
         return header.missed(self._code(header, found), answer, name)
 
     def _suggested_broker(
         self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
     ) -> int:
-        """The id of the broker to ask next: a slave for who reads what is no longer in memory."""
+        """The id of the broker to ask next: a slave if the messages have left the memory here."""
         looked = found.next_offset > header.offset
         last = found.next_offset - 1
         if looked and not self.store.in_memory(header.topic, header.queue_id, last):
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
-    def _too_many(self, header: PullMessage, hold: Hold, connection: Connection) -> Refusal:
-        """An answer at once would be asked for again at once: this one makes clients wait."""
-        if hold.bytes:
+    def _too_many(self, header: PullMessage, pull: ParkedPull, connection: Connection) -> Refusal:
+        """For a pull that can't be parked: an empty response would make the client ask again at
+        once; this one makes it wait."""
+        if pull.bytes:
             budget = connection.budget
             return Refusal(
                 codes.SYSTEM_BUSY,
-                f"[OVERLOAD]this pull has {hold.bytes} bytes, long ones have {budget.waiting} "
+                f"[OVERLOAD]this pull has {pull.bytes} bytes, long ones have {budget.waiting} "
                 f"bytes that wait for messages here, the limit is one part in {WAITING_SHARE} of "
                 f"{budget.bytes_max} (clientMemoryBytesMax); send a shorter expression, or "
                 "subscribe by heartbeats",
@@ -434,7 +389,7 @@ class PullHandlers:
             codes.SYSTEM_BUSY,
             f"[OVERLOAD]{self.long_polls.count} pulls wait for messages here, and those of queue "
             f"{header.queue_id} of topic {header.topic} or all together reach the limit of "
-            f"{HOLDS_PER_QUEUE_MAX} or {HOLDS_MAX}; try again later, or stop some consumers",
+            f"{PARKED_PER_QUEUE_MAX} or {PARKED_MAX}; try again later, or stop some consumers",
         )
 
     @staticmethod
@@ -444,10 +399,6 @@ class PullHandlers:
             "The broker does not support consumer to filter message by class: group "
             f"{header.group} must subscribe to {header.topic} by tags or SQL92",
         )
-
-    @staticmethod
-    def _forbidden(kind: int, text: str) -> Refusal:
-        return Refusal(codes.NO_PERMISSION, text, {"forbiddenType": str(kind)})
 
 
 def _is_short(header: PullMessage, command: Command) -> bool:

@@ -1,9 +1,8 @@
-"""Pulls that wait for a message: records in a table, no task and no timer each.
+"""Parked pulls: pulls that wait for a message, as records without a task or a timer each.
 
-A pull that found nothing is parked under its queue. When a message is appended to that queue the
-queue is marked; once in the same loop turn `serve` runs every marked queue's pulls again. A sweep
-answers those whose time is up. Running again means the same `on_pull`, told that it may not wait
-any more, so a woken pull and a fresh one can't differ.
+A pull that found nothing is parked under its queue. A message appended to that queue marks it; at
+the end of the loop iteration `serve` runs the pulls of every marked queue again. A sweep answers
+the pulls whose time is up. A re-run calls the same look-up as a new pull, so the two can't differ.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,18 +12,18 @@ from ...protocol.aio.connection import Connection
 from ...protocol.command import Command, Response
 from ...protocol.headers.pull import PullMessage
 
-HOLDS_MAX = 1_000_000  # parked pulls in the broker
-HOLDS_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
+PARKED_MAX = 1_000_000  # parked pulls in the broker
+PARKED_PER_QUEUE_MAX = 10_000  # parked pulls on one queue
 HOLDS_PER_PART = 2_000  # of which a sweep looks at once whether their time is up
 
-Key = tuple[str, int]  # topic, queue id
+QueueKey = tuple[str, int]  # topic, queue id
 Rerun = Callable[[PullMessage, Command, Connection, bool], Response | bytes | None]
-Watcher = Callable[[Key], None]
+Watcher = Callable[[QueueKey], None]
 
 
 @dataclass(slots=True)
-class Hold:
-    """One parked pull. `bytes` are those of an unusually long one, for the limit of memory."""
+class ParkedPull:
+    """One parked pull. `bytes` is the size of an unusually long one, for the limit of memory."""
 
     header: PullMessage
     command: Command
@@ -39,32 +38,32 @@ class LongPolls:
 
     def __init__(self, rerun: Rerun, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self.parked: dict[Key, list[Hold]] = {}
+        self.parked: dict[QueueKey, list[ParkedPull]] = {}
         self.count = 0
-        self.marked: dict[Key, None] = {}
+        self.marked: dict[QueueKey, None] = {}
         self.rerun = rerun
-        self._watchers: dict[Key, list[Watcher]] = {}
+        self._watchers: dict[QueueKey, list[Watcher]] = {}
 
-    def park(self, key: Key, hold: Hold) -> bool:
+    def park(self, key: QueueKey, pull: ParkedPull) -> bool:
         """Keep the pull waiting; False when the limits say no and it must be answered now."""
-        holds = self.parked.get(key)
-        if self.count >= HOLDS_MAX or (holds is not None and len(holds) >= HOLDS_PER_QUEUE_MAX):
+        pulls = self.parked.get(key)
+        if self.count >= PARKED_MAX or (pulls is not None and len(pulls) >= PARKED_PER_QUEUE_MAX):
             return False
-        if hold.bytes and not hold.connection.budget.may_wait(hold.bytes):
+        if pull.bytes and not pull.connection.budget.may_wait(pull.bytes):
             return False
-        if holds is None:
-            self.parked[key] = [hold]
+        if pulls is None:
+            self.parked[key] = [pull]
         else:
-            holds.append(hold)
+            pulls.append(pull)
         self.count += 1
         return True
 
-    def watch(self, key: Key, watcher: Watcher) -> None:
-        """Have `watcher(key)` called, too, at the end of each turn that appends to the queue."""
+    def watch(self, key: QueueKey, watcher: Watcher) -> None:
+        """Call `watcher(key)`, too, at the end of each loop iteration that appends to the queue."""
         self._watchers.setdefault(key, []).append(watcher)
-        self.parked.setdefault(key, [])  # who appends looks for the key there
+        self.parked.setdefault(key, [])  # an append looks the key up there
 
-    def unwatch(self, key: Key, watcher: Watcher) -> None:
+    def unwatch(self, key: QueueKey, watcher: Watcher) -> None:
         """Stop calling it."""
         watchers = self._watchers[key]
         watchers.remove(watcher)
@@ -73,30 +72,30 @@ class LongPolls:
             if not self.parked[key]:
                 del self.parked[key]
 
-    def mark(self, key: Key) -> None:
-        """A message was appended to the queue; its pulls run again at the end of this turn."""
+    def mark(self, key: QueueKey) -> None:
+        """A message was appended: run the queue's pulls at the end of this loop iteration."""
         if key in self.parked:
             self.marked[key] = None
 
     def serve(self) -> None:
-        """Run the pulls of all marked queues again; those that still find nothing stay parked."""
+        """Run the pulls of all marked queues again; pulls that still find nothing stay parked."""
         marked, self.marked = self.marked, {}
         for key in marked:
-            holds = self.parked.pop(key, None)
-            if holds is None:
+            pulls = self.parked.pop(key, None)
+            if pulls is None:
                 continue
-            self.count -= len(holds)
+            self.count -= len(pulls)
             watchers = self._watchers.get(key)
             if watchers is not None:
                 self.parked[key] = []
-            for hold in holds:
-                self._again(key, hold, final=False)
+            for pull in pulls:
+                self._again(key, pull, final=False)
             if watchers is not None:
                 for watcher in list(watchers):
                     watcher(key)
 
     def sweep(self, now_ms: int) -> None:
-        """Answer the pulls whose time is up and forget those whose client is gone."""
+        """Answer the pulls whose time is up and drop the pulls of lost connections."""
         for _ in self.sweep_in_parts(now_ms):
             pass
 
@@ -104,42 +103,42 @@ class LongPolls:
         """The same, with pauses in which others may work, where many wait."""
         looked = 0
         for key in list(self.parked):
-            holds = self.parked.get(key)
-            if holds is None:
+            pulls = self.parked.get(key)
+            if pulls is None:
                 continue
-            looked += 1 + len(holds)
+            looked += 1 + len(pulls)
             if looked >= HOLDS_PER_PART:
                 looked = 0
                 yield
-                holds = self.parked.get(key, [])
-            due = [h for h in holds if h.deadline_ms <= now_ms or h.connection.is_lost]
+                pulls = self.parked.get(key, [])
+            due = [p for p in pulls if p.deadline_ms <= now_ms or p.connection.is_lost]
             if not due:
                 continue
-            left = [h for h in holds if h.deadline_ms > now_ms and not h.connection.is_lost]
+            left = [p for p in pulls if p.deadline_ms > now_ms and not p.connection.is_lost]
             self.count -= len(due)
             if left or key in self._watchers:
                 self.parked[key] = left
             else:
                 del self.parked[key]
-            for hold in due:
-                self._again(key, hold, final=True)
+            for pull in due:
+                self._again(key, pull, final=True)
 
     def wake_all(self) -> None:
         """Mark every queue, for changes that may concern any pull."""
         self.marked = dict.fromkeys(self.parked)
 
-    def _again(self, key: Key, hold: Hold, *, final: bool) -> None:
-        connection = hold.connection
+    def _again(self, key: QueueKey, pull: ParkedPull, *, final: bool) -> None:
+        connection = pull.connection
         if not connection.is_lost:
             if connection.is_to_wait:
-                connection.postpone(hold.command)
+                connection.postpone(pull.command)
             else:
-                reply = self.rerun(hold.header, hold.command, connection, final)
+                reply = self.rerun(pull.header, pull.command, connection, final)
                 if reply is None:
-                    self.parked.setdefault(key, []).append(hold)  # its place was free a moment ago
+                    self.parked.setdefault(key, []).append(pull)  # its place was free a moment ago
                     self.count += 1
                     return
-                waited_ms = self._now_ms() - hold.since_ms
-                connection.respond_late(hold.command, reply, waited_ms, is_long_polling=True)
-        if hold.bytes:
-            connection.budget.waiting -= hold.bytes
+                waited_ms = self._now_ms() - pull.since_ms
+                connection.respond_late(pull.command, reply, waited_ms, is_long_polling=True)
+        if pull.bytes:
+            connection.budget.waiting -= pull.bytes

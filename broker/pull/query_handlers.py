@@ -2,6 +2,7 @@
 queue's entries, QUERY_CONSUME_QUEUE (321)."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -22,21 +23,19 @@ from ..settings.config import BrokerConfig
 MESSAGES_MAX = 64  # RocketMQ's maxMsgsNumBatch
 RESPONSE_BYTES_MAX = 15 << 20  # a frame ends at 16 MiB
 ENTRIES_MAX = 10_000  # of a consume queue, in one answer
-KEYS_AT_ONCE = 256  # messages whose keys go into the index in one turn, for a query
+KEYS_AT_ONCE = 256  # messages whose keys a query puts into the index in one loop iteration
 
 WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReservedTime)"
 
 
+@dataclass(slots=True, eq=False)
 class QueryHandlers:
     """Looks for messages."""
 
-    def __init__(
-        self, config: BrokerConfig, store: MessageStore, clients: Clients, slices: Slices
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.clients = clients
-        self.slices = slices
+    config: BrokerConfig
+    store: MessageStore
+    clients: Clients
+    slices: Slices
 
     def rows(self) -> list[Row]:
         return [
@@ -51,7 +50,7 @@ class QueryHandlers:
         return self.slices.respond(self._query(header), counted=False)
 
     def _query(self, header: QueryMessage) -> Generator[object, None, Response]:
-        """The steps of a look-up: the keys of what came before it go into the index first."""
+        """The steps of a look-up: first the keys of all earlier messages go into the index."""
         left = self.store.index_backlog
         while left > 0:
             done = self.store.index_pending(KEYS_AT_ONCE)

@@ -1,12 +1,12 @@
-"""Pulls of static topics: where the messages of a logical queue are, and what the reader is told.
+"""Pulls of static topics: finding the messages of a logical queue, and translating the response.
 
-The broker that leads a logical queue serves all of it. What lies in a queue of its own it reads as
-any other; what lies on another broker, from which the queue was moved, it has that broker send. An
-answer has logical offsets, and `offsetDelta`, which makes a message's own offset a logical one.
+The broker that leads a logical queue serves all of it. Items in its own queues it reads as usual;
+for items on another broker, from which the queue was moved, it forwards the pull. A response has
+logical offsets, and `offsetDelta`, which turns a message's physical offset into a logical one.
 """
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import msgspec
@@ -16,7 +16,13 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage, PullMessageResponse
+from ...protocol.headers.pull import (
+    COMMIT_OFFSET,
+    SUSPEND,
+    Page,
+    PullMessage,
+    PullMessageResponse,
+)
 from ...protocol.queues.logical_queues import (
     decided,
     end_of,
@@ -47,10 +53,10 @@ Answer = Response | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A look at one item of a logical queue, from a physical offset on.
+    """A look-up in one item of a logical queue, from a physical offset on.
 
-    Where it `is_followed`, the item is a slave's: its ends may be only how far the slave has come,
-    so that no reader is sent on by them.
+    Where it `is_followed`, this broker is a slave of the item's: its end may only be the slave's
+    progress, so that no reader is sent on because of it.
     """
 
     items: Items
@@ -58,7 +64,7 @@ class Reading:
     is_followed: bool
 
     def respond(self, code: int, offset: int, found: PullMessageResponse) -> int:
-        """Make an answer to a pull at this physical offset a logical one; gives its code."""
+        """Turn the response to a pull at this physical offset into a logical one; its code."""
         item, moved = self.item, None
         if code != codes.SUCCESS and not self.is_followed:
             code, moved = self._revised(code, offset, found)
@@ -76,8 +82,9 @@ class Reading:
     def _revised(
         self, code: int, offset: int, found: PullMessageResponse
     ) -> tuple[int, LogicQueueMappingItem | None]:
-        """The code for a reader who found nothing, and the item to go on in when this one is at its
-        end. RocketMQ's rules; found's offsets are still physical."""
+        """The code for a pull without messages, and the next item when this one is at its end.
+
+        The rules are RocketMQ's; the offsets in `found` are still physical."""
         items, item = self.items, self.item
         is_first = item.gen == decided(items)[0].gen
         is_last = item.gen == items[-1].gen
@@ -109,25 +116,14 @@ class PhysicalPull(PullMessage):
     def found(
         self,
         request: Command,
-        next_offset: int,
-        min_offset: int,
-        max_offset: int,
+        page: Page,
         topic_sys_flag: int,
         group_sys_flag: int,
-        records: list[bytes | memoryview],
-        size: int,
         suggested_broker_id: int = 0,
     ) -> Response:
-        answer = PullMessageResponse(
-            suggested_broker_id,
-            next_offset,
-            min_offset,
-            max_offset,
-            topic_sys_flag=topic_sys_flag,
-            group_sys_flag=group_sys_flag,
-        )
+        answer = PullMessageResponse.of(page, topic_sys_flag, group_sys_flag, suggested_broker_id)
         self.reading.respond(codes.SUCCESS, self.offset, answer)
-        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", page.records)
 
     def missed(self, code: int, answer: PullMessageResponse, remark: str) -> Response:
         if remark == OFFSET_RESET:  # that offset counts, wherever the reader is
@@ -137,26 +133,19 @@ class PhysicalPull(PullMessage):
         return Response(code, answer.to_fields(), remark)
 
 
+@dataclass(slots=True, eq=False)
 class StaticPulls:
     """Serves the pulls of static topics with the `pulls` of all others."""
 
-    def __init__(
-        self,
-        pulls: PullHandlers,
-        static: StaticTopics,
-        offsets: Offsets,
-        forwarding: Forwarding,
-        *,
-        is_slave: bool,
-    ) -> None:
-        self._pulls = pulls
-        self._static = static
-        self._offsets = offsets
-        self._forwarding = forwarding
-        self._is_slave = is_slave
+    _pulls: PullHandlers
+    _static: StaticTopics
+    _offsets: Offsets
+    _forwarding: Forwarding
+    _: KW_ONLY
+    is_slave: bool
 
     def rows(self) -> list[Row]:
-        """What a broker with static topics serves in the place of the rows of `pulls`."""
+        """The rows of a broker with static topics, in the place of the rows of `pulls`."""
         return [
             Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
             Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
@@ -212,7 +201,7 @@ class StaticPulls:
 
     def _reading(self, items: Items, item: LogicQueueMappingItem) -> Reading:
         is_here = item.bname == self._static.broker_name
-        return Reading(items, item, is_followed=is_here and self._is_slave)
+        return Reading(items, item, is_followed=is_here and self.is_slave)
 
     def _physical(
         self, header: PullMessage, items: Items, item: LogicQueueMappingItem
@@ -246,16 +235,16 @@ class StaticPulls:
         if answer.code not in ANSWERS:
             raise self._forwarding.refusal(item.bname or "", code, answer)
         found = answer.header(PullMessageResponse)
-        told = self._reading(items, item).respond(answer.code, physical.offset, found)
+        code = self._reading(items, item).respond(answer.code, physical.offset, found)
         records = [answer.body] if answer.body else []
-        return Response(told, found.to_fields(), answer.remark, records)
+        return Response(code, found.to_fields(), answer.remark, records)
 
     def _commit(self, header: PullMessage, items: Items) -> None:
-        """The progress that comes with a pull, to the queue that it is in.
+        """Commit the progress that comes with a pull, in the item that has this offset.
 
         RocketMQ keeps a logical offset as the leader's physical one here, from which the group
-        would skip messages once its queue is read by another member. What is on another broker is
-        left to UPDATE_CONSUMER_OFFSET, which clients send as well.
+        would skip messages once its queue is read by another member. An offset in an item of
+        another broker is left to UPDATE_CONSUMER_OFFSET, which clients send as well.
         """
         item = item_at(items, header.commit_offset)
         if item is not None and item.bname == self._static.broker_name:

@@ -1,1 +1,1 @@
-"""Replication: the master's end, the slave's end, and what a slave copies besides the log."""
+"""Replication: the master's end, the slave's end, and the tables that a slave copies."""

@@ -1,5 +1,7 @@
 """Requests about replication: 907, 908, 1007."""
 
+from dataclasses import dataclass
+
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
@@ -9,12 +11,12 @@ from .master import HaMaster
 from .slave import HaSlave
 
 
+@dataclass(slots=True, eq=False)
 class AdminHaHandlers:
-    """Tells how master and slaves stand to each other. `slave` is None on a master."""
+    """Reports the state of replication. `slave` is None on a master."""
 
-    def __init__(self, master: HaMaster, slave: HaSlave | None) -> None:
-        self.master = master
-        self.slave = slave
+    master: HaMaster
+    slave: HaSlave | None
 
     def rows(self) -> list[Row]:
         return [

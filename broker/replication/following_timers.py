@@ -1,8 +1,8 @@
-"""The timers of a slave: what its master has put into its wheel comes into ours, too, and what the
-master has delivered goes out of it. Nothing is delivered here.
+"""The timers of a slave: its wheel gets the messages of the master's wheel, and loses the ones that
+the master has delivered. A slave delivers nothing.
 
-So the files are ready at any time for a start as master: it goes on where the old one was last
-known to be. What the old one delivered after that comes twice, and nothing is missing.
+So the files are ready at any time for a start as master, which continues at the old master's last
+known progress. Messages that the old master delivered after that come twice, and none is missing.
 """
 
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
@@ -13,14 +13,14 @@ SLOTS_PER_STEP = 64  # of the wheel, that the master has delivered
 
 
 class FollowingTimers(Timers):
-    """The same files and figures; `follow` is told how far the master has come."""
+    """The same files and figures; `follow` takes the master's progress."""
 
     _master_ms: int | None = None  # the slot that the master delivers next; not known at first
-    _master_offset = 0  # of the queue: so much is in the master's wheel
+    _master_offset = 0  # of the queue: the master's wheel has everything before it
 
     def follow(self, read_ms: int, queue_offset: int) -> None:
-        """The master has delivered all slots before `read_ms`, and all that it ever put into them
-        of the messages before `queue_offset`. What it delivered must be in the log here."""
+        """The master has delivered all slots before `read_ms`, and everything that it put into them
+        of the messages before `queue_offset`. The deliveries must be in the log here."""
         self._master_ms = self.state.floor(read_ms)
         self._master_offset = queue_offset
 
@@ -43,7 +43,7 @@ class FollowingTimers(Timers):
                 self._note()
 
     def _queue_end(self) -> int:
-        # What the master has not in its wheel yet may be late there, and delivered at once.
+        # Messages that the master's wheel lacks may be late there, and delivered at once.
         return min(super()._queue_end(), self._master_offset)
 
     def _deliver_late(self, place: int, length: int, now_ms: int) -> None:

@@ -1,9 +1,9 @@
-"""The master's end of replication: slaves connect, say what they have, and get the log.
+"""The master's end of replication: slaves connect, report their end of the log, and get the rest.
 
-What they get is what lies in the file, so that theirs becomes the same. Each has its own place in
-the log; `send` goes on from there at the end of every loop turn that wrote something. A slave that
-doesn't read costs nothing but what the socket and a buffer of fixed size hold. What slaves say they
-have is what answers of a SYNC_MASTER wait for.
+A slave gets the bytes of the file, so that its files become the same. Each slave has its own
+position in the log; `send` continues there at the end of every loop iteration that wrote something.
+A slave that doesn't read costs no more than the socket's buffer and one of fixed size. Responses of
+a SYNC_MASTER wait for the positions that slaves report.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
 
 
 class HaMaster:
-    """The slaves of this broker. `slaves` are those that are connected.
+    """The connected slaves of this broker, in `slaves`.
 
     `on_acked(end)` is called when `acks_needed` slaves have the log up to another end.
     """
@@ -42,7 +42,7 @@ class HaMaster:
         on_acked: Callable[[int], None],
     ) -> None:
         """`server` listens and makes a `connection` for each slave; `now_ms` is a clock for
-        silence, not for messages."""
+        timeouts, not for messages."""
         self.config = config
         self.store = store
         self._server = server
@@ -50,7 +50,7 @@ class HaMaster:
         self.slaves: list[SlaveConnection] = []
         self.acks_needed = config.acks_needed
         self.acked = 0  # `acks_needed` slaves have had the log up to here
-        self.refused = 0  # connections that were closed for what they asked for or sent
+        self.refused = 0  # connections closed for a bad request
         self._on_acked = on_acked
         self._progress = asyncio.Event()  # a slave has said something
 
@@ -59,13 +59,12 @@ class HaMaster:
         await self._server.start_serving()
 
     def send(self) -> None:
-        """Give each slave what is new in the log."""
+        """Send each slave the new part of the log."""
         for slave in self.slaves.copy():
             slave.send()
 
     def sweep(self) -> None:
-        """Send what no turn's end has sent, tell slaves that we are alive, and let those go that
-        are silent."""
+        """Send what is left over, send heartbeats, and close the connections of silent slaves."""
         for slave in self.slaves.copy():
             slave.send()
             slave.sweep()
@@ -119,7 +118,7 @@ class HaMaster:
         self._progress.set()
 
     def heard(self) -> None:
-        """A slave has said what it has."""
+        """A slave has reported its end of the log."""
         self._progress.set()
         needed = self.acks_needed
         if not needed:
@@ -131,8 +130,8 @@ class HaMaster:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave. `next` is the place in the log from which it gets more; `acked` what it has: both
-    are -1 before it has asked."""
+    """One slave. `next` is the log offset of the next byte to send; `acked` the reported end: both
+    are -1 before its first report."""
 
     def __init__(self, master: HaMaster) -> None:
         self.next = -1
@@ -141,8 +140,8 @@ class SlaveConnection(asyncio.Protocol):
         self._master = master
         self._reports = Reports()
         self._heard_ms = self._sent_ms = master.now_ms()
-        self._is_full = False  # the slave doesn't read what it was given
-        self._goes_on = False  # another `send` is on its way
+        self._is_full = False  # the slave doesn't read
+        self._goes_on = False  # another `send` is scheduled
         self._is_closed = False
         self._transport: asyncio.Transport
         self.address = ""
@@ -222,7 +221,7 @@ class SlaveConnection(asyncio.Protocol):
                 "now; delete its store folder, so that it begins anew, or copy the files it lacks"
             )
         elif not self._is_full:
-            self._goes_on = True  # others get their turn
+            self._goes_on = True  # others get served
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def sweep(self) -> None:
@@ -254,7 +253,7 @@ class SlaveConnection(asyncio.Protocol):
         )
 
     def close(self) -> None:
-        """Close the connection, after what is on its way."""
+        """Close the connection, after the bytes in its buffer."""
         self._is_closed = True
         self._transport.close()
 

@@ -1,11 +1,12 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361) on a slave.
 
-A slave knows only a part of what its master does: it may be behind, and its log may begin later.
-So it never corrects a reader's offset. While the master can be asked, whoever finds nothing here is
-sent there, after a moment in which something may come; else he waits here, as he would there.
+A slave knows only a part of what its master knows: it may be behind, and its log may begin later.
+So it never corrects a reader's offset. While the master is up, a pull that finds nothing is sent to
+the master, after a moment in which a message may come. Without a master the pull waits here.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -19,16 +20,17 @@ from ..filters.matching import Wanted
 from ..pull.handlers import PullHandlers
 
 MASTER = 0  # the id of a master
-# How long somebody waits who is then sent to the master. RocketMQ's slave sends him at once, also
-# without a master, and until the client's route has the master again it asks here in circles.
+# How long a pull waits before it is sent to the master. RocketMQ's slave redirects at once, also
+# without a master, and until the client's route has the master again the client asks in a loop.
 MASTER_MS = 1_000
-# What came of an offset that is in the queue; the others say that it is not.
+# The results for an offset within the queue; all others mean that it is outside.
 LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
 
 
+@dataclass(eq=False)
 class SlavePullHandlers(PullHandlers):
-    """Hands out what is here already, with slaveReadEnable. `is_master_there` is set by whoever
-    makes this: whether the master can be asked."""
+    """Delivers the messages that are here already, with slaveReadEnable. `is_master_there()` tells
+    whether the master can be asked."""
 
     is_master_there: Callable[[], bool]
 
@@ -46,7 +48,7 @@ class SlavePullHandlers(PullHandlers):
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
     ) -> Response | bytes | None:
-        # Somebody who waited without a master waits no longer once there is one.
+        # A pull that was parked without a master ends as soon as there is one.
         return super().rerun(header, command, connection, final or self.is_master_there())
 
     def _may_wait(self, header: PullMessage, found: Found) -> bool:

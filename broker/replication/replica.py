@@ -1,8 +1,7 @@
-"""A broker as a slave: it finds its master, copies what is besides the log, and says when the
-master can be asked.
+"""A broker as a slave: it finds its master, copies its tables, and knows whether the master is up.
 
-The log itself is followed by `HaSlave`. It is told of its master after the topics have been asked
-for, so that messages can be read as soon as they come.
+`HaSlave` follows the log itself. It gets the master's address after the topics have been copied, so
+that messages can be read as soon as they arrive.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class LogFollower(Protocol):
-    """Who follows a master's log."""
+    """A component that follows a master's log."""
 
     @property
     def connected(self) -> bool:
@@ -31,7 +30,7 @@ class LogFollower(Protocol):
 
 class Replica:
     """`ha_master_address` is haMasterAddress: where it is set, name servers aren't asked for it.
-    `wake_pulls()` has all waiting pulls looked at again."""
+    `wake_pulls()` runs all parked pulls again."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Replica:
         return self._master.address
 
     def is_master_there(self) -> bool:
-        """Whether the master can be asked for what isn't here."""
+        """Whether a reader can be sent to the master."""
         return self._follower.connected
 
     def on_master(self, master: Master) -> None:
@@ -77,13 +76,13 @@ class Replica:
             self._news.clear()
 
     async def tick(self) -> None:
-        """One round: what is besides the log, then, at first, the log."""
+        """One round: the tables, then, the first time, the log."""
         await self.sync.tick()
         if self._ha_address:
             self._follower.set_master(self._ha_address)
 
     def sweep(self) -> None:
-        """Send readers who wait here to a master that is back. To be called every second."""
+        """Send waiting pulls to a master that is back. To be called every second."""
         is_there = self._follower.connected
         if is_there and not self._was_there:
             self._wake_pulls()

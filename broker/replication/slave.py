@@ -1,9 +1,9 @@
-"""The slave's end of replication: it connects to its master and makes its log the same.
+"""The slave's end of replication: connects to its master and makes its log the same.
 
-What comes is appended where the log ends, told to the master at once, and made readable. When the
-connection breaks, or the two logs don't fit, it is tried again every few seconds; the log goes on
-where it ended, at the last whole message. What lies just before that comes once more, to be
-compared: a log that has other messages there, as an old master's may, must not go on with these.
+Received bytes are appended to the log, reported to the master at once, and made readable. When the
+connection breaks, or the two logs don't fit, it is tried again every few seconds; the log continues
+at the last whole message. The bytes just before that are sent once more, to be compared: a log with
+other messages there, as an old master's may have, must not continue with these.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from .flow import Flow
 
 log = logging.getLogger(__name__)
 
-COMPARED_BYTES = 4 << 10  # of the end of the log, with those that the master has there
+COMPARED_BYTES = 4 << 10  # of the end of the log, compared with the master's bytes there
 RETRY_SECONDS = 5.0  # until it is tried again
 CONNECT_SECONDS = 3.0  # as long as a connection may take
 CLOSE_SECONDS = 2.0  # as long as its end may take
 
 
 class HaSlave:
-    """Follows a master, whose address is told by `set_master`.
+    """Follows the master whose address `set_master` gives.
 
-    `on_messages` gets the queues that have new messages, after they are readable.
+    `on_messages` gets the queues with new messages, after they are readable.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HaSlave:
         self.now_ms = now_ms
         self.on_messages = on_messages
         self.master: str | None = None  # its address for slaves
-        self.master_durable_end = 0  # as far as somebody told
+        self.master_durable_end = 0  # as far as it was reported
         self.flow = Flow(now_ms)
         self.heard_ms = 0
         self.reported_ms = 0
@@ -83,7 +83,7 @@ class HaSlave:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Leave the master. What has come stays, up to the last whole message."""
+        """Leave the master. The log stays, up to the last whole message."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -162,7 +162,7 @@ class HaSlave:
 
     def _cut_torn(self) -> None:
         try:
-            self.store.cut_torn()
+            self.store.follower.cut_torn()
         except StoreError as wrong:
             log.error("%s", wrong)
 
@@ -212,10 +212,10 @@ class MasterConnection(asyncio.Protocol):
         if self._equal_end < self._end:
             return
         if store.log_end > self._reported:
-            self._report()  # who waits for it on the master need not wait for the queues here
+            self._report()  # first: senders on the master wait for it
         if store.log_end > store.whole_end:
             try:
-                found = store.derive_new()
+                found = store.follower.derive_new()
             except StoreError as wrong:
                 slave.tell(f"what came from the master can't be read here yet: {wrong}")
                 return
@@ -234,12 +234,12 @@ class MasterConnection(asyncio.Protocol):
             self._report()
 
     def close(self) -> None:
-        """Close the connection at once: whatever is on its way is asked for again."""
+        """Close the connection at once: bytes in flight are requested again."""
         self._is_closed = True
         self._transport.abort()
 
     def _take(self, place: int, chunk: bytes) -> None:
-        """Append what is new. StoreError when it is none of this log."""
+        """Append the new bytes. StoreError when they don't continue this log."""
         store, end = self._slave.store, self._end
         if place == self._equal_end < end:
             known = chunk[: end - place]
@@ -258,7 +258,7 @@ class MasterConnection(asyncio.Protocol):
             chunk = chunk[len(known) :]
             if not chunk:
                 return
-        store.append_raw(place, chunk)
+        store.follower.append_raw(place, chunk)
 
     def _report(self) -> None:
         is_equal = self._equal_end >= self._end

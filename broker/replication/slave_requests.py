@@ -1,9 +1,8 @@
-"""What a slave refuses: everything that would write into its log, or change what is its master's.
+"""The requests that a slave refuses: writes into its log, and changes that belong to its master.
 
-The table of requests is the same as a master's, with a refusal in the place of these handlers, so
-that a master pays nothing for it. The codes are those of a Java slave; where that one would take a
-change which its next look at the master undoes, or hand out what it can't keep account of, ours
-says no.
+The table of requests is the master's with a refusal in the place of these handlers, so that a
+master pays nothing for it. The codes are those of a Java slave. Where a Java slave accepts a change
+that its next synchronization undoes, or delivers messages without keeping account, ours refuses.
 """
 
 from collections.abc import Callable, Mapping

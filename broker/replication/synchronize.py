@@ -1,14 +1,15 @@
-"""What a slave copies besides the log: topics, groups, offsets, modes, and how far delays and
-timers have come.
+"""The tables that a slave copies: topics, groups, offsets, modes, and the progress of delays and
+timers.
 
-Everything is asked of the master's ordinary port, once a minute, the timers' progress at every
-tick; what can't be had is tried the next time, and the rest is taken meanwhile. True at all times:
-how far the master has delivered is taken over only when all that it had in its log by then is in
-ours. Else a slave that is made the master would pass over messages whose delivery never reached it.
+All are requested from the master's ordinary port once a minute, the timers' progress at every tick.
+A failed request is repeated the next time; the others go on meanwhile. Invariant: the master's
+progress in delivery is taken over only when our log has everything that the master's had at that
+time. Else a slave promoted to master would skip messages whose delivery never reached it.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
@@ -32,54 +33,44 @@ from .following_timers import FollowingTimers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3.0
-ALL_MS = 60_000  # between two times that everything is asked for
+ALL_MS = 60_000  # between two requests for everything
 TIMEOUT_S = 3.0
 
 
+@dataclass(slots=True, eq=False)
 class SlaveSynchronize:
     """Follows the master that `set_master` names. `log_end()` is the end of the last whole message
     in the log here."""
 
-    def __init__(
-        self,
-        peers: Peers,
-        own_address: str,
-        topics: Topics,
-        groups: Groups,
-        offsets: Offsets,
-        delays: Delays,
-        modes: RequestModes,
-        timers: FollowingTimers | None,
-        log_end: Callable[[], int],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.master = ""
-        self.synced_ms = 0  # when everything was taken over last; 0: never
-        self.lacks_topic = False  # the log has messages of one that isn't here
-        self._peers = peers
-        self._own_address = own_address
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._delays = delays
-        self._modes = modes
-        self._timers = timers
-        self._log_end = log_end
-        self._now_ms = now_ms
-        self._asked_ms: int | None = None
-        # What waits for the log: its name, the end that ours must have, how it is taken over.
-        self._waiting: dict[str, tuple[int, Callable[[], None]]] = {}
-        self._faults: dict[str, str] = {}
+    _peers: Peers
+    _own_address: str
+    _topics: Topics
+    _groups: Groups
+    _offsets: Offsets
+    _delays: Delays
+    _modes: RequestModes
+    _timers: FollowingTimers | None
+    _log_end: Callable[[], int]
+    _now_ms: Callable[[], int]
+    master: str = field(init=False, default="")
+    synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
+    lacks_topic: bool = field(
+        init=False, default=False
+    )  # the log has messages of one that isn't here
+    _asked_ms: int | None = field(init=False, default=None)
+    # Changes that wait for the log: name, required end of our log, function to apply it.
+    _waiting: dict[str, tuple[int, Callable[[], None]]] = field(init=False, default_factory=dict)
+    _faults: dict[str, str] = field(init=False, default_factory=dict)
 
     def set_master(self, address: str) -> None:
-        """From now on this one is followed; nobody when it is empty."""
+        """Follow this address from now on; none when it is empty."""
         if address != self.master:
             log.info("the master is %s, it was %s", address or "gone", self.master or "not known")
             self.master, self._asked_ms = address, None
             self._waiting.clear()
 
     async def tick(self) -> None:
-        """Take over what is due. To be called every `TICK_SECONDS`; never raises."""
+        """Apply the changes that are due. To be called every `TICK_SECONDS`; never raises."""
         self._take_waiting()
         master = self.master
         if not master or master == self._own_address:
@@ -171,9 +162,9 @@ class SlaveSynchronize:
         await self._wait_for_log(master, "timers", lambda: timers.follow(read_ms, queue_offset))
 
     async def _wait_for_log(self, master: str, name: str, take: Callable[[], None]) -> None:
-        """Have something taken over once all is here that the master has in its log now.
+        """Apply a change once our log has everything that the master's log has now.
 
-        What waits already is left to wait: under load a newer one would for ever take its place.
+        A change that waits already is not replaced: under load it would be replaced for ever.
         """
         if name not in self._waiting:
             self._waiting[name] = await self._log_end_of(master), take
@@ -192,7 +183,7 @@ class SlaveSynchronize:
         return bytes(answer.body or b"")
 
     async def _try(self, what: str, work: Awaitable[None]) -> bool:
-        """Do it; a fault is told once, and that it is over."""
+        """Run it; log a failure once, and its end."""
         try:
             await work
         except (OSError, TimeoutError, ValueError, OverflowError, Refusal, StoreError) as wrong:

@@ -1,7 +1,7 @@
-"""What clients sent to a topic, by type of message and by size: three of RocketMQ's metrics.
+"""Messages that clients sent to a topic, by type and size: three of RocketMQ's metrics.
 
 Nearly all messages are normal ones of up to 1 KiB, so a topic counts all its messages in one place
-(`stats.Puts`) and notes here only what is different. The usual message costs nothing more.
+(`stats.Puts`) and only the others are noted here. The usual message costs nothing more.
 """
 
 from bisect import bisect_left
@@ -47,8 +47,8 @@ class _Type:
 
 
 class Arrivals:
-    """What is different about a topic's messages. `own_messages` and `own_bytes` are of messages
-    that the broker put there by itself, as when a delayed one is due."""
+    """The unusual ones of a topic's messages. `own_messages` and `own_bytes` count messages that
+    the broker itself put there, as when a delayed one is due."""
 
     __slots__ = ("_types", "own_bytes", "own_messages")
 
@@ -62,7 +62,7 @@ class Arrivals:
         self.note_all(kind, 1, size, (size,))
 
     def note_all(self, kind: str, messages: int, size: int, sizes: Iterable[int] = ()) -> None:
-        """So many came together. `sizes` has those above SMALL_BYTES, if any are."""
+        """This many came together. `sizes` has the sizes above SMALL_BYTES, if there are any."""
         found = self._of(kind)
         if kind != NORMAL:
             found.messages += messages
@@ -72,7 +72,7 @@ class Arrivals:
                 found.large[bisect_left(SIZE_BOUNDS, one) - 1] += 1
 
     def note_batches(self, kind: str, batches: int, messages: int, size: int) -> None:
-        """Batches came, with so many messages together."""
+        """Batches came, with this many messages together."""
         average = size // messages
         self.note_all(kind, messages, size, [average] * batches)
         found = self._of(kind)

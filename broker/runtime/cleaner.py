@@ -1,8 +1,8 @@
-"""Lets old files of the store go, without holding the loop up.
+"""Deletes old files of the store, without blocking the loop.
 
-The store gives a round in steps (`store/engine/cleaning.py`). A thread does the steps for which the
-disk takes long. The loop serves requests between two files. One round runs at a time, whether the
-timer starts it or an administrator.
+The store gives a round in steps (`store/engine/cleaning.py`). A thread runs the steps that wait for
+the disk. The loop serves requests between two files. One round runs at a time, started by the timer
+or by an administrator.
 """
 
 import asyncio
@@ -15,7 +15,9 @@ from ...store.engine.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-BY_HAND_ROUNDS = 20  # in which expired files go at any hour, once an administrator has asked
+BY_HAND_ROUNDS = (
+    20  # rounds that delete expired files at any hour, after an administrator's request
+)
 
 
 class Cleaner:
@@ -29,10 +31,10 @@ class Cleaner:
         self._asked: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """A round: look at the disks, refuse or take messages, let files go."""
+        """A round: check the disks, refuse or take messages, delete files."""
         by_hand = self._by_hand > 0
         self._by_hand = max(0, self._by_hand - 1)
-        await self._take(lambda: self._store.clean(by_hand=by_hand))
+        await self._take(lambda: self._store.cleaner.clean(by_hand=by_hand))
 
     def delete_expired(self) -> None:
         """Let the expired files of the log go at any hour: in a round now and in later ones."""
@@ -41,14 +43,14 @@ class Cleaner:
 
     def clean_queues(self) -> None:
         """Let the files of queues and index go that lead to nothing, now."""
-        self._soon("queues", lambda: self._take(self._store.clean_queues))
+        self._soon("queues", lambda: self._take(self._store.cleaner.clean_queues))
 
     async def finished(self) -> None:
-        """Wait for what an administrator has asked for."""
+        """Run the rounds that an administrator has requested, and wait for them."""
         await asyncio.gather(*self._asked.values())
 
     async def stop(self) -> None:
-        """End the rounds that were asked for; a file whose name is gone goes entirely."""
+        """End the requested rounds; a file that has lost its name is deleted completely."""
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
@@ -73,6 +75,6 @@ class Cleaner:
         async with self._one:
             for step in round_of():
                 if step.work is not None:
-                    # Shielded: what is begun is done, also when the broker stops meanwhile.
+                    # Shielded: a step that has begun ends, also when the broker stops meanwhile.
                     await asyncio.shield(loop.run_in_executor(self._thread, step.work))
                 await asyncio.sleep(step.pause_ms / 1000)

@@ -1,6 +1,6 @@
-"""Requests that a broker passes on to another: for static topics, whose queues move.
+"""Requests that a broker forwards to another: for static topics, whose queues move.
 
-The name servers say where a broker listens; what they said is kept for a while.
+The name servers know the addresses of brokers; these are cached for a while.
 """
 
 import time
@@ -14,9 +14,9 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.namesrv import GetRoute
 from ...protocol.wire import Header
 from ..settings.config import BrokerConfig
-from .peers import outgoing_peers
+from .peers import open_peers
 
-ADDRESSES_S = 10.0  # how long what the name servers said is believed
+ADDRESSES_S = 10.0  # how long an address is cached
 FORWARDS_MAX = 1_024  # requests on their way to other brokers
 
 
@@ -105,7 +105,7 @@ class Forwarding:
         self._known_until = time.monotonic() + ADDRESSES_S
 
     async def _ask_name_servers(self, code: int, header: Header | None) -> Command:
-        """The answer of the first name server that gives one."""
+        """The response of the first name server that answers."""
         wrong: Exception = ConnectionError("there is none: namesrvAddr is empty")
         for server in self._servers:
             try:
@@ -116,6 +116,6 @@ class Forwarding:
 
     async def _ask(self, address: str, code: int, header: Header | None) -> Command:
         if self._peers is None:
-            self._peers = outgoing_peers(self._config)
+            self._peers = open_peers(self._config)
         timeout_s = self._config.forward_timeout / 1000
         return await self._peers.request(address, code, header, timeout_s=timeout_s)

@@ -1,8 +1,8 @@
-"""Memory for what the log will fill next, found by another thread while little comes.
+"""Prefault: has the system find memory for the next part of the log, in a thread, in idle time.
 
-The first write to a part of a file waits until the system has found memory for it, which on a
-virtual machine may take ten times as long as the copying. While much comes a thread that did it
-would take a core from those who send; so it is done before, for the burst that comes after a pause.
+The first write to a page of a file waits until the system has found memory for it, which on a
+virtual machine may take ten times as long as the copy. Under load a thread for it would take a core
+from the senders; so it runs before, for the burst that follows a pause.
 """
 
 import asyncio
@@ -11,23 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from ...store.engine.store import MessageStore
 
 AHEAD_BYTES = 128 << 20  # of the log that have memory before they are written
-STEP_BYTES = 8 << 20  # so many more at a time
-BUSY_BYTES = 1 << 20  # much came, when so much did since the last time
-FIRST_BYTES = 1 << 20  # not for who sends next to nothing
+STEP_BYTES = 8 << 20  # bytes per step
+BUSY_BYTES = 1 << 20  # bytes since the last step that count as load
+FIRST_BYTES = 1 << 20  # before the first step: a broker that hardly writes needs none
 
 
 class LogPrefault:
-    """Has the log of this store run into memory that is there. Call `step` ten times a second."""
+    """Prefaults the log of this store. Call `step` ten times a second."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-ahead")
         self._last = store.log_end
         self._first = store.log_end + FIRST_BYTES
-        self._ahead = 0  # what lies before it has its memory
+        self._ahead = 0  # everything before this position is prefaulted
 
     async def step(self) -> None:
-        """Find memory for some more of it, unless much comes or enough is there."""
+        """Prefault some more, unless the broker is under load or enough is ready."""
         end = self._store.log_end
         came, self._last = end - self._last, end
         start = max(self._ahead, end)
@@ -39,5 +39,5 @@ class LogPrefault:
             await asyncio.get_running_loop().run_in_executor(self._thread, find_memory)
 
     async def stop(self) -> None:
-        """Wait for what is at work."""
+        """Wait for the step in the thread."""
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""The connections that a broker makes itself, to name servers and to its master."""
+"""The connections that a broker opens itself, to name servers and to its master."""
 
 from ...protocol.aio.peers import Peers
 from ...protocol.aio.tls import client_context
@@ -7,7 +7,7 @@ from ..settings.access_settings import credentials_of
 from ..settings.config import BrokerConfig
 
 
-def outgoing_peers(config: BrokerConfig) -> Peers:
+def open_peers(config: BrokerConfig) -> Peers:
     """With TLS and signatures as the settings ask for. OSError for an unusable certificate file."""
     tls = None
     if config.use_tls:

@@ -1,7 +1,7 @@
-"""What a broker does again and again, between requests.
+"""Periodic tasks of a broker, between requests.
 
-A task that fails is tried again after its period. What takes long comes in parts, between which
-requests get their turn: nothing here may hold the loop.
+A task that fails is tried again after its period. A long task comes in parts, between which
+requests are served: nothing here may block the loop.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from ...protocol.aio.scheduler import Scheduler
 from ...protocol.aio.slices import OneATurn
 from ...store.base.errors import StoreError
 from ..settings.dynamic import DynamicSettings
-from .throttle import Pace
+from .throttle import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ _END = object()
 
 
 class Periodic:
-    """The tasks of one broker. Parts of different tasks don't come in one turn of the loop, since
-    requests would wait for all of them: `async with periodic.part` lets a task do its next one."""
+    """The tasks of one broker. At most one task runs one part per loop iteration, since requests
+    wait for all parts of an iteration: `async with periodic.part` lets a task run its next one."""
 
     def __init__(self) -> None:
         self.part = OneATurn()
@@ -60,38 +60,38 @@ class Periodic:
         period = seconds if callable(seconds) else lambda: seconds
         self._tasks.append(asyncio.create_task(_repeat(period, work)))
 
-    def every_hot(
+    def every_dynamic(
         self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
     ) -> None:
-        """The same with a period that this hot key says; a change begins it anew."""
+        """The same with the period of a dynamic setting; a change of it starts a new wait."""
         changed = asyncio.Event()
         self._work.append(work)
-        self._tasks.append(asyncio.create_task(_repeat_hot(period_ms, changed, work)))
-        dynamic_settings.on_change(key, changed.set)
+        self._tasks.append(asyncio.create_task(_repeat_dynamic(period_ms, changed, work)))
+        dynamic_settings.on_change(changed.set, key)
 
-    def in_steps(self, turn: Scheduler, step: Callable[[int], bool]) -> None:
-        """Do the work in steps, between which requests get their turn, as long as it says so.
+    def in_steps(self, scheduler: Scheduler, step: Callable[[int], bool]) -> None:
+        """Do the work in steps, with requests served in between, as long as `step` returns True.
 
         `step` is told how many messages it may move.
         """
-        work = partial(self._all_steps, step, Pace(turn))
+        work = partial(self._all_steps, step, Throttle(scheduler))
         self._work.append(work)
         self._tasks.append(asyncio.create_task(_steps(work)))
 
     async def in_turns(self, parts: Iterable[object]) -> None:
-        """Work through these parts; requests get their turn after each."""
+        """Work through these parts; requests are served after each."""
         waiting = iter(parts)
         while True:
             async with self.part:
                 if next(waiting, _END) is _END:
                     return
 
-    async def _all_steps(self, step: Callable[[int], bool], pace: Pace) -> None:
+    async def _all_steps(self, step: Callable[[int], bool], throttle: Throttle) -> None:
         while True:
             async with self.part:
-                if not step(pace.share()):
+                if not step(throttle.quota()):
                     return
-            for _ in range(1, pace.turns):
+            for _ in range(1, throttle.ticks):
                 await asyncio.sleep(0)
 
 
@@ -116,7 +116,7 @@ async def _repeat(period: Callable[[], float], work: Callable[[], object]) -> No
         fault = await _try(work, seconds, fault)
 
 
-async def _repeat_hot(
+async def _repeat_dynamic(
     period_ms: Callable[[], int], changed: asyncio.Event, work: Callable[[], object]
 ) -> None:
     fault = ""
@@ -131,14 +131,14 @@ async def _repeat_hot(
 
 
 async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
-    """Does it and gives what went wrong, "" for nothing. The same as `before` isn't told again:
-    some of this is tried many times a second."""
+    """Run it; the fault as text, "" for none. A fault equal to `before` isn't logged again: some
+    tasks run many times a second."""
     try:
         await _once(work)
     except Exception as wrong:
         fault = type(wrong).__name__
         if fault != before:
-            # A full disk is no mistake of ours, so where it was found helps nobody.
+            # A full disk is no fault of the program, so a traceback would not help.
             where = None if isinstance(wrong, StoreError | OSError) else wrong
             log.error(
                 "a periodic task failed: %s; it is tried every %g s", wrong, seconds, exc_info=where

@@ -10,8 +10,8 @@ from ...store.files import json_file
 
 
 class PersistentTable(ABC):
-    """Such a table. Whoever changes it sets `changed`; `version` counts the texts written. Who
-    writes it while others work holds `saving`."""
+    """A table with its file. Code that changes it sets `changed`; `version` counts the texts
+    written. A writer holds the lock `saving`."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         self.path = path
@@ -26,10 +26,10 @@ class PersistentTable(ABC):
         may work. What changes meanwhile is in it or not."""
 
     def pieces(self) -> Iterator[bytes]:
-        """The new text in pieces, between which others may work; none when nothing changed.
+        """The new text in pieces, with other work in between; none when nothing changed.
 
-        What changes meanwhile is written the next time in any case. A caller who fails sets
-        `changed` again.
+        A change in between is written the next time. A caller that fails to write sets `changed`
+        again.
         """
         if self.changed:
             self.changed = False

@@ -1,10 +1,10 @@
-"""What the broker has done: counters by topic and group, and their rates over time.
+"""Statistics of a broker: counters by topic and group, and their rates over time.
 
 A handler holds a `Counter` and adds to its plain attributes; nothing else happens on the hot path.
 `sample`, called every ten seconds with the time, remembers what changed; a rate is the difference
 of two remembered values, as in RocketMQ's BrokerStatsManager: over the last minute (from every
-sample), hour (from every ten minutes) and day (from every hour). A counter that stood still costs
-nothing but a comparison.
+sample), hour (from every ten minutes) and day (from every hour). An unchanged counter costs one
+comparison.
 """
 
 import time
@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeVar
 from ...protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 from ...protocol.names import is_system_topic
 from ...store.base.errors import StoreError
-from ...store.engine.writing import Message, Placed
+from ...store.engine.messages import MessageFields, Placed
 from .arrivals import DELAY, Arrivals
 
-KEYS_MAX = 300_000  # counters of each kind; what comes later shares one that is only in the totals
+KEYS_MAX = 300_000  # counters of each kind; later keys share one that is only in the totals
 SAMPLE_MS = 10_000
 COUNTERS_PER_PART = 500  # sampled at once
 SEPARATOR = "@"  # between topic and group
@@ -79,7 +79,7 @@ class Counter:
 
 
 class Puts(Counter):
-    """What came in for a topic. `arrivals` notes what is different about some of it."""
+    """Messages that came in for a topic. `arrivals` has the unusual ones."""
 
     __slots__ = ("arrivals",)
 
@@ -120,7 +120,7 @@ class _History:
 
 
 class Totals(NamedTuple):
-    """What came in and went out: of all topics, and of those that are not the system's."""
+    """Messages in and out: of all topics, and without the system's topics."""
 
     puts: Counter
     gets: Counter
@@ -129,7 +129,7 @@ class Totals(NamedTuple):
 
 
 class Mornings(NamedTuple):
-    """What the users' topics had put and got until the last two midnights, in messages."""
+    """Messages of the users' topics, put and got, at the last two midnights."""
 
     put_yesterday: int = 0
     put_today: int = 0
@@ -156,7 +156,7 @@ class Stats:
         self._check_points: dict[tuple[str, str], Counter] = {}
         self._broker_acks = Counter()
         self._broker_check_points = Counter()
-        self._other_puts = Puts()  # of deleted topics and of those beyond the limit
+        self._other_puts = Puts()  # of deleted topics and of topics beyond the limit
         self._other_gets = Counter()
         # Not counted but added up; these have the histories.
         self._totals = Totals(Counter(), Counter(), Counter(), Counter())
@@ -188,20 +188,20 @@ class Stats:
         return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
 
     def acknowledged(self, topic: str, group: str, messages: int) -> None:
-        """So many popped messages were acknowledged."""
+        """This many popped messages were acknowledged."""
         key = (topic, group)
         (self._acks.get(key) or _new(self._acks, key, Counter())).messages += messages
         self._broker_acks.messages += messages
 
     def check_point(self, topic: str, group: str) -> None:
-        """A pop, or a change of the invisible time, has made a check point."""
+        """A pop, or a change of the invisible time, has created a check point."""
         key = (topic, group)
         points = self._check_points
         (points.get(key) or _new(points, key, Counter())).messages += 1
         self._broker_check_points.messages += 1
 
     def put(self, topic: str, size: int) -> None:
-        """The broker itself stored a message of so many bytes there."""
+        """The broker itself stored a message of this many bytes there."""
         counter = self.puts(topic)
         counter.messages += 1
         counter.bytes += size
@@ -210,12 +210,12 @@ class Stats:
 
     def moved(
         self,
-        messages: Iterable[Message],
+        messages: Iterable[MessageFields],
         places: Iterable[Placed | StoreError],
         source: tuple[str, str] | None = None,
     ) -> None:
-        """Messages that waited in a system topic have come to their own; so far it had counted
-        them. Those that have no place have not.
+        """Messages that waited in a system topic were delivered to their own topics. Messages
+        without a destination are not counted.
 
         With a `source`, the topic and the group that read it, RocketMQ's metrics count them as
         read there and as delayed messages that came in.
@@ -257,21 +257,21 @@ class Stats:
         counter.messages += 1
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic's counters. The broker's totals keep what they had."""
+        """Forget a topic's counters. The broker's totals keep their values."""
         counter = self._puts.pop(topic, None)
         if counter is not None:
             self._other_puts.add(counter)
         self._drop_pairs(0, topic)
 
     def delete_group(self, group: str) -> None:
-        """Forget a group's counters. The broker's totals keep what they had."""
+        """Forget a group's counters. The broker's totals keep their values."""
         self._drop_pairs(1, group)
 
     # --- reading --------------------------------------------------------------------------------
 
     def item(self, name: str, key: str) -> BrokerStatsData | None:
         """The item that RocketMQ has under this name and key; None when nothing was counted. Sums
-        are those that were added up last."""
+        are as old as the last call that added them up."""
         counter, field = self._find(name, key)
         if counter is None or not counter.messages:
             return None
@@ -307,7 +307,7 @@ class Stats:
         return self._pops.get((topic, group))
 
     def own_reads(self) -> Iterator[tuple[tuple[str, str], Counter]]:
-        """What the broker itself has read, by topic and group."""
+        """Messages that the broker itself has read, by topic and group."""
         return iter(list(self._own_reads.items()))
 
     def dead_letters(self) -> Iterator[tuple[tuple[str, str], Counter]]:
@@ -323,11 +323,11 @@ class Stats:
         return self.totals().gets
 
     def users_puts(self) -> Counter:
-        """All that came in for topics other than the system's."""
+        """Messages that came in, without the system's topics."""
         return self.totals().users_puts
 
     def users_gets(self) -> Counter:
-        """All that went out of topics other than the system's."""
+        """Messages that went out, without the system's topics."""
         return self.totals().users_gets
 
     @property
@@ -395,7 +395,7 @@ class Stats:
 
     def _is_due(self, window: Window, now_ms: int) -> bool:
         last_ms = self._sampled_ms.get(window)
-        # A sample of ten seconds that comes a little early is one all the same.
+        # A sample that comes a little before its ten seconds counts.
         return last_ms is None or now_ms - last_ms >= window.period_ms - SAMPLE_MS // 2
 
     def _rate(self, counter: Counter, window: Window, field: int) -> BrokerStatsItem:

@@ -1,21 +1,21 @@
-"""Waits for the disk, and for slaves, without stopping the loop.
+"""Delays responses until the disk, and slaves, have their messages; the loop goes on meanwhile.
 
-ASYNC_FLUSH: the store is synced every `interval_s`, answers don't wait. SYNC_FLUSH: an answer waits
-until the log is on disk up to its message; one sync in the syncer's thread releases all that came
-before it began (group commit), and what comes meanwhile has the next one, at once. After
-`timeout_ms` the answer goes out as FLUSH_DISK_TIMEOUT: the message is stored, but nobody can
-promise yet that it survives a power cut. A sync that fails is never repeated as if nothing had
-happened: the store takes no more writes, and those who wait get an error.
+ASYNC_FLUSH: the store is synced every `interval_s`, responses don't wait. SYNC_FLUSH: a response
+waits until the log is on disk up to its message. One sync in the syncer's thread releases all
+messages that arrived before it began (group commit); messages that arrive during a sync are covered
+by the next one, which follows at once. After `timeout_ms` the response is FLUSH_DISK_TIMEOUT: the
+message is stored, but it may not survive a power cut. A failed sync is never repeated as if nothing
+had happened: the store takes no more writes, and all waiting senders get an error.
 
-A sync begins at the end of a turn, since all who sent in that turn are to be released by it. The
-loop's thread hands a plan to the other one through a queue. Where the disk is quick it waits for
-the result there and then, at most `QUICK_SECONDS`: two threads that work at once take the
-interpreter from each other so often that this costs more than the disk does. Else, and when the
-disk turns out to be slow, the loop goes on and is called back.
+A sync begins at the end of a loop iteration, to release all sends of that iteration. The loop's
+thread hands a plan to the other one through a queue. Where the disk is quick, the loop waits for
+the result, at most `QUICK_SECONDS`: two running threads take the interpreter from each other so
+often that this costs more than the disk does. Else, and when the disk turns out to be slow, the
+loop goes on and is called back.
 
-A SYNC_MASTER's answer also waits until enough slaves have its message, at most `slave_timeout_ms`;
-then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. Both waits are one: an answer
-goes out when both are over, and where both took too long it names the slaves, as RocketMQ's does.
+A SYNC_MASTER's response also waits until enough slaves have its message, at most
+`slave_timeout_ms`; then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. A response
+goes out when both waits are over. If both took too long it names the slaves, as in RocketMQ.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import perf_counter
+from typing import Protocol
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -42,9 +43,27 @@ QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
 LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
 Answers = list[tuple[Connection, Command, Response | bytes]]
-# What is answered instead, with FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT as its reason.
+# Makes the response that is sent instead, for FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT.
 Late = Callable[[Response | bytes, int], Response | bytes]
-Group = tuple[int, int, Answers, Late]  # end in the log, when they began to wait in ms, answers
+
+
+class Responses(Protocol):
+    """Responses that are ready and go out together; `len()` is how many requests they answer."""
+
+    def __len__(self) -> int: ...
+
+    def give(self, waited_ms: int) -> None:
+        """Send them: what they say is true now."""
+
+    def give_late(self, code: int, waited_ms: int) -> None:
+        """Send them with this code, FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT."""
+
+    def refuse(self, remark: str, waited_ms: int) -> None:
+        """Send SERVICE_NOT_AVAILABLE with this remark instead: the disk failed."""
+
+
+# End in the log, start of the wait in ms, the responses.
+ResponseGroup = tuple[int, int, Responses]
 
 
 def late_response(reply: Response | bytes, code: int) -> Response:
@@ -53,6 +72,32 @@ def late_response(reply: Response | bytes, code: int) -> Response:
         return Response(code, reply.fields)
     (answer,) = decode_all(reply)
     return Response(code, answer.fields())
+
+
+class _EachResponse:
+    """Responses of which each is for a request of its own."""
+
+    __slots__ = ("_answers", "_late")
+
+    def __init__(self, answers: Answers, late: Late) -> None:
+        self._answers = answers
+        self._late = late
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def give(self, waited_ms: int) -> None:
+        for connection, command, reply in self._answers:
+            connection.respond_late(command, reply, waited_ms)
+
+    def give_late(self, code: int, waited_ms: int) -> None:
+        for connection, command, reply in self._answers:
+            connection.respond_late(command, self._late(reply, code), waited_ms)
+
+    def refuse(self, remark: str, waited_ms: int) -> None:
+        for connection, command, _ in self._answers:
+            refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=remark)
+            connection.respond_late(command, refused, waited_ms)
 
 
 class Syncer:
@@ -79,19 +124,19 @@ class Syncer:
         self._interval_s = interval_s
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
-        self._groups: deque[Group] = deque()
+        self._groups: deque[ResponseGroup] = deque()
         self._waiting = 0  # answers in the groups
         self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[SyncPlan, Exception | None]] = SimpleQueue()
         self._is_watched = False  # the loop's thread waits for the result
         self._is_quick = False  # the last sync was
         self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
-        self.is_due = False  # a sync begins at the end of this turn
+        self.is_due = False  # a sync begins at the end of this loop iteration
         self._is_syncing = False  # the thread has a plan
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
-        self._reaching: list[asyncio.Future[None]] = []  # who waits for the next sync to end
+        self._reaching: list[asyncio.Future[None]] = []  # waits for the end of the next sync
         self._given: asyncio.Event | None = None  # set once nothing waits, while a stop asks
         self.failure: str | None = None
 
@@ -102,8 +147,13 @@ class Syncer:
 
     @property
     def is_full(self) -> bool:
-        """So many answers wait that no message is to be taken before disk or slaves caught up."""
+        """Whether too many responses wait: then no more messages are taken until some are sent."""
         return self._waiting >= WAITING_MAX
+
+    @property
+    def room(self) -> int:
+        """How many more answers may wait."""
+        return max(0, WAITING_MAX - self._waiting)
 
     def start(self) -> None:
         """Begin, in the loop that runs."""
@@ -116,18 +166,22 @@ class Syncer:
         self._after_sync.append(callback)
 
     def after_all(self, end: int, answers: Answers, late: Late = late_response) -> None:
-        """Give these answers once the log is safe up to `end`: on disk, on slaves, or both.
+        """Send these responses once the log is safe up to `end`: on disk, on slaves, or both.
 
-        What `late` makes of them is given instead when that takes too long, or too many wait.
+        When that takes too long, or too many wait, `late` makes the responses to send instead.
         """
-        room = max(0, WAITING_MAX - self._waiting)
+        room = self.room
         if len(answers) > room:
             code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
             for connection, command, reply in answers[room:]:
                 connection.respond(command, late(reply, code))
             answers = answers[:room]
-        self._groups.append((end, self._now_ms(), answers, late))
-        self._waiting += len(answers)
+        self.after(end, _EachResponse(answers, late))
+
+    def after(self, end: int, responses: Responses) -> None:
+        """Give these responses, for which there is `room`, once the log is safe up to `end`."""
+        self._groups.append((end, self._now_ms(), responses))
+        self._waiting += len(responses)
         if self._is_sync:
             self._want()
 
@@ -148,7 +202,7 @@ class Syncer:
         return self.failure is None
 
     async def sync(self) -> None:
-        """Sync what is there now, queues and index as their time has come; wait for the end."""
+        """Sync the log now, queues and index if their time has come; wait for the end."""
         if self._is_syncing:
             await self._end_of_sync()
         if not self._is_syncing:
@@ -157,9 +211,9 @@ class Syncer:
             await self._end_of_sync()
 
     def sweep(self) -> None:
-        """Answer what has waited too long, also while the disk takes its time.
+        """Answer the responses that have waited too long, also while the disk takes its time.
 
-        After a failure that is an error: nobody knows whether the message will be there.
+        After a failed sync the answer is an error: whether the message survives is unknown.
         """
         now = self._now_ms()
         while self._groups:
@@ -168,27 +222,25 @@ class Syncer:
                 break
             self._give_up(code)
 
-    def _late_code(self, group: Group, now: int) -> int:
+    def _late_code(self, group: ResponseGroup, now: int) -> int:
         """What took a group too long; 0 while it may wait."""
-        end, since_ms, _, _ = group
+        end, since_ms, _ = group
         if self._has_slaves and self._replicated < end:
             return codes.FLUSH_SLAVE_TIMEOUT if since_ms + self._slave_timeout_ms <= now else 0
         return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
 
     def _give_up(self, code: int) -> None:
-        """Answer the oldest group without what it waits for."""
-        _, since_ms, answers, late = self._groups.popleft()
-        self._waiting -= len(answers)
+        """Answer the oldest group without waiting any longer."""
+        _, since_ms, responses = self._groups.popleft()
+        self._waiting -= len(responses)
         waited_ms = self._now_ms() - since_ms
-        for connection, command, reply in answers:
-            if self.failure is None:
-                connection.respond_late(command, late(reply, code), waited_ms)
-            else:
-                refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=self.failure)
-                connection.respond_late(command, refused, waited_ms)
+        if self.failure is None:
+            responses.give_late(code, waited_ms)
+        else:
+            responses.refuse(self.failure, waited_ms)
 
     async def stop(self) -> None:
-        """Sync what is left, answer what waits, end the thread."""
+        """Sync everything, send the waiting responses, end the thread."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -213,13 +265,13 @@ class Syncer:
             self._begin()
 
     def _want(self) -> None:
-        """Sync at the end of this turn, or as soon as the thread has done what it is at."""
+        """Sync at the end of this loop iteration, or as soon as the thread is free."""
         if not (self.is_due or self._is_syncing):
             self.is_due = True
-            self._loop.call_soon(self.end_of_turn)  # where no turn's end comes first
+            self._loop.call_soon(self.end_of_turn)  # where no end of an iteration comes first
 
     def end_of_turn(self) -> None:
-        """Begin the sync that was asked for, and give its answers at once if the disk is quick."""
+        """Begin the requested sync, and send its responses at once if the disk is quick."""
         if not self.is_due:
             return
         self.is_due = False
@@ -270,33 +322,32 @@ class Syncer:
         released = self._released()
         is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
         if is_wanted and not self._is_stopped:
-            self._begin()  # it is under way while those are answered
+            self._begin()  # it runs while those are answered
         self._answer(released)
 
-    def _released(self) -> list[tuple[int, Answers]]:
-        """Take out what is safe."""
+    def _released(self) -> list[tuple[int, Responses]]:
+        """Take out the responses that are safe to send."""
         groups = self._groups
         safe = self._store.durable_end if self._is_sync else self._replicated
         if self._has_slaves:
             safe = min(safe, self._replicated)
         released = []
         while groups and groups[0][0] <= safe:
-            _, since_ms, answers, _ = groups.popleft()
-            self._waiting -= len(answers)
-            released.append((since_ms, answers))
+            _, since_ms, responses = groups.popleft()
+            self._waiting -= len(responses)
+            released.append((since_ms, responses))
         return released
 
-    def _answer(self, released: list[tuple[int, Answers]]) -> None:
+    def _answer(self, released: list[tuple[int, Responses]]) -> None:
         self._give(released)
         for callback in self._after_sync:
             callback()
         self._wake()
 
-    def _give(self, released: list[tuple[int, Answers]]) -> None:
+    def _give(self, released: list[tuple[int, Responses]]) -> None:
         now = self._now_ms() if released else 0
-        for since_ms, answers in released:
-            for connection, command, reply in answers:
-                connection.respond_late(command, reply, now - since_ms)
+        for since_ms, responses in released:
+            responses.give(now - since_ms)
         if self._given is not None and not self._groups:
             self._given.set()
 
@@ -334,5 +385,5 @@ class Syncer:
             self._is_quick = perf_counter() - begin < QUICK_SECONDS
             self._results.put((plan, wrong))
             if not self._is_watched:
-                with suppress(RuntimeError):  # nobody waits in a loop that is closed
+                with suppress(RuntimeError):  # the loop is closed: nothing waits in it
                     self._loop.call_soon_threadsafe(self._ended)

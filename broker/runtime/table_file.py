@@ -22,7 +22,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...protocol.codec import fastjson
 from ...store.files import json_file
 from ...store.files.json_journal import JsonJournal
-from .entry_texts import EntryTexts
+from .encoded_entries import EncodedEntries
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 
 class TableFile(Generic[Entry, Line]):
-    """The file at `path`; `name` is what the table is called in it, `line` a journal's line."""
+    """The file at `path`; `name` is the table's key in it, `line` the type of a journal's line."""
 
     def __init__(self, path: Path, name: str, line: type[Line], now_ms: Callable[[], int]) -> None:
         self.path = path
@@ -56,13 +56,13 @@ class TableFile(Generic[Entry, Line]):
         self._name = name
         self._line = line
         self._now_ms = now_ms
-        self._texts = EntryTexts()
+        self._texts = EncodedEntries()
         self._journal = JsonJournal(path)
         self._written = DataVersion()  # the version that the file has
 
     @property
     def is_behind(self) -> bool:
-        """Whether the file lacks what the journal has."""
+        """Whether the journal has changes that the file lacks."""
         return self._journal.end > 0
 
     def load(self, version: DataVersion | None) -> list[Line]:
@@ -94,8 +94,8 @@ class TableFile(Generic[Entry, Line]):
         version: DataVersion | None = None,
         **more: Any,
     ) -> None:
-        """Write down that these entries have come or changed, and those are gone; `version` is that
-        of the table from now on. StoreError when it can't be written; then nothing has changed.
+        """Write down the new or changed entries, and the names of deleted ones; `version` is the
+        table's from now on. StoreError when it can't be written; then nothing has changed.
 
         `more` are fields of the line by their names on the wire.
         """
@@ -112,7 +112,7 @@ class TableFile(Generic[Entry, Line]):
     def pieces(
         self, body: Body, table: Mapping[str, Entry], *, standard: bool = False
     ) -> Iterator[bytes]:
-        """The text of `body` with the table in it, in pieces (`EntryTexts.pieces`)."""
+        """The text of `body` with the table in it, in pieces (`EncodedEntries.pieces`)."""
         return self._texts.pieces(body, self._name, table, standard=standard)
 
     def mark(self) -> Mark:

@@ -1,4 +1,6 @@
-"""GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61): how far the timer is, and what waits."""
+"""GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61): progress and waiting messages."""
+
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -8,12 +10,12 @@ from ...protocol.errors import Refusal
 from .timers import Timers
 
 
+@dataclass(slots=True, eq=False)
 class AdminTimerHandlers:
     """Answers about the timers; None where timerWheelEnable is false."""
 
-    def __init__(self, timers: Timers | None, slices: Slices) -> None:
-        self._timers = timers
-        self._slices = slices
+    _timers: Timers | None
+    _slices: Slices
 
     def rows(self) -> list[Row]:
         return [

@@ -1,9 +1,9 @@
-"""Delay levels: a message that may be seen only after a while waits in SCHEDULE_TOPIC_XXXX.
+"""Delay levels: messages with a delay wait in SCHEDULE_TOPIC_XXXX.
 
 Level n has queue n-1. Its consume queue holds the time of delivery in the place of the tag hash, in
-order, so one cursor per level is enough: look at the next entry, deliver while it is due. The
-cursors are delayOffset.json, which never passes what the log has on disk. A crash repeats the
-deliveries since it was written last, which at-least-once allows.
+order, so one cursor per level is enough: read the next entry, deliver while it is due. The cursors
+are in delayOffset.json, which never passes the part of the log that is on disk. A crash repeats the
+deliveries since the last write of the file, which at-least-once allows.
 """
 
 import logging
@@ -16,8 +16,8 @@ from ...protocol.message.record import decode_record
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.wire import Int32, Int64
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.files import json_file
 from ..runtime.persistent import PersistentTable
 from ..runtime.stats import Stats
@@ -59,8 +59,10 @@ class Delays(PersistentTable):
         self.levels_ms = levels_ms
         self.offsets: dict[int, int] = {}
         self._certain: dict[int, int] = {}  # offsets before which all is delivered, and on disk
-        self._pending: tuple[int, dict[int, int]] | None = None  # the same once the log is so far
-        self._next_level = 0  # each has its turn
+        self._pending: tuple[int, dict[int, int]] | None = (
+            None  # the same, valid once the log is synced up to the first value
+        )
+        self._next_level = 0  # levels are served one after the other
         self._warned_ms = 0
         self._queues = 0  # of SCHEDULE_TOPIC_XXXX, at the start
 
@@ -98,7 +100,7 @@ class Delays(PersistentTable):
         return DelayOffsets(dict(self.offsets), self.version)
 
     def pieces(self) -> Iterator[bytes]:
-        """The text for delayOffset.json, of what a power cut can't take back any more."""
+        """The text for delayOffset.json: the progress that a power cut can't take back any more."""
         if not self.changed:
             return
         self._note_certain()
@@ -110,13 +112,13 @@ class Delays(PersistentTable):
     def _note_certain(self) -> None:
         if self._pending is not None and self._pending[0] <= self._store.durable_end:
             self._certain, self._pending = self._pending[1], None
-        # A log that refuses has dropped what was delivered last.
+        # A log that refuses writes has dropped the last deliveries.
         is_kept = self._store.refusal is None
         if self._pending is None and self._certain != self.offsets and is_kept:
             self._pending = (self._store.log_end, dict(self.offsets))
 
     def deliver(self, now_ms: int, most: int = FEW) -> bool:
-        """Move messages that are due to their topics: up to `most`, then requests get their turn.
+        """Move due messages to their topics: up to `most`, then requests are served.
 
         True when more are due.
         """
@@ -146,7 +148,7 @@ class Delays(PersistentTable):
             latest_ms = now_ms + self.levels_ms[queue_id]
         size = 0
         copies: list[Message] = []
-        before: list[int] = []  # offsets of those that they are copies of
+        before: list[int] = []  # offsets of the messages that these are copies of
         wrong: StoreError | None = None
         try:
             for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):
@@ -183,7 +185,7 @@ class Delays(PersistentTable):
             log.warning("delay level %d waits: %s", level, wrong)
 
     def _copy(self, log_offset: int) -> Message | None:
-        """What is to be stored where a message belongs; None when it can't be."""
+        """The message to store at its destination; None when it can't be delivered."""
         data = self._store.message_at(log_offset)
         if data is None:
             log.warning("the delayed message at %d is not in the log any more", log_offset)
@@ -194,7 +196,7 @@ class Delays(PersistentTable):
         if not topic or queue_id < 0:
             log.error("the delayed message at %d names no topic; it is left alone", log_offset)
             return None
-        return (
+        return Message(
             place, message.flag, message.sys_flag, message.born_ms, message.born_host,
-            message.body, raw, raw_tags_code(raw), message.reconsume_times, 0, None,
+            message.body, raw, raw_tags_code(raw), message.reconsume_times,
         )  # fmt: skip

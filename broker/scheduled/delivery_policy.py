@@ -1,8 +1,8 @@
-"""When a message that comes in is to be seen: at once, after a delay level, or at its own time.
+"""When an incoming message becomes visible: at once, after a delay level, or at a time of its own.
 
-One that is to wait goes into a system topic first, with the place where it belongs among its
-properties. The level wins over a time. What can't be understood or kept is refused with its reason,
-so a message is never delivered at another time than its sender believes.
+A message that must wait goes into a system topic first, with its destination among its properties.
+The level wins over a time. A time that can't be understood or kept is refused with the reason, so a
+message is never delivered at another time than its sender expects.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
 NUMBER_DIGITS = 19  # of that number: one with fewer is always below
 LEVEL_MAX = (1 << 31) - 1
-MARKS_BYTES = 512  # kept free in the properties for what the broker adds on the way
+MARKS_BYTES = 512  # kept free in the properties for those that the broker adds
 PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters: fits in any case
-ROOM_SHARE = 100  # one part in so many of a slot's room may be taken before it is looked at again
+ROOM_SHARE = 100  # after one part in N of a slot's room is taken, the slot is looked at again
 ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a message is stored. `out_ms` is its slot of the timer wheel, 0 for no timer."""
 
     topic: str
@@ -39,8 +39,8 @@ class Place(NamedTuple):
     out_ms: int = 0
 
 
-Key = tuple[str, int]  # topic, queue id
-Placed = tuple[Key, str, int]  # the same as a Place, quicker to make
+QueueKey = tuple[str, int]  # topic, queue id
+Placed = tuple[QueueKey, str, int]  # the same as a `Destination`, quicker to make
 
 
 class DeliveryPolicy:
@@ -63,13 +63,11 @@ class DeliveryPolicy:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
-        self._slots: dict[
-            str, int
-        ] = {}  # what times asked for at this moment, without their TIMER_
+        self._slots: dict[str, int] = {}  # by a property's text without TIMER_, now
         self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
         levels = range(1, len(delays.levels_ms) + 1)
-        self._queues: dict[str, Key] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
+        self._queues: dict[str, QueueKey] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
         self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
         if timers is not None:
             self.came_in = timers.came_in
@@ -90,14 +88,14 @@ class DeliveryPolicy:
             )
         return min(max(number, 0), len(self._delays.levels_ms))
 
-    def place(self, text: str, topic: str, queue_id: int) -> Place:
+    def place(self, text: str, topic: str, queue_id: int) -> Destination:
         """Where a message with these properties goes; Refusal when nowhere."""
         if text and text[-1] != "\x02":
             text += "\x02"
         key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
-        return Place(*key, text, out_ms)
+        return Destination(*key, text, out_ms)
 
-    def placed(self, text: str, key: Key, now_ms: int) -> Placed:
+    def placed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
         """Where a message with these properties, ending in \x02, goes that is for this queue.
 
         The same key when it waits for nothing. Refusal when it can go nowhere.
@@ -118,8 +116,8 @@ class DeliveryPolicy:
             queue, text = self._queues[str(level)], _capped(text, asked, level)
         return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
 
-    def placed_all(self, text: str, key: Key, messages: int, now_ms: int) -> Placed | None:
-        """`placed` for so many messages; None where each is to be asked about by itself."""
+    def placed_all(self, text: str, key: QueueKey, messages: int, now_ms: int) -> Placed | None:
+        """`placed` for this many messages; None where each must be placed by itself."""
         key, text, out_ms = found = self.placed(text, key, now_ms)
         if out_ms:
             room = self._rooms[out_ms] - (messages - 1)
@@ -128,7 +126,7 @@ class DeliveryPolicy:
             self._rooms[out_ms] = room
         return found
 
-    def _timed(self, text: str, key: Key, now_ms: int) -> Placed:
+    def _timed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
         """`placed` for one that says something of a timer."""
         # Mostly a time alone, there once.
         before, _, behind = text.partition("TIMER_")
@@ -179,8 +177,8 @@ class DeliveryPolicy:
         return WHEEL_QUEUE, out, out_ms
 
     def _slot(self, pair: str, now_ms: int) -> int:
-        """The slot for what a property, without its TIMER_, asks for: 0 for none, when it asks for
-        no time or for one that has come. Refusal when it can't be."""
+        """The slot for a property's value (its name is without TIMER_): 0 for none, or for a time
+        that has come. Refusal when it can't be."""
         name, _, value = pair.partition("\x01")
         if name not in TIMES or not value:
             return 0
@@ -191,7 +189,7 @@ class DeliveryPolicy:
                 "or use a delay level",
             )
         deliver_ms = self._deliver_ms(name, value, now_ms)
-        # A slot holds what is due by the end of its tick, so nothing comes before its time.
+        # A slot holds the messages due by the end of its tick, so none comes before its time.
         ticks = self._ticks_ms
         return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
 
@@ -221,7 +219,7 @@ class DeliveryPolicy:
         return now_ms + wait_ms
 
     def _check_room(self, size: int, out_ms: int) -> int:
-        """How many messages a slot takes before this is to be asked again, 1 or more.
+        """How many messages a slot takes before the next check, 1 or more.
 
         Refusal when it, or properties of this size in bytes, can take no more.
         """
@@ -253,7 +251,7 @@ def without(text: str, names: list[str]) -> str:
 
 
 def _capped(text: str, asked: str | None, level: int) -> str:
-    """Properties text that says this level, which readers are told where a higher was asked for."""
+    """Properties text with this level, which readers see where a higher level was requested."""
     if asked is None or int(asked) == level:
         return text
     return f"{without(text, [properties.DELAY])}{properties.DELAY}\x01{level}\x02"

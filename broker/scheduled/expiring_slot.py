@@ -1,8 +1,8 @@
-"""One slot of the timer wheel on its way out: its units in order, and what takes some of them back.
+"""One slot of the timer wheel while it is delivered: its units in order, and its recalls.
 
-The timer log leads from the newest unit of a slot to the oldest; they are delivered the other way
-round. A slot may hold a million units, so going through it is done in parts, and a unit is kept in
-21 bytes. The order is the same each time, so a number says how far a slot has been delivered.
+The timer log leads from the newest unit of a slot to the oldest; they are delivered in the other
+direction. A slot may hold a million units, so it is read in parts, and a unit is kept in 21 bytes.
+The order is the same each time, so a number is enough for the progress in a slot.
 """
 
 import logging
@@ -24,7 +24,7 @@ RECALLS_PER_LOOK = 50  # messages read in one part
 class ExpiringSlot:
     """The slot of a time in ms. `last` is the position of its last unit.
 
-    `recalls` holds "TOPIC+UNIQ_KEY" of each message to be taken back, with how often it was asked.
+    `recalls` holds "TOPIC+UNIQ_KEY" of each message to be recalled, with the number of requests.
     """
 
     def __init__(self, slot_ms: int, last: int) -> None:
@@ -66,8 +66,8 @@ class ExpiringSlot:
         return True
 
     def unused_recalls(self) -> list[tuple[str, int]]:
-        """The keys that were asked for more often than messages had them, and how much more; below
-        0 where one took back several, as when a producer had sent its message twice."""
+        """Keys recalled more often than messages had them, with the difference; below 0 where one
+        recall took back several, as when a producer had sent its message twice."""
         left = Counter(self.recalls)
         left.subtract(self._used.values())
         return [(key, count) for key, count in left.items() if count]

@@ -1,6 +1,6 @@
-"""Where a message that waits belongs: what `delayed` wrote among its properties.
+"""The destination of a waiting message: the properties that `delayed` adds.
 
-Anybody can write properties, so what is found need not be legal; where a name is there twice the
+Every client can write such properties, so they need not be legal. Where a name occurs twice the
 last one counts, which is the broker's.
 """
 

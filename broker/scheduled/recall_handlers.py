@@ -1,10 +1,12 @@
 """RECALL_MESSAGE (370): a producer takes a timer message back before its time.
 
-The recall is itself a timer message for the same slot. It is stored like any other, so it holds
-across a restart; when the slot is due it is read first, and the message that it names is left out.
+The recall is itself a timer message for the same slot. It is stored like any other, so it survives
+a restart. When the slot is due, recalls are read first, and the messages that they name are left
+out.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -15,36 +17,28 @@ from ...protocol.message import properties, recall_handle
 from ...protocol.message.recall_handle import RecallHandle
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import WHEEL_TOPIC
+from ..groups.permissions import Permissions
 from ..runtime.syncer import Syncer
 from ..settings.config import BrokerConfig
-from ..topics.topics import Topics
 from .delivery_policy import DeliveryPolicy
 
 TAG = "_RECALL_TAG_"
 BODY = b"0"
-PERM_WRITE = 2
 
 
+@dataclass(slots=True, eq=False)
 class RecallHandlers:
     """Takes timer messages back. `syncer` is None where answers don't wait for the disk."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        delivery_policy: DeliveryPolicy,
-        syncer: Syncer | None,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.delivery_policy = delivery_policy
-        self.syncer = syncer
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    permissions: Permissions
+    delivery_policy: DeliveryPolicy
+    syncer: Syncer | None
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [Row(codes.RECALL_MESSAGE, RecallMessage, self.on_recall, "PUB")]
@@ -68,21 +62,23 @@ class RecallHandlers:
         return reply
 
     def _handle(self, header: RecallMessage) -> RecallHandle:
-        """What is to be taken back; Refusal when it may not, or is not of this broker."""
+        """The message to recall; Refusal if not allowed, or if it is not on this broker."""
         config = self.config
         if not config.recall_message_enable:
             raise Refusal(
                 codes.NO_PERMISSION,
                 "recall failed, operation is forbidden; switch recallMessageEnable on",
             )
-        is_writable = bool(config.broker_permission & PERM_WRITE)
-        if not is_writable and not config.allow_recall_when_broker_not_writeable:
+        if (
+            not self.permissions.is_broker_writable
+            and not config.allow_recall_when_broker_not_writeable
+        ):
             raise Refusal(
                 codes.SERVICE_NOT_AVAILABLE,
                 "recall failed, broker service not available: brokerPermission is "
                 f"{config.broker_permission} and allowRecallWhenBrokerNotWriteable is off",
             )
-        if self.topics.get(header.topic) is None:
+        if self.permissions.topics.get(header.topic) is None:
             raise Refusal(
                 codes.TOPIC_NOT_EXIST,
                 f"recall failed, the topic[{header.topic[:255]}] not exist",
@@ -130,8 +126,10 @@ class RecallHandlers:
             )
         try:
             _, _, end = self.store.put(
-                place.topic, place.queue_id, 0, 0, now_ms, host, BODY, place.text.encode(),
-                tag_hash(TAG),
+                Message(
+                    (place.topic, place.queue_id), 0, 0, now_ms, host, BODY, place.text.encode(),
+                    tag_hash(TAG),
+                )
             )  # fmt: skip
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, f"recall failed, execute error: {wrong}") from None

@@ -1,11 +1,12 @@
-"""How a timer message leaves: stored in its own topic, or once more in the wheel's.
+"""Delivery of a timer message: into its own topic, or once more into the wheel's.
 
-The copy has the same body, hosts and birth; its properties say when it came into the wheel and when
+The copy has the same body, hosts and birth; its properties say when it entered the wheel and when
 it left.
 """
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol.errors import Refusal
 from ...protocol.message import properties
@@ -13,8 +14,8 @@ from ...protocol.message.record import Record
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ...store.base.errors import MessageTooLarge, StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.stats import Stats
 from ..topics.topics import QUEUES_MAX, TOPICS_MAX
@@ -22,29 +23,28 @@ from .real_destination import number_of
 
 log = logging.getLogger(__name__)
 
-NEVER_IN_WHEEL = (1 << 63) - 1  # TIMER_ENQUEUE_MS of what was due before it could be put there
-# What no client may send to, no timer may either; and in its own topic a message would go around
-# for ever.
+NEVER_IN_WHEEL = (
+    1 << 63
+) - 1  # TIMER_ENQUEUE_MS of messages that were due before they could enter the wheel
+# Topics closed to clients are closed to timers; and in the timer's own topic a message would go
+# around for ever.
 CLOSED_TOPICS = SEND_FORBIDDEN_TOPICS | {WHEEL_TOPIC}
 MARKS = (properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES)
 DEQUEUE_MS = properties.TIMER_DEQUEUE_MS.encode()
 RECALL_KEY = properties.TIMER_DEL_UNIQKEY.encode()
 
 
-PROPERTIES = 6  # where they are in a Message
-Copy = tuple[Message, Record]  # and what it is a copy of
+Copy = tuple[Message, Record]  # and its original
 
 
+@dataclass(slots=True, eq=False)
 class TimerDelivery:
-    """Makes the copies and stores them. `mark((topic, queue))` says that one was delivered."""
+    """Creates and stores the copies. `mark((topic, queue))` reports a delivered message."""
 
-    def __init__(
-        self, store: MessageStore, mark: Callable[[tuple[str, int]], None], stats: Stats
-    ) -> None:
-        self._store = store
-        self._mark = mark
-        self._stats = stats
-        self._legal_topics: set[str] = set()
+    _store: MessageStore
+    _mark: Callable[[tuple[str, int]], None]
+    _stats: Stats
+    _legal_topics: set[str] = field(init=False, default_factory=set)
 
     def put_all(self, copies: list[Copy]) -> tuple[int, StoreError | None]:
         """Store copies in their order: how many are dealt with, and what kept the next from it."""
@@ -55,7 +55,7 @@ class TimerDelivery:
             wrong = found[-1]
             stored = len(found) - isinstance(wrong, StoreError)
             self._stats.moved(rest, found)
-            for place in dict.fromkeys(message[0] for message in rest[:stored]):
+            for place in dict.fromkeys(message.key for message in rest[:stored]):
                 self._mark(place)
             done += stored
             if not isinstance(wrong, StoreError):
@@ -63,12 +63,12 @@ class TimerDelivery:
             if not isinstance(wrong, MessageTooLarge):
                 return done, wrong
             message, record = copies[done]
-            if message[PROPERTIES] is record.raw_properties:
+            if message.properties is record.raw_properties:
                 log.error("the timer message at %d stays where it is: %s", record.log_offset, wrong)
                 done += 1
             else:  # by the marks; as it came in it is not
                 raw = record.raw_properties
-                copies[done] = (_message(record, message[0], raw), record)
+                copies[done] = (_message(record, message.key, raw), record)
         return done, None
 
     def copy(
@@ -106,7 +106,7 @@ class TimerDelivery:
         return _message(record, (topic, queue_id), marked + marks.encode()), record
 
     def _is_place(self, topic: str, queue_id: int) -> bool:
-        """Whether a message may go there: anybody can write properties into the wheel's topic."""
+        """Whether a message may go there: clients can write any properties into its source."""
         if topic not in self._legal_topics:
             if topic in CLOSED_TOPICS:
                 return False
@@ -123,13 +123,13 @@ class TimerDelivery:
 def _message(record: Record, place: tuple[str, int], raw: bytes) -> Message:
     """A message as this record has it, with these properties, for another place."""
     tags_code = raw_tags_code(record.raw_properties)
-    return (
+    return Message(
         place, record.flag, record.sys_flag, record.born_ms, record.born_host, record.body, raw,
-        tags_code, record.reconsume_times, 0, None,
+        tags_code, record.reconsume_times,
     )  # fmt: skip
 
 
 def recall_key(record: Record) -> str:
-    """What a recall of this message names it by."""
+    """The key by which a recall names this message."""
     pairs = properties.decode(record.raw_properties)
     return f"{pairs.get(properties.REAL_TOPIC)}+{pairs.get(properties.UNIQ_KEY)}"

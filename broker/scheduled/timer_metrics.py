@@ -44,7 +44,7 @@ class TimerMetrics(PersistentTable):
             self.version = found.data_version or DataVersion()
 
     def add(self, topic: str, number: int) -> None:
-        """So many more messages of a topic wait."""
+        """This many more messages of a topic wait."""
         metric = self.counts.get(topic)
         if metric is None:
             if len(self.counts) >= TOPICS_MAX:

@@ -1,9 +1,9 @@
-"""How far the timer has come, and the files that say so: wheel, log, check.
+"""The timer's progress, and the files that hold it: wheel, log, check.
 
-After a clean stop they are taken as they are. Else the wheel is made again from the timer log, and
-the queue of the wheel's topic is read again from the last certain place; what is in the timer log
-already is known and passed over. So nothing is lost, and twice may come only what was delivered
-after the last note of it.
+After a clean stop they are used as they are. Else the wheel is rebuilt from the timer log, and the
+queue of the wheel's topic is read again from the last certain position; messages that are in the
+timer log already are recognized and skipped. So nothing is lost, and only deliveries after the last
+noted progress may be repeated.
 """
 
 import logging
@@ -35,7 +35,7 @@ class TimerState:
         self.read_ms = 0  # the slot to deliver next; all before it are done
         self.delivered = 0  # units of that slot
         self.queue_offset = 0  # the message to put into the wheel next
-        self.waiting = 0  # messages in the wheel, those of the slot in delivery included
+        self.waiting = 0  # messages in the wheel, the slot in delivery included
         self.wheel = TimerWheel(root / "timerwheel", self.precision_ms)
         self.log = TimerLog(root / "timerlog", config.mapped_file_size_timer_log)
         self.check = TimerCheck()
@@ -72,7 +72,7 @@ class TimerState:
         self.check = found or TimerCheck()
         own = self.check.own
         if own is not None and own.commit_log_end > store.log_end:
-            own = None  # a power cut took what was delivered: only RocketMQ's numbers hold
+            own = None  # a power cut took deliveries: only RocketMQ's numbers hold
         if own is not None and own.precision_ms != self.precision_ms:
             self._refuse_other_ticks(own)
         if own is not None:
@@ -89,7 +89,7 @@ class TimerState:
         self.note()
 
     def close(self) -> None:
-        """Write and sync everything, so that the next start needs to look at nothing."""
+        """Write and sync everything, so that the next start needs no recovery."""
         try:
             self.sync()
             own = self._progress()
@@ -118,7 +118,7 @@ class TimerState:
             )
 
     def _rebuild(self, *, has_numbers: bool, is_new: bool) -> None:
-        """Make the wheel again from the timer log, and find where the queue goes on."""
+        """Rebuild the wheel from the timer log, and find where the queue continues."""
         store, check = self._store, self.check
         if not has_numbers:
             self.read_ms = check.read_ms
@@ -131,7 +131,7 @@ class TimerState:
             data = store.message_at(found.last_place) if found.last_place >= 0 else None
             if data is not None:
                 offset = decode_record(data).queue_offset + 1
-            # Messages may have been due at once, after the last unit: only what is noted is sure.
+            # Messages after the last unit may have been due at once: only noted progress is sure.
             self.queue_offset = offset if is_new else min(offset, check.master_queue_offset)
         entries = store.entries(WHEEL_TOPIC, QUEUE, max(self.queue_offset, 0), 1)
         if entries:
@@ -154,7 +154,7 @@ class TimerState:
         return None if is_idle or self._pending is not None else progress
 
     def sync(self) -> None:
-        """Wait until the disk has the files. OSError as the system gives it."""
+        """Wait until the files are on disk. OSError as the system gives it."""
         self.log.sync()
         self.wheel.sync()
         self._file.sync()
@@ -177,7 +177,7 @@ class TimerState:
         self._save()
 
     def _save(self) -> None:
-        if self._store.refusal is not None:  # the log has dropped what was delivered last
+        if self._store.refusal is not None:  # the log has dropped the last deliveries
             return
         self.check.own = self._progress()
         self._file.save(self.check)

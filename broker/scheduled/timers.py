@@ -1,9 +1,9 @@
-"""Timer messages: those that ask for a time of their own, to a tick of the clock, days ahead.
+"""Timer messages: delivered at a time of their own, to a tick of the clock, days ahead.
 
-Such a message is stored in the topic of the wheel. From its queue it comes into the timer wheel,
-and when its tick is over, never before, it is stored once more, in its own topic. What is further
-away than the wheel reaches goes around again. All of it happens in short steps between which
-requests are served, and each step notes how far it came (`timer_state`).
+Such a message is stored in the topic of the wheel. From its queue it comes into the timer wheel.
+When its tick is over, never before, it is stored once more, in its own topic. A time beyond the
+wheel's reach goes around again. All of it happens in short steps between which requests are served,
+and each step notes how far it came (`timer_state`).
 """
 
 import logging
@@ -33,11 +33,13 @@ from .timer_state import TimerState
 log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
-ENTRIES_PER_STEP = 512  # of the queue, into the wheel, as their sends told of them
-LOOKS_PER_STEP = 16  # of those that must be read in the log: what a sender may have to wait for
+ENTRIES_PER_STEP = 512  # of the queue, into the wheel, from what their sends reported
+LOOKS_PER_STEP = (
+    16  # units that must be read in the log: the longest that a sender may have to wait for
+)
 BYTES_PER_STEP = 256 << 10  # of large messages, in one step
-Looked = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
-# What a broker without timers tells of them (GET_BROKER_RUNTIME_INFO).
+WheelEntry = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
+# The values of a broker without timers in GET_BROKER_RUNTIME_INFO.
 NO_FIGURES: dict[str, object] = {
     "timerReadBehind": 0,
     "timerOffsetBehind": 0,
@@ -98,7 +100,7 @@ class Timers:
         self._store = store
         self._config = config
         self._due: ExpiringSlot | None = None
-        self._queue_target = -1  # what was in the queue when the next slot became due
+        self._queue_target = -1  # the end of the queue when the next slot became due
         self._slots: dict[int, Slot] = {}  # changed, but not in the wheel's file yet
         self._placed = False  # units of them are staged only
         self._touched = False
@@ -143,7 +145,7 @@ class Timers:
             self._sampled = counts
 
     def figures(self, now_ms: int) -> dict[str, object]:
-        """What runtime info tells: seconds behind, messages behind, waiting, and the rates."""
+        """Values for runtime info: seconds behind, messages behind, waiting, and the rates."""
         state = self.state
         end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
         values = (
@@ -170,7 +172,7 @@ class Timers:
     # ---- from the queue into the wheel
 
     def _note(self) -> None:
-        """Note how far the step came, and what it changed of the counts."""
+        """Note the step's progress, and its changes of the counts."""
         self.state.note()
         self._touched = False
         for topic, number in self._counts.items():
@@ -216,7 +218,7 @@ class Timers:
                             state.log.roll()
                         magic = IS_TIMER | (IS_RECALL if is_recall else 0)
                         if not self._place(place, length, out_ms, topic, magic, write_ms):
-                            break  # the wheel is a round behind: first what is in it
+                            break  # the wheel is a round behind: its own units come first
                 offset += 1
             self._pass(offset)
         except BaseException:
@@ -224,7 +226,7 @@ class Timers:
             raise
         return first < offset < end
 
-    def _look(self, place: int, length: int) -> Looked | None:
+    def _look(self, place: int, length: int) -> WheelEntry | None:
         """What there is to know of a message of the queue; None when it is to be passed over."""
         record = None if self.state.is_known(place) else self._read(place, length)
         if record is None:
@@ -253,20 +255,20 @@ class Timers:
 
     @property
     def _first_slot_ms(self) -> int:
-        """The first slot that takes messages: those before are, or are being, delivered."""
+        """The first slot that takes messages: earlier ones are delivered, or in delivery."""
         due = self._due
         return self.state.read_ms if due is None else due.slot_ms + self.state.precision_ms
 
     def _place(
         self, place: int, length: int, out_ms: int, topic: str, magic: int, write_ms: int
     ) -> bool:
-        """A unit for a message; False when its slot may still hold those of the round before."""
+        """A unit for a message; False when its slot may still hold units of the round before."""
         state, slot_ms = self.state, max(out_ms, self._first_slot_ms)
         window_slots = self._window_slots()
         excess_slots = (slot_ms - write_ms) // state.precision_ms - window_slots
         if excess_slots >= 0:
             magic |= IS_ROLLED
-            # Not a whole window when little is left, so that the next way is not too short.
+            # Not a whole window when little is left, so that the next one is not too short.
             is_short = excess_slots < window_slots // 3
             slots = window_slots // 2 if is_short else window_slots
             slot_ms = write_ms + slots * state.precision_ms
@@ -286,8 +288,8 @@ class Timers:
         return True
 
     def _place_fresh(self, offset: int, most: int, write_ms: int) -> int:
-        """Units for the messages from this offset on, as far as their sends told of them and
-        nothing is special about them; for how many."""
+        """Units for the messages from this offset on, as far as their sends reported them and
+        they are ordinary; returns how many."""
         state = self.state
         # Further ahead they go around once more, or into slots of the round before.
         until_ms = min(
@@ -326,9 +328,9 @@ class Timers:
         return [slots[each].last for each in slots_ms]
 
     def _window_slots(self) -> int:
-        """How many ticks ahead a message is placed at most; what is further away goes around."""
+        """How many ticks ahead a message is placed at most; later ones go around again."""
         config = self._config
-        # It must go around before the file of the log that it lies in is deleted.
+        # It must go around before its file of the log is deleted.
         kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3
         slots = min(config.timer_roll_window_slot, kept_ms // config.timer_precision_ms)
         return min(slots, ROUND_SLOTS - BLANK_SLOTS)
@@ -342,7 +344,7 @@ class Timers:
         return found
 
     def _pass(self, offset: int) -> None:
-        """Bring what was placed into the files; then the queue has been passed up to `offset`."""
+        """Write the placed units into the files; then the queue is done up to `offset`."""
         state = self.state
         if offset == state.queue_offset:
             return
@@ -354,7 +356,7 @@ class Timers:
         self._put_slots()
 
     def _forget_placed(self) -> None:
-        """Take back what was placed since the queue was last passed; it is placed again later."""
+        """Undo the units placed since the last `_pass`; they are placed again later."""
         state = self.state
         state.log.drop_staged()
         if self._placed:
@@ -371,7 +373,7 @@ class Timers:
     # ---- from the wheel to the topics
 
     def _dequeue(self, now_ms: int, write_ms: int, most: int, *, is_behind: bool) -> bool:
-        """Deliver what is due; True when there is more of it, or of the queue."""
+        """Deliver due messages; True when there is more of them, or of the queue."""
         state, due = self.state, self._due
         if due is None:
             slot_ms = state.wheel.next_used(state.read_ms, write_ms)
@@ -382,7 +384,7 @@ class Timers:
             if slot_ms != state.read_ms:
                 state.read_ms, state.delivered = slot_ms, 0
             if self._queue_target < 0:
-                # What came in before this slot was due may take one of its messages back.
+                # Messages that came in before this slot was due may recall one of its messages.
                 self._queue_target = self._store.max_offset(WHEEL_TOPIC, QUEUE)
             if is_behind and state.queue_offset < self._queue_target:
                 return True
@@ -394,8 +396,8 @@ class Timers:
         return True
 
     def _deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
-        """Deliver the next messages of a slot, but not those that were taken back; how many units
-        that were."""
+        """Deliver the next messages of a slot, without recalled ones; returns how many units these
+        were."""
         state = self.state
         first = number = state.delivered
         size = 0
@@ -472,5 +474,5 @@ def timer_ms(record: Record) -> int | None:
 
 
 def _number_of(magic: int) -> int:
-    """What a unit adds to the number of its slot."""
+    """The difference that a unit makes to its slot's count."""
     return -1 if magic & IS_RECALL else 1

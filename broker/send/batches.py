@@ -11,8 +11,8 @@ from ...protocol.message.record import NEED_UNWRAP
 from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Batch, Message
 from ...store.engine.store import MessageStore
-from ...store.engine.uniform_batch import Batch
 from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import type_of
 from ..scheduled.delivery_policy import DeliveryPolicy
@@ -83,7 +83,7 @@ class Batches:
         key = target.keys[queue_id]
         if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
             return self._put_whole(header, connection.host, body, target, queue_id, text)
-        batch: Batch = (
+        batch = Batch(
             key, header.sys_flag, header.born_ms, connection.host, body,
             header.reconsume_times or 0,
         )  # fmt: skip
@@ -141,16 +141,18 @@ class Batches:
         if text and text[-1] != "\x02":
             text += "\x02"
         start, first, end = self._store.put_in_batch_queue(
-            *target.keys[queue_id],
-            header.flag,
-            header.sys_flag | NEED_UNWRAP,
-            header.born_ms,
-            host,
-            body,
-            text.encode() + self.suffix,
-            TAG_HASHES[properties.get("TAGS", "")],
+            Message(
+                target.keys[queue_id],
+                header.flag,
+                header.sys_flag | NEED_UNWRAP,
+                header.born_ms,
+                host,
+                body,
+                text.encode() + self.suffix,
+                TAG_HASHES[properties.get("TAGS", "")],
+                header.reconsume_times or 0,
+            ),
             count,
-            header.reconsume_times or 0,
         )
         self._count(target, queue_id, count, end - start, type_of(text))
         if target.seen == LOGICAL:

@@ -17,29 +17,40 @@ from ...protocol import codes
 from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.epoll_reader import Crowd
-from ...protocol.aio.rpc_latency import ONEWAY, SEND_BATCH_OK, SEND_V2_OK, RpcLatency
-from ...protocol.aio.scheduler import Block, Lane, Scheduler, block_of
-from ...protocol.codec.frame import encode_request
+from ...protocol.aio.rpc_latency import ONEWAY, RpcLatency
+from ...protocol.aio.scheduler import START, Block, Lane, Scheduler, block_of
+from ...protocol.codec.frame import decode_all, encode_request, encode_response
+from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.send import SendMessage, response_parts
+from ...protocol.kernels.plain_reading import Bytes, Numbers
 from ...protocol.kernels.plain_sends import Group, PlainSends
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.recall_handle import words_before
 from ...store.engine.store import MessageStore
-from ...store.index.index_file import IndexFile
-from ...store.kernels.gather import gather
-from ...store.kernels.index_insert import link
+from ...store.kernels.compiled import CompiledKernels
+from ...store.kernels.compiled import prepare as prepare_kernels
 from ...store.kernels.plain_records import Course, PlainRecords
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
+from ..access.access import Access
 from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import DELAY, FIFO, NORMAL, SMALL_BYTES
 from ..runtime.stats import Stats
+from ..runtime.syncer import Syncer
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
+from .handlers import SEND_BATCH_OK, SEND_V2_OK
+from .signed_sends import refused_pieces
 
 log = logging.getLogger(__name__)
 
+NO_WAIT = b"WAIT\x01false"  # the response to such a message doesn't wait for the disk or for slaves
+# What the headers begin with that clients write.
+MESSAGE_START, BATCH_START = (
+    b'{"code":%d,' % code for code in (codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE)
+)
+REQUEST_BITS = 32  # of a key of `RpcLatency`, below the code of the request
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
 
 
@@ -52,15 +63,12 @@ def prepare() -> None:
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
-    _, _, keys = records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
     ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
     read_all(none, room, 1, 1, np.zeros(1, np.int64))
-    numbers = keys.places
-    link(np.zeros(1 << 10, np.uint8), 1, 1, keys.hashes, numbers, numbers, numbers, numbers)
-    file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
-    gather(file, 0, 1, file, 0, np.empty(1, np.uint8))
+    prepare_kernels()
 
 
 class Way(NamedTuple):
@@ -78,6 +86,65 @@ class Way(NamedTuple):
     answer: int
 
 
+class Responses:
+    """The responses to the sends of one loop iteration: those to each of the `receivers` end at one
+    of the `ends` of `data`. `counts` says how many requests they answer, by `Way.answer`.
+
+    The syncer keeps them while they wait, and then has them go out (`syncer.Responses`).
+    """
+
+    __slots__ = ("_counts", "_latency", "_release", "data", "ends", "receivers")
+
+    def __init__(
+        self,
+        receivers: list[Connection],
+        data: Bytes,
+        ends: Numbers,
+        counts: dict[int, int],
+        latency: RpcLatency,
+        release: "Callable[[Responses], None]",
+    ) -> None:
+        self.receivers = receivers
+        self.data = data
+        self.ends = ends
+        self._counts = counts
+        self._latency = latency
+        self._release = release
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def give(self, waited_ms: int) -> None:
+        self._count(codes.SUCCESS, waited_ms)
+        self._release(self)
+
+    def give_late(self, code: int, waited_ms: int) -> None:
+        self._count(code, waited_ms)
+        self._give_each(lambda response: Response(code, response.fields()))
+
+    def refuse(self, remark: str, waited_ms: int) -> None:
+        refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=remark)
+        self._count(refused.code, waited_ms)
+        self._give_each(lambda response: refused)
+
+    def _count(self, code: int, waited_ms: int) -> None:
+        for key, count in self._counts.items():
+            request = key >> REQUEST_BITS
+            if key & ONEWAY:
+                self._latency.oneway(request, code, count)
+            else:
+                self._latency.late(request, code, waited_ms, count)
+
+    def _give_each(self, changed: Callable[[Command], Response]) -> None:
+        """Send to each receiver what each of its responses is `changed` into."""
+        start = 0
+        for connection, end in zip(self.receivers, self.ends.tolist(), strict=True):
+            if start < end and not connection.is_lost:
+                for response in decode_all(self.data[start:end].tobytes()):
+                    connection.write_later(b"".join(encode_response(response, changed(response))))
+            start = end
+
+
 class PlainLane:
     """Takes what is in the `lane` into the store: the broker has `take` called each turn.
 
@@ -92,10 +159,17 @@ class PlainLane:
         delivery_policy: DeliveryPolicy,
         long_polls: LongPolls,
         stats: Stats,
+        syncer: Syncer | None,
+        access: Access | None,
         latency: RpcLatency,
         now_ms: Callable[[], int],
     ) -> None:
-        self.lane = Lane(self._write)
+        """`syncer` is what responses wait for, None where they don't wait; `access` says which
+        requests may be served, None where all may."""
+        starts = frozenset((MESSAGE_START, BATCH_START))
+        self.lane = Lane(self._write, self._drop, starts, self._is_worth)
+        self._syncer = syncer
+        self._access = access
         self._latency = latency
         self._config = config
         self._broker_name = config.broker_name
@@ -106,10 +180,9 @@ class PlainLane:
         self._stats = stats
         self._now_ms = now_ms
         self._records = PlainRecords()
-        self._answered: list[Connection] = []  # of this turn, and where the answers to each end
-        self._ends = np.zeros(1, np.int64)
-        IndexFile.link = link
-        store.gather = gather
+        self._answered: list[Connection] = []  # of this iteration
+        self._ready: list[Responses] = []  # to be written at its end
+        store.use(CompiledKernels())
 
     def write_templates(self, suffix: bytes) -> None:
         """Take over traceOn, which stands in each answer, and in the `suffix` that comes behind the
@@ -119,7 +192,7 @@ class PlainLane:
         self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         region = config.region_id.encode()
         parts = response_parts(self._store.host_hex, region, trace_on=config.trace_on)
-        self._plain = PlainSends(parts)
+        self._plain = PlainSends(parts, is_guarded=self._access is not None)
         self._ways: dict[int, Way] = {}  # by the number of their group
         self._forgot = 0
 
@@ -127,6 +200,7 @@ class PlainLane:
         """From now on the connections use it."""
         if Crowd.can_be:
             self.lane.crowd = Crowd(scheduler)
+        self._scheduler = scheduler
         scheduler.lane = self.lane
 
     async def close(self) -> None:
@@ -140,19 +214,26 @@ class PlainLane:
         lane = self.lane
         block = lane.empty()
         came = block.senders
-        lane.answered = came  # if anything fails from here on, none of these is told that it didn't
+        released = lane.answered  # whose responses waited until now
+        # If anything fails from here on, none of these gets a response that says otherwise.
+        lane.answered = released + came
         self._answered = []
         taken: list[int] | None = [0] * len(came)
-        if len(came) >= lane.few or any(map(lane.is_worth, block.pieces())):
+        if len(came) >= lane.few or any(map(self._is_worth, block.pieces())):
             taken = self._take(block)
-        lane.answered = self._answered
+        lane.answered = released + self._answered
         if taken is not None:
             for connection, piece, size in zip(came, block.pieces(), taken, strict=True):
                 if size < len(piece):
                     connection.serve(piece[size:], is_odd=not size)
 
-    def _take(self, block: Block) -> list[int] | None:
-        """`take` for these; how many bytes of each piece are done, None where all are."""
+    def _is_worth(self, piece: bytes) -> bool:
+        """Whether compiled code is quicker for what came from one connection alone."""
+        return piece[START] == BATCH_START or piece.count(b'"extFields"') >= self.lane.few
+
+    def _take(self, block: Block, *, is_allowed: bool = False) -> list[int] | None:
+        """`take` for these; how many bytes of each piece are done, None where all are. With
+        `is_allowed` access control has looked at them already."""
         plain, store = self._plain, self._store
         came = block.senders
         try:
@@ -165,6 +246,17 @@ class PlainLane:
             return [0] * len(came)
         if not plain.count:
             return plain.taken
+        access, syncer = self._access, self._syncer
+        if access is not None and not is_allowed:
+            refused = refused_pieces(access, plain, came)
+            if refused:
+                return self._without(refused, block)
+        if syncer is not None:
+            if sum(requests for *_, requests in plain.parts) > syncer.room:
+                return [0] * len(came)  # each is refused
+            at_once = plain.pieces_with(NO_WAIT)
+            if at_once:
+                return self._without(at_once, block)
         if plain.forgot != self._forgot:
             self._ways.clear()
             self._forgot = plain.forgot
@@ -187,14 +279,23 @@ class PlainLane:
         courses = [way.course for way in ways]
         if not store.put_plain(plain, courses, hosts, self._records):
             return [0] * len(came)
-        self._tell(ways)
+        counts: dict[int, int] = {}
+        self._tell(ways, counts)
         words = {
             number: words_before(way.target.name, self._broker_name, way.slot_ms + 1)
             for way, (number, *_) in zip(ways, plain.parts, strict=True)
             if way.slot_ms
         }
-        self._ends = plain.write_responses(words)
+        ends = plain.write_responses(words)
         self._answered = came
+        data = plain.answers if syncer is None else plain.answers[: ends[-1]].copy()
+        responses = Responses(came, data, ends, counts, self._latency, self._release)
+        if syncer is None:
+            for answer, requests in counts.items():
+                self._latency.answered[answer] += requests
+            self._ready.append(responses)
+        else:
+            syncer.after(store.log_end, responses)
         return plain.taken
 
     def _still_goes(self, way: Way) -> bool:
@@ -236,9 +337,9 @@ class PlainLane:
         course, is_timed = Course(queue, more, delay_ms), bool(group.waits)
         return Way(target, course, own, slot_ms, is_timed, kind, answer)
 
-    def _tell(self, ways: list[Way]) -> None:
-        """Let those know who count messages and wait for them."""
-        plain, parked, answered = self._plain, self._long_polls.parked, self._latency.answered
+    def _tell(self, ways: list[Way], counts: dict[int, int]) -> None:
+        """Count the messages in the metrics, and the requests in `counts`; wake who waits."""
+        plain, parked = self._plain, self._long_polls.parked
         for (target, course, key, _, _, kind, answer), part in zip(ways, plain.parts, strict=True):
             number, messages, came, largest, requests = part
             topic, puts = course.queue.topic, target.puts
@@ -250,7 +351,7 @@ class PlainLane:
             size = came + messages * extra
             puts.messages += messages
             puts.bytes += size
-            answered[answer] += requests
+            counts[answer] = counts.get(answer, 0) + requests
             if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
                 continue
             if requests != messages:
@@ -284,26 +385,39 @@ class PlainLane:
         self._delivery_policy.came_in(numbers.ravel().tolist(), names)
 
     def _without(self, left_out: set[int], block: Block) -> list[int]:
-        """`_take` without these pieces, which have messages that can't go in the lane."""
+        """`_take` without these pieces; access control has looked at the others."""
         pieces = block.pieces()
         taken = [0] * len(pieces)
         kept = [number for number in range(len(pieces)) if number not in left_out]
         if kept:
             rest = [pieces[at] for at in kept]
-            done = self._take(block_of([block.senders[at] for at in kept], rest))
+            done = self._take(block_of([block.senders[at] for at in kept], rest), is_allowed=True)
             for number, size in zip(kept, done or map(len, rest), strict=True):
                 taken[number] = size
         return taken
 
-    def _write(self, came: list[Connection]) -> None:
-        """Write the answers, once what they say is true."""
-        ends, answers = self._ends, self._plain.answers
-        fds = np.array(writable_fds(came), np.int64)
-        written = np.empty(len(came), np.int64)
-        if write_all(fds, answers.ctypes.data, ends, written) == ends[-1]:
-            return
-        start = 0
-        for connection, end, size in zip(came, ends.tolist(), written.tolist(), strict=True):
-            if start + size < end:
-                connection.write_later(answers[start + size : end].tobytes())
-            start = end
+    def _release(self, responses: Responses) -> None:
+        """What these responses say has become true: they go out at the end of this iteration."""
+        self._ready.append(responses)
+        self.lane.answered += responses.receivers
+        self._scheduler.plan_end()
+
+    def _write(self) -> None:
+        """Write the responses that are ready."""
+        ready, self._ready = self._ready, []
+        for responses in ready:
+            receivers, data, ends = responses.receivers, responses.data, responses.ends
+            fds = np.array(writable_fds(receivers), np.int64)
+            written = np.empty(len(receivers), np.int64)
+            if write_all(fds, data.ctypes.data, ends, written) == ends[-1]:
+                continue
+            start = 0
+            sizes = written.tolist()
+            for connection, end, size in zip(receivers, ends.tolist(), sizes, strict=True):
+                if start + size < end:
+                    connection.write_later(data[start + size : end].tobytes())
+                start = end
+
+    def _drop(self) -> None:
+        """Forget the responses that are ready: the store failed, and their connections close."""
+        self._ready = []

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row, our_fault
-from ...protocol.aio.rpc_latency import SEND_V2_OK, RpcLatency
+from ...protocol.aio.rpc_latency import RpcLatency, rpc_key
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.codec.frame import HEADS
 from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Response
@@ -29,8 +29,8 @@ from ...protocol.names import (
     check_topic,
 )
 from ...store.base.errors import IllegalMessage, StoreError
+from ...store.engine.messages import MessageFields
 from ...store.engine.store import MessageStore
-from ...store.engine.writing import Message
 from ...store.timer.timer_log import WHEEL_TOPIC
 from ..groups.groups import Groups
 from ..groups.queue_locks import QueueLocks
@@ -47,6 +47,9 @@ from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
 from .batches import Batches
 
+# Under what the requests that succeed are counted.
+SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
+SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 # Whether a message is seen at once: 0, in a static topic LOGICAL; its slot of the timer wheel in ms
@@ -130,7 +133,7 @@ class SendHandlers:
             return
         targets, suffix, syncer = self.topics.targets, self.suffix, self.syncer
         batches = self._batches
-        messages: list[Message] = []
+        messages: list[MessageFields] = []
         asked: list[Asked] = []
         now_ms = 0
         for header, command, connection in arrived:
@@ -247,7 +250,7 @@ class SendHandlers:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _put(self, messages: list[Message], asked: list[Asked]) -> None:
+    def _put(self, messages: list[MessageFields], asked: list[Asked]) -> None:
         """Store these messages and answer those who sent them; both lists are empty then."""
         parked, template, syncer = self.long_polls.parked, self._template, self.syncer
         held: Answers = []
@@ -348,7 +351,7 @@ class SendHandlers:
         messages.clear()
         asked.clear()
 
-    def _save_topics(self, messages: list[Message], asked: list[Asked]) -> None:
+    def _save_topics(self, messages: list[MessageFields], asked: list[Asked]) -> None:
         """Write down the topics that were made for these; if it fails, they are not stored."""
         made = {config.topic_name for config in self.topics.made}
         try:

@@ -1,13 +1,14 @@
-"""SEND_REPLY_MESSAGE (324, 325): the answer of one client to another's request.
+"""SEND_REPLY_MESSAGE (324, 325): the reply of one client to another's request.
 
-A reply is pushed to the producer that asked, over the connection that it has to this broker, and
-whoever replied hears whether it took it. With storeReplyMessageEnable the reply is a message of its
-topic as well, also when nobody took it.
+A reply is pushed to the producer of the request, over its connection to this broker, and the
+replier learns whether it was delivered. With storeReplyMessageEnable the reply is also stored in
+its topic, even if it was not delivered.
 """
 
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -25,6 +26,7 @@ from ...protocol.message.record import TRANSACTION_MASK
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.names import check_sendable, check_topic
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
 from ..runtime.arrivals import NORMAL, SMALL_BYTES, type_of
@@ -39,29 +41,19 @@ PUSHED_BYTES_MAX = 16 << 20  # of replies on their way to one client
 NOT_STORED = "0"  # msgId of a reply that is not kept: Java's client wants one
 
 
+@dataclass(slots=True, eq=False)
 class ReplyHandlers:
     """Hands replies on. `mark((topic, queue))` says that a message was stored there."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        clients: Clients,
-        stats: Stats,
-        mark: Callable[[tuple[str, int]], None],
-        address: str,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.clients = clients
-        self.stats = stats
-        self.mark = mark
-        self.address = address
-        self.now_ms = now_ms
-        self._pushed: dict[Connection, int] = {}  # bytes on their way
+    config: BrokerConfig
+    store: MessageStore
+    topics: Topics
+    clients: Clients
+    stats: Stats
+    mark: Callable[[tuple[str, int]], None]
+    address: str
+    now_ms: Callable[[], int]
+    _pushed: dict[Connection, int] = field(init=False, default_factory=dict)  # bytes on their way
 
     def rows(self) -> list[Row]:
         return [
@@ -96,7 +88,7 @@ class ReplyHandlers:
         return Response(codes.SYSTEM_ERROR, answer.to_fields() if is_kept else region, why_not)
 
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
-        """The topic of the reply, made when it may be; Refusal."""
+        """The topic of the reply, created if allowed; else Refusal."""
         topic = header.topic
         check_sendable(topic)
         target = self.topics.targets.get(topic)
@@ -122,7 +114,7 @@ class ReplyHandlers:
     async def _push(
         self, header: SendMessage | SendMessageV1, command: Command, connection: Connection
     ) -> str | None:
-        """Give the reply to the client that asked; why not, when it didn't take it."""
+        """Push the reply to the client that asked; the reason if that failed, else None."""
         pairs = properties.decode(header.properties or "")
         asker = pairs.get(properties.REPLY_TO_CLIENT)
         if asker is None:
@@ -183,24 +175,25 @@ class ReplyHandlers:
         queue_id: int,
         answer: SendMessageResponse,
     ) -> None:
-        """Keep the reply as a message and put its place into the answer. That it can't be kept is
-        only logged, as in RocketMQ: the one who asked may have it already."""
+        """Store the reply and put its position into the response. A failure is only logged, as in
+        RocketMQ: the producer of the request may have the reply already."""
         text = header.properties or ""
         if text and text[-1] != properties.PAIR_SEPARATOR:
             text += properties.PAIR_SEPARATOR
         try:
             # RocketMQ drops the flags here, so that a compressed reply can't be read any more.
             log_offset, queue_offset, end = self.store.put(
-                target.name,
-                queue_id,
-                header.flag,
-                header.sys_flag & ~TRANSACTION_MASK,
-                header.born_ms,
-                connection.host,
-                command.body or b"",
-                text.encode(),
-                raw_tags_code(text.encode()),
-                header.reconsume_times or 0,
+                Message(
+                    (target.name, queue_id),
+                    header.flag,
+                    header.sys_flag & ~TRANSACTION_MASK,
+                    header.born_ms,
+                    connection.host,
+                    command.body or b"",
+                    text.encode(),
+                    raw_tags_code(text.encode()),
+                    header.reconsume_times or 0,
+                ),
             )
         except StoreError as wrong:
             self.stats.failures.messages += 1

@@ -5,6 +5,7 @@ too many tries it goes to the dead letters.
 """
 
 import random
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -13,43 +14,33 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.send import ConsumerSendMsgBack
 from ...protocol.message import properties
 from ...protocol.message.message_id import offset_message_id
-from ...protocol.message.record import decode_record
+from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
-from ..groups.groups import Groups
+from ..groups.permissions import Permissions
 from ..pull.query_handlers import WHY_NOT_THERE
 from ..runtime.stats import Stats
 from ..scheduled.delays import SCHEDULE_TOPIC, Delays
 from ..scheduled.delivery_policy import TIME_NAMES
 from ..scheduled.real_destination import delayed
-from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 FIRST_RETRY_LEVEL = 3
-PERM_WRITE = 2
 
 
+@dataclass(slots=True, eq=False)
 class RetryHandlers:
     """Takes messages back."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        delays: Delays,
-        stats: Stats,
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.topics = topics
-        self.groups = groups
-        self.delays = delays
-        self.stats = stats
+    store: MessageStore
+    topics: Topics
+    permissions: Permissions
+    delays: Delays
+    stats: Stats
 
     def rows(self) -> list[Row]:
         return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
@@ -57,19 +48,8 @@ class RetryHandlers:
     def on_send_back(
         self, header: ConsumerSendMsgBack, command: Command, connection: Connection
     ) -> Response:
-        group = self.groups.find(header.group)
-        if group is None:
-            raise Refusal(
-                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {header.group}; create it, or switch on "
-                "autoCreateSubscriptionGroup",
-            )
-        if not self.config.broker_permission & PERM_WRITE:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the broker[{self.config.broker_ip1}] sending message is forbidden: its "
-                f"brokerPermission is {self.config.broker_permission}, without 2 for writing",
-            )
+        group = self.permissions.require_group(header.group)
+        self.permissions.require_writable_broker()
         if group.retry_queue_nums <= 0:
             return OK
         # As in RocketMQ the retry topic is there, and open, for the last try, too; dead letters are
@@ -77,12 +57,7 @@ class RetryHandlers:
         target = self.topics.retries(
             RETRY_PREFIX + header.group, group.retry_queue_nums, unit=header.unit_mode
         )
-        if not target.config.perm & PERM_WRITE:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the topic[{target.name}] is not writable: its perm is {target.config.perm}; "
-                "change it (updateTopicPerm)",
-            )
+        self.permissions.require_writable(target)
         data = self.store.message_at(header.offset)
         if data is None:
             raise Refusal(
@@ -90,13 +65,13 @@ class RetryHandlers:
                 f"look message by offset failed, {header.offset}: {WHY_NOT_THERE}",
             )
         message = decode_record(data)
-        limit = group.retry_max_times
+        tries_max = group.retry_max_times
         if command.version >= RECONSUME_VERSION_MIN and header.max_reconsume_times is not None:
-            limit = header.max_reconsume_times
+            tries_max = header.max_reconsume_times
         level = header.delay_level
-        dead = message.reconsume_times >= limit or level < 0
         queues = 1
-        if dead:
+        is_dead = message.reconsume_times >= tries_max or level < 0
+        if is_dead:
             self.stats.dead_letter(header.origin_topic or message.topic, header.group)
             target = self.topics.dead_letters(DLQ_PREFIX + header.group)
             level = 0
@@ -105,20 +80,7 @@ class RetryHandlers:
             level = min(
                 level or FIRST_RETRY_LEVEL + message.reconsume_times, len(self.delays.levels_ms)
             )
-        pairs = properties.decode(message.raw_properties)
-        tags = pairs.get(properties.TAGS)
-        pairs.setdefault(properties.RETRY_TOPIC, message.topic)
-        if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
-            pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
-                message.store_host, message.log_offset
-            )
-        pairs[properties.WAIT] = "false"
-        if not dead:
-            # The level wins over a time of the message's own, as at any send.
-            for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
-                pairs.pop(name, None)
-        pairs.pop(properties.DELAY, None)
-        pairs[properties.DELAY] = str(level)  # 0 for a dead letter
+        tags, pairs = _properties(message, level, is_dead=is_dead)
         queue_id = random.randrange(max(1, queues))  # noqa: S311
         text = properties.encode(pairs).decode()
         name = target.name
@@ -127,16 +89,17 @@ class RetryHandlers:
             name, queue_id = SCHEDULE_TOPIC, level - 1
         try:
             start, _, end = self.store.put(
-                name,
-                queue_id,
-                message.flag,
-                message.sys_flag,
-                message.born_ms,
-                message.born_host,
-                message.body,
-                text.encode(),
-                tag_hash(tags),
-                message.reconsume_times + 1,
+                Message(
+                    (name, queue_id),
+                    message.flag,
+                    message.sys_flag,
+                    message.born_ms,
+                    message.born_host,
+                    message.body,
+                    text.encode(),
+                    tag_hash(tags),
+                    message.reconsume_times + 1,
+                ),
             )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
@@ -145,3 +108,23 @@ class RetryHandlers:
         # A message that comes back again is still one of its first topic.
         self.stats.send_backs(pairs[properties.RETRY_TOPIC], header.group).messages += 1
         return OK
+
+
+def _properties(message: Record, level: int, *, is_dead: bool) -> tuple[str | None, dict[str, str]]:
+    """The tags of a message, and its properties for another try at this delay level, or as a dead
+    letter (level 0)."""
+    pairs = properties.decode(message.raw_properties)
+    tags = pairs.get(properties.TAGS)
+    pairs.setdefault(properties.RETRY_TOPIC, message.topic)
+    if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
+        pairs[properties.ORIGIN_MESSAGE_ID] = offset_message_id(
+            message.store_host, message.log_offset
+        )
+    pairs[properties.WAIT] = "false"
+    if not is_dead:
+        # The level wins over a time of the message's own, as at any send.
+        for name in (properties.REAL_TOPIC, properties.REAL_QID, *TIME_NAMES):
+            pairs.pop(name, None)
+    pairs.pop(properties.DELAY, None)
+    pairs[properties.DELAY] = str(level)
+    return tags, pairs

@@ -1,1 +1,1 @@
-"""The settings of a broker: the static ones, and the ones that change while it runs."""
+"""The settings of a broker, and changes of them while it runs."""

@@ -1,7 +1,6 @@
-"""The settings of access control that are JSON, lists or class names in one text: read and checked.
+"""The settings of access control that are JSON, lists or class names in one text: parsed, checked.
 
-The passwords in them are never shown: not in what is printed of the settings, not in an answer, and
-not in a sentence that says what is wrong with them.
+Their passwords are never shown: not in printed settings, responses or error messages.
 """
 
 import re
@@ -17,12 +16,12 @@ from .user_rules import check_name, check_password, with_known_words
 INIT_USER = "initAuthenticationUser"
 INNER_CREDENTIALS = "innerClientAuthenticationCredentials"
 SECRET_KEYS = frozenset({INIT_USER, INNER_CREDENTIALS})
-HIDDEN = "******"  # what is shown in the place of a secret
+HIDDEN = "******"  # shown in the place of a secret
 
 CODES_MAX = 1_000  # of one white list
 
 _AUTH = "org.apache.rocketmq.auth"
-# What RocketMQ has itself; another class would mean that somebody else's code decides.
+# RocketMQ's own classes; with any other one foreign code would decide.
 CLASSES = {
     "authenticationProvider": (f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",),
     "authenticationMetadataProvider": (
@@ -44,7 +43,7 @@ CLASSES = {
 
 
 class Credentials(NamedTuple):
-    """Whom this broker says it is to others."""
+    """The user name and password with which this broker signs its own requests."""
 
     access_key: str
     secret_key: str
@@ -56,7 +55,7 @@ class _Credentials(Body):
 
 
 def check_classes(others: Mapping[str, str]) -> None:
-    """ConfigError when a class is asked for that isn't RocketMQ's own local one."""
+    """ConfigError for a class that isn't RocketMQ's own local one."""
     for key, names in CLASSES.items():
         given = others.get(key, "").strip()
         if given and given not in names:
@@ -81,7 +80,7 @@ def codes_of(key: str, text: str) -> frozenset[int]:
 
 
 def init_user_of(text: str) -> UserInfo | None:
-    """The user that the first start makes, who may do everything; None when none is named."""
+    """The super user that the first start creates; None when none is named."""
     if not text.strip():
         return None
     wanted = '{"username":"NAME","password":"PASSWORD"}'
@@ -94,7 +93,7 @@ def init_user_of(text: str) -> UserInfo | None:
 
 
 def credentials_of(text: str) -> Credentials | None:
-    """With what this broker signs its own requests; None when it signs none."""
+    """The credentials with which this broker signs its own requests; None when it signs none."""
     if not text.strip():
         return None
     wanted = '{"accessKey":"NAME","secretKey":"PASSWORD"}'
@@ -107,7 +106,7 @@ def credentials_of(text: str) -> Credentials | None:
 
 
 def first_users(init_user: str, inner: str) -> list[UserInfo]:
-    """The users that a start makes unless they are there: both may do everything."""
+    """The users that a start creates unless they are there: both are super users."""
     user, credentials = init_user_of(init_user), credentials_of(inner)
     found = [] if user is None else [user]
     if credentials is not None and (user is None or user.username != credentials.access_key):

@@ -1,9 +1,12 @@
 """The settings of a broker: RocketMQ's keys where it has one, with types, ranges and defaults.
 
-A frozen value. An attribute is the key in snake case (`listenPort` is `listen_port`); what is left
-empty and follows from other settings or the machine is filled in when the value is made. Every key
-here has an effect; the ones that a Java broker knows beyond these are taken and kept in `others`,
-so that a `broker.conf` works as it is. conf/broker.yaml explains each key.
+An attribute is the key in snake case (`listenPort` is `listen_port`). An empty value that follows
+from other settings or from the machine is filled in when the object is made. Every key here has an
+effect. Keys that only a Java broker knows are kept in `others`, so that a `broker.conf` works as it
+is. conf/broker.yaml explains each key.
+
+A broker works on its own copy, and its parts read a key when they use it. Only `DynamicSettings`
+assigns to that copy, and only the keys of `DYNAMIC`.
 """
 
 import os
@@ -15,7 +18,6 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
-from msgspec.structs import force_setattr
 
 from ...conf.described import Described, described
 from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
@@ -48,7 +50,7 @@ Percent = Annotated[int, Meta(ge=1, le=100)]
 PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
-# Keys without effect here on which somebody who sets them relies.
+# Keys without effect here that an operator who sets them relies on.
 NO_PLAIN_ACL = (
     "the plain_acl.yml of RocketMQ 4 is not read; use authenticationEnabled and "
     "authorizationEnabled with users and access lists as RocketMQ 5 has them"
@@ -77,7 +79,7 @@ HA_PORT_DISTANCE = 1
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
 SLAVES_MAX = 16  # of one master
-# A slave's pages are read by few, so it calls a message cold that much earlier, as in RocketMQ.
+# A slave has few readers, so it calls a message cold that much earlier, as in RocketMQ.
 SLAVE_RATIO_LESS = 10
 
 # Ours alone: a Java broker would not know them, so its config request doesn't show them.
@@ -97,10 +99,10 @@ OWN_KEYS = frozenset(
 )
 
 
-class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     """All settings. ConfigError (a ValueError) when two don't fit together."""
 
-    # Who it is
+    # Identity
     broker_cluster_name: Name = "DefaultCluster"
     broker_name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""  # the host's name
     broker_id: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
@@ -143,7 +145,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
 
-    # Whom it serves
+    # Access control
     authentication_enabled: bool = False
     authorization_enabled: bool = False
     authentication_metadata_provider: str = ""
@@ -153,7 +155,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     authentication_whitelist: str = ""
     authorization_whitelist: str = ""
 
-    # What it lets people do
+    # Permissions of clients
     broker_permission: Annotated[int, Meta(ge=0, le=7)] = 6
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
@@ -274,33 +276,33 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     destroy_maped_file_interval_forcibly: Ms = 120_000
     redelete_hanged_file_interval: Ms = 120_000
 
-    # Keys of other kinds of broker, or of nobody, as they were given
+    # Keys of other kinds of broker, or unknown ones, as they were given
     others: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if not self.is_slave:
-            force_setattr(self, "broker_id", 0)  # a master's, whatever was given, as in RocketMQ
+            self.broker_id = 0  # a master's, whatever was given, as in RocketMQ
         elif self.broker_id == 0:
             raise ConfigError(
                 "brokerRole is SLAVE and brokerId is 0, but a slave's must be at least 1, and one "
                 "of a kind among the slaves of its master; set it"
             )
         if not self.broker_name:
-            force_setattr(self, "broker_name", _host_name())
+            self.broker_name = _host_name()
         elif re.search(NAME_PATTERN, self.broker_name) is None:
             raise ConfigError(
                 f"brokerName is {self.broker_name!r}, but becomes a topic's name and must match "
                 f"{NAME_PATTERN}; correct it"
             )
         if not self.broker_ip1:
-            force_setattr(self, "broker_ip1", reachable_address(self.bind_address))
+            self.broker_ip1 = reachable_address(self.bind_address)
         if not may_be_host(self.broker_ip1):
             raise ConfigError(
                 f"brokerIP1 is {self.broker_ip1!r}, but must be an IP address or the name of a "
                 "host, without a port; correct it, or leave it out and set bindAddress"
             )
         if not self.broker_ip2:
-            force_setattr(self, "broker_ip2", self.broker_ip1)
+            self.broker_ip2 = self.broker_ip1
         if not may_be_host(self.broker_ip2):
             raise ConfigError(
                 f"brokerIP2 is {self.broker_ip2!r}, but must be an IP address or the name of a "
@@ -321,12 +323,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 )
         # RocketMQ knows these four, and takes the next one below for any other.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
-        force_setattr(self, "timer_precision_ms", ticks)
+        self.timer_precision_ms = ticks
         if self.ha_listen_port == 0:
             near = self.listen_port and self.listen_port + HA_PORT_DISTANCE
-            force_setattr(self, "ha_listen_port", near if near <= 65_535 else 0)
+            self.ha_listen_port = near if near <= 65_535 else 0
         if self.use_tls is None:
-            force_setattr(self, "use_tls", self.tls_server_mode == "enforcing")
+            self.use_tls = self.tls_server_mode == "enforcing"
         if "," in self.store_path_commit_log:
             raise ConfigError(
                 f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "
@@ -422,7 +424,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return max(1, self.access_message_in_memory_max_ratio - less)
 
     def retention_rules(self) -> Rules:
-        """What the store keeps and what it lets go."""
+        """The store's rules for keeping and deleting files."""
         return Rules(
             keep_ms=self.file_reserved_time * HOUR_MS,
             hours=frozenset(map(int, self.delete_when.split(";"))),
@@ -476,8 +478,8 @@ def load_broker(
 
 
 def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
-    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that hold from
-    the next start on.
+    """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that take effect
+    at the next start.
 
     AuthConfig's keys are there only if they were given.
     """
@@ -490,7 +492,7 @@ def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
 
 
 def describe(config: BrokerConfig, origins: Mapping[str, str]) -> list[Described]:
-    """Every key with its value, without passwords. `origins`: where those stand that were given."""
+    """Every key with its value, without passwords. `origins`: the sources of the given ones."""
     return described(KEYS, _every_value(config), _every_value(BrokerConfig()), origins)
 
 

@@ -1,14 +1,12 @@
-"""Settings that are changed while the broker runs, UPDATE_BROKER_CONFIG (25).
+"""Settings that change while the broker runs: UPDATE_BROKER_CONFIG (25).
 
-What can change at run time (`HOT`) holds at once. Of the other settings, those of `AT_START` hold
-from the next start on, and those that have no effect here, or that nobody knows, are kept because
-RocketMQ takes them (`broker/settings/inert_keys.py`). A path, a class, a command, an address, a
-name or a size of files is refused.
+A key of `DYNAMIC` takes effect at once. A key of `AT_START` takes effect at the next start. A key
+without effect on this broker is kept and shown, as in RocketMQ (`broker/settings/inert_keys.py`). A
+path, a class, a command, an address, a name or a file size is refused.
 
-A change is taken whole or not at all, and is kept in config/hotKeys.json with the value that it
-replaced. At the next start it holds again, unless the configuration says something else for that
-key than it did then: the last change wins, as in RocketMQ, which writes into the configuration file
-itself.
+A request changes all its keys or none. The changes are kept in config/hotKeys.json, each with the
+value that it replaced. The next start applies a change again, unless the configuration has a new
+value for that key: the last change wins, as in RocketMQ, which edits the configuration file.
 """
 
 import logging
@@ -16,7 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import OTHERS, text_of
@@ -31,7 +28,7 @@ from .config import KEYS, BrokerConfig
 
 log = logging.getLogger(__name__)
 
-# What the store goes by; it has settings of its own, which are made anew.
+# Keys that the store has in settings of its own, which a change replaces.
 STORE_LIMITS = frozenset(
     {
         "maxMessageSize",
@@ -53,7 +50,7 @@ STORE_LIMITS = frozenset(
         "redeleteHangedFileInterval",
     }
 )
-HOT = STORE_LIMITS | {
+DYNAMIC = STORE_LIMITS | {
     "accessMessageInMemoryHotRatio",
     "allowRecallWhenBrokerNotWriteable",
     "autoCreateSubscriptionGroup",
@@ -105,7 +102,7 @@ HOT = STORE_LIMITS | {
     "useServerSideResetOffset",
     "validateSystemTopicWhenUpdateTopic",
 }
-# Numbers and switches that parts of the broker read once.
+# Keys that the parts of the broker read once, when they start.
 AT_START = frozenset(
     {
         "accessMessageInMemoryMaxRatio",
@@ -153,7 +150,7 @@ class Change(Body):
     instead_of: str = ""
 
 
-class HotKeysTable(Body):
+class ChangesTable(Body):
     """config/hotKeys.json."""
 
     changes: dict[str, Change] = {}
@@ -161,27 +158,28 @@ class HotKeysTable(Body):
 
 
 class DynamicSettings:
-    """Changes a running broker's config. `version` counts the changes; `later` are the texts of
-    those that hold from the next start on."""
+    """Assigns to the config of a running broker. `version` counts the changes; `later` has the
+    texts of the keys that take effect at the next start."""
 
     def __init__(self, config: BrokerConfig, path: Path, now_ms: Callable[[], int]) -> None:
         self._config = config
         self._path = path
         self._now_ms = now_ms
         self._changes: dict[str, Change] = {}
-        self._effects: dict[str, Callable[[], object]] = {}
+        self._effects: dict[str, list[Callable[[], object]]] = {}
         self.later: dict[str, str] = {}
         self.version = DataVersion(0, now_ms(), 0)
 
-    def on_change(self, key: str, effect: Callable[[], object]) -> None:
-        """Call this after the key has changed, for what doesn't read the config each time."""
-        assert key in HOT
-        self._effects[key] = effect
+    def on_change(self, effect: Callable[[], object], *keys: str) -> None:
+        """Call `effect` after one of these keys has changed, once for all keys of one request."""
+        for key in keys:
+            assert key in DYNAMIC, key
+            self._effects.setdefault(key, []).append(effect)
 
     def load(self) -> None:
         """Bring the changes of earlier runs into the config; ValueError for a file that can't be
         read. To be called before any part reads the config."""
-        found = json_file.load(self._path, HotKeysTable.decode)
+        found = json_file.load(self._path, ChangesTable.decode)
         if found is None:
             return
         self.version = found.data_version or self.version
@@ -209,10 +207,10 @@ class DynamicSettings:
             log.info("%s is %s, set over the network; configured is %s", key, *_texts(change))
 
     def update(self, wanted: Mapping[str, str]) -> list[str]:
-        """Change these keys, all of them or none; returns those whose value is another now.
+        """Change these keys, all of them or none; returns the keys whose value has changed.
 
-        Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for a value that
-        it may not have.
+        Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for an illegal
+        value.
         """
         values, others = self._checked(wanted)
         texts = {key: self._wanted_text(key, values, others) for key in wanted}
@@ -228,17 +226,21 @@ class DynamicSettings:
                 changes[key] = Change(texts[key], configured)
         inert_keys.check_room(changes)
         version = self.version.following(self._now_ms())
-        json_file.save(self._path, HotKeysTable(changes, version).encode(standard=True))
+        json_file.save(self._path, ChangesTable(changes, version).encode(standard=True))
         self._changes, self.version = changes, version
         self._set(
-            {KEYS.fields[key].name: values[KEYS.fields[key].name] for key in changed if key in HOT}
+            {
+                KEYS.fields[key].name: values[KEYS.fields[key].name]
+                for key in changed
+                if key in DYNAMIC
+            }
         )
         self._set_others({key: text for key, text in others.items() if key in changed})
         for key in changed:
             if key in AT_START:
                 self.later[key] = texts[key]
             log.info("%s is %s now, it was %s%s", key, texts[key], before[key], _when(key))
-        for effect in dict.fromkeys(self._effects[key] for key in changed if key in self._effects):
+        for effect in dict.fromkeys(one for key in changed for one in self._effects.get(key, ())):
             effect()
         return changed
 
@@ -247,7 +249,7 @@ class DynamicSettings:
         others = {}
         for key, text in wanted.items():
             if key in KEYS.fields:
-                if key not in HOT and key not in AT_START:
+                if key not in DYNAMIC and key not in AT_START:
                     raise inert_keys.refused(key)
             else:
                 inert_keys.check(key, text)
@@ -268,7 +270,7 @@ class DynamicSettings:
         return self.later.get(key) or self._text(key)
 
     def _text(self, key: str) -> str:
-        """What the config has for a key; empty where it has nothing."""
+        """The text of a key in the config; empty if there is none."""
         info = KEYS.fields.get(key)
         if info is not None:
             return text_of(getattr(self._config, info.name))
@@ -277,17 +279,17 @@ class DynamicSettings:
 
     def _set(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():
-            force_setattr(self._config, name, value)
+            setattr(self._config, name, value)
 
     def _set_others(self, texts: Mapping[str, str]) -> None:
         """Keep keys without an effect; an unknown one without a value is forgotten."""
         others = {**self._config.others, **texts}
         kept = {key: text for key, text in others.items() if text or key in JAVA_KEYS}
-        force_setattr(self._config, OTHERS, kept)
+        self._config.others = kept
 
 
 def _when(key: str) -> str:
-    if key in HOT:
+    if key in DYNAMIC:
         return ""
     if key in AT_START:
         return "; it takes effect at the next start"

@@ -1,8 +1,8 @@
-"""Settings that have no effect on this broker and are kept all the same (see `dynamic.py`).
+"""Settings without effect on this broker that are kept all the same (see `dynamic.py`).
 
-RocketMQ takes any key in UPDATE_BROKER_CONFIG, and its tools and tests set what they need without
-looking whether it matters. Such a key is kept and shown, and nothing ever follows what it says. A
-key that says where something is, what is to be run or who somebody is, is refused by its name.
+RocketMQ takes any key in UPDATE_BROKER_CONFIG, and its tools and tests set keys without looking
+whether they matter. Such a key is kept and shown, and has no effect. A key for a location, a
+program or an identity is refused by its name.
 """
 
 import re
@@ -16,7 +16,7 @@ UNKNOWN_KEYS_MAX = 100  # that neither this broker nor RocketMQ's knows
 KEY_CHARS_MAX = 128
 VALUE_CHARS_MAX = 1_024
 
-# RocketMQ's own black list, and its keys that hold paths, classes, addresses or names.
+# RocketMQ's own black list, and its keys with paths, classes, addresses or names.
 REFUSED = frozenset(
     {
         *("brokerConfigPath", "rocketmqHome", "configBlackList"),
@@ -28,7 +28,7 @@ REFUSED = frozenset(
         *("metricsGrpcExporterHeader", "socksProxyConfig", "clusterName", "configName"),
     }
 )
-# Of keys that nobody knows: by the words in them, or by what they have anywhere.
+# Unknown keys are refused by the words in them, or by parts of their names.
 REFUSED_WORDS = frozenset(
     {
         *("dir", "dirs", "folder", "folders", "file", "files", "home", "root"),

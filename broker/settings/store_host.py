@@ -1,9 +1,8 @@
 """The host that each message is stored with: four or sixteen bytes of address, then the port.
 
-`brokerIP1` may be a host name, as in RocketMQ: clients and name servers are told the name as it is,
-and each of them resolves it for itself; a record and its id have room for an address alone, so the
-name is resolved here, once, at the start. Of several addresses it is the first of IPv4, as Java
-takes it.
+`brokerIP1` may be a host name, as in RocketMQ: clients and name servers get the name, and each
+resolves it for itself. A record and its id have room for an address only, so the name is resolved
+here, once, at the start. Of several addresses it is the first of IPv4, as in Java.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import socket
 from ...protocol.aio.connection import host_bytes
 
 HOST_NAME_CHARS_MAX = 253
-# Underscores are in no name on the internet, but in those of containers.
+# Names on the internet have no underscores, but those of containers do.
 _LABEL = r"[a-zA-Z0-9_](?:[a-zA-Z0-9_-]{0,62})"
 _HOST_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 
@@ -47,5 +46,5 @@ async def store_host(broker_ip1: str, port: int) -> bytes:
             f"each message is stored with ({wrong.strerror}); correct the name, make it known "
             "here, or write the address"
         ) from None
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # stable: the first of its kind
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # stable: the first of its family
     return host_bytes((str(found[0][4][0]), port))

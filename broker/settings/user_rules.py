@@ -34,7 +34,7 @@ def check_name(name: str) -> None:
 
 
 def check_password(password: str) -> None:
-    """Refusal for a password that a user can't have; it is not told."""
+    """Refusal for a password that a user can't have; the message doesn't contain it."""
     if not password.strip():
         raise Refusal(codes.NO_PERMISSION, "password can not be blank")
     if len(password) > PASSWORD_CHARS_MAX:

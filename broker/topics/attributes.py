@@ -11,7 +11,7 @@ INT64_MAX = (1 << 63) - 1
 
 
 class Attribute(NamedTuple):
-    """What a value may be, in words and as a test, and whether a topic may change it later."""
+    """The legal values, in words and as a test, and whether a topic may change its value later."""
 
     values: str
     allows: Callable[[str], bool]

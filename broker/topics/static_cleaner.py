@@ -1,12 +1,14 @@
-"""Forgets what is no longer needed of the logical queues of static topics.
+"""Forgets items of static topics' logical queues that are no longer needed.
 
-At the hours of `deleteWhen`, as RocketMQ does: the first item of a queue that is led here, once its
-messages are gone from its broker; and queues that were led here before their last leader.
+It runs at the hours of `deleteWhen`, as in RocketMQ. It removes the first item of a queue that is
+led here, once its messages are gone from its broker; and queues that were led here before their
+last leader.
 """
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
@@ -27,25 +29,18 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS = 300.0
 
 
+@dataclass(slots=True, eq=False)
 class StaticCleaner:
     """Cleans up the table of static topics. `run` is to be called every `PERIOD_SECONDS`."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        static: StaticTopics,
-        forwarding: Forwarding,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._static = static
-        self._forwarding = forwarding
-        self._now_ms = now_ms
+    _config: BrokerConfig
+    _store: MessageStore
+    _static: StaticTopics
+    _forwarding: Forwarding
+    _now_ms: Callable[[], int]
 
     async def run(self) -> None:
-        """Look at every static topic, if it is the time for that."""
+        """Check every static topic, if it is the hour for that."""
         hours = map(int, self._config.delete_when.split(";"))
         if not self._static.table or self.hour() not in hours:
             return

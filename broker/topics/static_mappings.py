@@ -25,7 +25,7 @@ from ...store.files import json_file
 
 STATIC_TOPICS_MAX = 10_000
 LOGICAL_QUEUES_MAX = 65_536  # of one topic
-ITEMS_MAX = 1_000  # of one logical queue: how often it has moved, less what was cleaned up
+ITEMS_MAX = 1_000  # of one logical queue: how often it has moved, less the items cleaned up
 
 Items = list[LogicQueueMappingItem]
 
@@ -49,7 +49,7 @@ class StaticTopics:
             self.table.update(found.topic_queue_mapping_info_map)
 
     def check(self, detail: TopicQueueMappingDetail, *, force: bool = False) -> None:
-        """Refusal when a mapping contradicts itself or, without `force`, what is known."""
+        """Refusal when a mapping contradicts itself or, without `force`, the known one."""
         topic = detail.topic or ""
         self._check(topic, detail)
         known = self.table.get(topic)
@@ -68,7 +68,7 @@ class StaticTopics:
         self._set(topic, detail)
 
     def replace_queues(self, topic: str, queues: dict[int, Items]) -> None:
-        """Other items for some of a topic's queues, none for those that go; write the file."""
+        """Replace the items of some of a topic's queues, and remove others; write the file."""
         known = self.table[topic]
         hosted = {key: items for key, items in (known.hosted_queues | queues).items() if items}
         self._set(topic, msgspec.structs.replace(known, hosted_queues=hosted))
@@ -101,7 +101,7 @@ class StaticTopics:
         return True
 
     def info(self, topic: str) -> TopicQueueMappingInfo:
-        """What the name servers are told of a static topic."""
+        """A static topic as it is registered with the name servers."""
         detail = self.table[topic]
         led = {
             queue_id: items[-1].queue_id
@@ -173,7 +173,7 @@ class StaticTopics:
 
 
 def _fault_of(items: Items) -> str:
-    """What is wrong with the items of a logical queue, "" when nothing is."""
+    """The fault of a logical queue's items, "" if there is none."""
     following: LogicQueueMappingItem | None = None
     for item in reversed(items):
         if min(item.start_offset, item.gen, item.queue_id) < 0:

@@ -24,7 +24,7 @@ class LogicalTarget(Target):
 
 
 class LogicalTargets:
-    """Makes those of the static topics, each once for as long as nothing about it changes."""
+    """The targets of static topics, each created once and kept until its topic changes."""
 
     def __init__(self, static: StaticTopics) -> None:
         self._static = static
@@ -75,7 +75,7 @@ class LogicalTargets:
 
 
 def not_leader(topic: str, queue_id: int, broker_name: str) -> Refusal:
-    """The refusal that makes clients look for the broker that leads a logical queue."""
+    """The refusal that makes clients look up the broker that leads a logical queue."""
     return Refusal(
         codes.NOT_LEADER_FOR_QUEUE,
         f"{topic}-{queue_id} does not exit in request process of current broker {broker_name}",

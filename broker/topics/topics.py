@@ -1,10 +1,10 @@
-"""The topics of this broker: topics.json, the rules for making them, and the hot view of each.
+"""The topics of this broker: topics.json, the rules for creating them, and the view for sends.
 
-What is more to a static topic is in `static`.
+Static topics have more, in `static`.
 
 `targets` holds for each topic what a send needs to know, found with one look-up. Every change goes
-through `put` or `delete`, which keep the file, the version and the targets in step and tell whoever
-registers this broker with the name servers.
+through `put` or `delete`, which keep the file, the version and the targets in step and call
+`on_change`, which registers the topic with the name servers.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -52,9 +52,9 @@ class TopicsChange(Change):
 class Target:
     """A topic as a send sees it.
 
-    `queues` is how many queue ids are taken, `special` says that more must be looked at first
-    (retry topics, static, forbidden and closed ones, those that mark messages or want keys), `keys`
-    are the (topic, queue id) pairs of `Holds`. `seen` is that of the sends (`handlers/send.py`).
+    `queues` is the number of legal queue ids. `special` topics need more checks (retry topics,
+    static, forbidden and closed ones, topics that mark messages or require keys). `keys` are the
+    (topic, queue id) pairs of `LongPolls`. `seen` belongs to the sends (`broker/send/handlers.py`).
     """
 
     name: str
@@ -66,19 +66,19 @@ class Target:
     seen: int = 0
 
     def offset(self, queue_id: int, physical: int) -> int:
-        """What a send to this queue is told of its message's offset."""
+        """The offset in the response to a send to this queue."""
         return physical
 
 
 class Topics:
     """Topic configurations by name. `on_change(config)` is called after every change of one,
-    `on_static(name)` after one of a static topic's mapping; `told`, where name servers are told of
-    it, waits until they have been."""
+    `on_static(name)` after one of a static topic's mapping. `wait_registered(seconds)` waits until
+    the name servers know all changes; None without name servers."""
 
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
     ) -> None:
-        # Of the static ones also this, which has a file of its own.
+        # The mappings of static topics, which have a file of their own.
         self.static = StaticTopics(
             path.with_name("topicQueueMapping.json"), config.broker_name, now_ms
         )
@@ -94,7 +94,7 @@ class Topics:
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.on_static: Callable[[str], None] = lambda _: None
-        self.told: Callable[[float], Coroutine[Any, Any, None]] | None = None
+        self.wait_registered: Callable[[float], Coroutine[Any, Any, None]] | None = None
 
     def load(self) -> None:
         """Read the files and add the system's own topics; ValueError when one can't be read."""
@@ -117,13 +117,13 @@ class Topics:
         return self.file.version
 
     def add_system_topics(self) -> None:
-        """Make those of the system's own topics that a changed setting asks for."""
+        """Create the system topics that a changed setting requires."""
         wanted = [one for one in self._system_topics() if one.topic_name not in self._topics]
         if wanted:
             self.put_all(wanted)
 
     def announce(self) -> None:
-        """Tell the name servers every topic anew: what may be done with them has changed."""
+        """Register every topic with the name servers again: their permissions have changed."""
         self.file.changed({})
         for config in self._topics.values():
             self.targets[config.topic_name or ""].special = self._is_special(config)
@@ -147,9 +147,9 @@ class Topics:
             self.on_change(config)
 
     def save_made(self) -> None:
-        """Write down the topics that sends have made, and tell the name servers.
+        """Write down the topics that sends have created, and register them.
 
-        When that can't be they are not there any more, and StoreError says why.
+        If that fails the topics are removed again, and StoreError has the reason.
         """
         made, self.made = self.made, []
         try:
@@ -213,13 +213,13 @@ class Topics:
     def create_for_send(
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
-        """The topic that a send to an unknown name makes; Refusal when it may not.
+        """The topic that a send to an unknown name creates; Refusal when it may not.
 
-        It is written down by `save_made`, which is to come before the send is answered: for all
-        topics of a turn at once, as the disk takes longer for it than many turns.
+        `save_made` writes it down and must be called before the send is answered: once for all
+        topics of a loop iteration, as one write to the disk takes longer than many iterations.
 
-        As in RocketMQ a retry topic is made like any other, and with one queue where others are
-        not made.
+        As in RocketMQ a retry topic is created like any other, and with one queue where others are
+        not created.
         """
         model = self._topics.get(default_topic)
         perm = 0 if model is None else model.perm
@@ -255,16 +255,16 @@ class Topics:
             self.put_all(news)
 
     def dead_letters(self, name: str) -> Target:
-        """A retry or dead letter topic, made with one queue when it isn't there."""
+        """A retry or dead letter topic, created with one queue if missing."""
         return self.retries(name, 1)
 
     def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
-        """A retry topic with at least this many queues, made or grown when it hasn't."""
+        """A retry topic with at least this many queues, created or extended if necessary."""
         found = self.targets.get(name)
         if found is None:
             self.put(retry_config(name, queues, unit=unit, order=order))
         elif found.config.write_queue_nums < (most := min(queues, QUEUES_MAX)):
-            # RocketMQ leaves it as it is, and puts messages into queues that nobody reads.
+            # RocketMQ leaves it as it is, and puts messages into queues without a reader.
             grown = copy(found.config)
             grown.write_queue_nums = most
             grown.read_queue_nums = max(most, grown.read_queue_nums)
@@ -272,15 +272,10 @@ class Topics:
         return self.targets[name]
 
     def check_open(self, target: Target) -> None:
-        """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ only
-        those topics are closed by it, and for others clients learn it from their routes."""
+        """Refusal for a topic in order where brokerPermission forbids writes: as in RocketMQ it
+        closes only those topics; for others clients learn it from their routes."""
         if self._is_closed(target.config):
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"the broker[{self._config.broker_ip1}] sending message is forbidden: its "
-                f"brokerPermission is {self._config.broker_permission}, and topic {target.name} "
-                "is in order",
-            )
+            raise writes_forbidden(self._config, f", and topic {target.name} is in order")
 
     def pieces(self, *, standard: bool = False) -> Iterator[bytes]:
         """The table as request 21 has it, static topics included, or topics.json (`standard`), in
@@ -331,7 +326,7 @@ class Topics:
         self.file.changed(put, gone, version)
 
     def _system_topics(self) -> list[TopicConfig]:
-        """The topics that every RocketMQ broker makes at start."""
+        """The topics that every RocketMQ broker creates at its start."""
         config = self._config
         cluster, broker = config.broker_cluster_name, config.broker_name
         inherit = READ_WRITE | PERM_INHERIT
@@ -354,6 +349,15 @@ class Topics:
         if config.trace_topic_enable:
             table.append((config.msg_trace_topic_name, 1, READ_WRITE))
         return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
+
+
+def writes_forbidden(config: BrokerConfig, more: str = "") -> Refusal:
+    """For a broker whose brokerPermission lacks the bit for writing."""
+    return Refusal(
+        codes.NO_PERMISSION,
+        f"the broker[{config.broker_ip1}] sending message is forbidden: its brokerPermission is "
+        f"{config.broker_permission}, without 2 for writing{more}",
+    )
 
 
 def is_compacted(config: TopicConfig) -> bool:

@@ -31,7 +31,7 @@ class TransactionMetrics(Body):
 
 
 class TransactionCounts(PersistentTable):
-    """The counts. `asked` are checks of producers, `given_up` messages that nobody ended."""
+    """The counts. `asked` are checks of producers, `given_up` messages that were never ended."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
         super().__init__(path, now_ms)
@@ -85,12 +85,12 @@ class TransactionCounts(PersistentTable):
         _count(self._rollbacks, topic)
 
     def gave_up(self, topic: str) -> None:
-        """One of them was asked about too often or is too old."""
+        """One of them was checked too often or is too old."""
         self._add(topic, -1)
         self.given_up += 1
 
     def resumed(self, topic: str) -> None:
-        """One that was given up is asked about again."""
+        """One that was given up is checked again."""
         self._add(topic, 1)
 
     def waiting(self) -> Iterator[tuple[str, int]]:

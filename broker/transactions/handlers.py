@@ -1,7 +1,8 @@
-"""END_TRANSACTION (37): a producer commits its half message, or takes it back; and
-RESUME_CHECK_HALF_MESSAGE (323): what was given up is asked about again."""
+"""END_TRANSACTION (37): a producer commits its half message or rolls it back; and
+RESUME_CHECK_HALF_MESSAGE (323): a half message that was given up is checked again."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -19,6 +20,7 @@ from ...protocol.message.record import (
 )
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..runtime.stats import Stats
 from ..runtime.syncer import Syncer
@@ -30,31 +32,20 @@ from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 
 
+@dataclass(slots=True, eq=False)
 class TransactionHandlers:
-    """Ends transactions. `mark((topic, queue))` says that a message was committed; `syncer` is None
-    when nobody waits for the disk."""
+    """Ends transactions. `mark((topic, queue))` reports a committed message; `syncer` is None where
+    responses don't wait for the disk."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        delivery_policy: DeliveryPolicy,
-        transactions: Transactions,
-        counts: TransactionCounts,
-        stats: Stats,
-        syncer: Syncer | None,
-        mark: Callable[[tuple[str, int]], None],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.config = config
-        self.store = store
-        self.delivery_policy = delivery_policy
-        self.transactions = transactions
-        self.counts = counts
-        self.stats = stats
-        self.syncer = syncer
-        self.mark = mark
-        self.now_ms = now_ms
+    config: BrokerConfig
+    store: MessageStore
+    delivery_policy: DeliveryPolicy
+    transactions: Transactions
+    counts: TransactionCounts
+    stats: Stats
+    syncer: Syncer | None
+    mark: Callable[[tuple[str, int]], None]
+    now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
         return [
@@ -66,7 +57,7 @@ class TransactionHandlers:
         self, header: EndTransaction, command: Command, connection: Connection
     ) -> Response | None:
         if header.outcome == NOT_KNOWN:
-            return None  # RocketMQ gives no answer, and asks again later
+            return None  # RocketMQ doesn't respond, and checks again later
         if header.outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise Refusal(
                 codes.SYSTEM_ERROR,
@@ -115,8 +106,8 @@ class TransactionHandlers:
         return OK
 
     def _half(self, header: EndTransaction) -> tuple[Record, dict[str, str]]:
-        """The half message that is meant, with its properties; Refusal when it isn't what the
-        request says."""
+        """The half message of the request, with its properties; Refusal when it doesn't fit the
+        request."""
         data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
         half = None if data is None else decode_record(data)
         if half is None or half.topic != HALF_TOPIC:
@@ -155,7 +146,7 @@ class TransactionHandlers:
     def _commit(self, half: Record, pairs: dict[str, str]) -> int:
         """Store the message for its readers; the log offset after it."""
         topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
-        # The properties stay as they are: what is there of the half message, consumers may see.
+        # The properties stay as they are: consumers may see those of the half message.
         raw = half.raw_properties
         raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
         place = (topic, queue_id)
@@ -163,16 +154,18 @@ class TransactionHandlers:
             found = self.delivery_policy.place(raw.decode(errors="replace"), topic, queue_id)
             place, raw = (found.topic, found.queue_id), found.text.encode()
         start, _, end = self.store.put(
-            *place,
-            half.flag,
-            half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-            half.born_ms,
-            half.born_host,
-            half.body,
-            raw,
-            tag_hash(pairs.get(properties.TAGS)),
-            half.reconsume_times,
-            half.log_offset,
+            Message(
+                place,
+                half.flag,
+                half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+                half.born_ms,
+                half.born_host,
+                half.body,
+                raw,
+                tag_hash(pairs.get(properties.TAGS)),
+                half.reconsume_times,
+                half.log_offset,
+            ),
         )
         self.stats.put(place[0], end - start)
         self.mark(place)

@@ -1,16 +1,18 @@
-"""Transactions: half messages, the record of those that ended, and checks of those that did not.
+"""Transactions: half messages, the record of ended ones, and checks of the others.
 
-All state (but for counts) is in two topics and the offsets of one group in them, so a restart goes
-on where it was. A half message waits in the half topic. Once it is committed or rolled back, its
-queue offset is written to the op topic, several at a time. A round of checks walks the half topic:
-what the op topic names is done; what is too young ends the round; what was asked about too often or
-is older than messages are kept is given up; anything else is appended again, with one check more on
-its count, and a producer of its group is asked about that copy. Offsets not yet in the op topic are
-lost in a crash and asked about again, which at-least-once allows.
+All state (but for counts) is in two topics and the offsets of one group in them, so a restart
+continues where it was. A half message waits in the half topic. Once it is committed or rolled back,
+its queue offset is written to the op topic, several at a time. A round of checks walks the half
+topic. A message named in the op topic is done. A message that is too young ends the round. A
+message that was checked too often or is older than the retention time is given up. Any other is
+appended again, with its count of checks increased, and a producer of its group is asked about that
+copy. Offsets not yet in the op topic are lost in a crash and checked again, which at-least-once
+allows.
 """
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -20,6 +22,7 @@ from ...protocol.message.message_id import offset_message_id
 from ...protocol.message.record import TRANSACTION_MASK, Record, decode_record, encode_record
 from ...protocol.message.tags import tag_hash
 from ...store.base.errors import MessageTooLarge
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
 from ..groups.offsets import Offsets
@@ -38,41 +41,37 @@ OP_TAG = "d"
 QUEUE = 0
 ENDED_WAITING_MAX = 20_000  # offsets that the op topic could not take yet
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
-STEPS_PER_TURN = 500  # half messages looked at before requests get their turn again
+STEPS_PER_TURN = 500  # half messages looked at before requests are served again
 OPS_PER_LOOK = 32
 DIGITS_MAX = 18  # of a number in a property
 HOUR_MS = 3_600_000
 
 
+@dataclass(slots=True, eq=False)
 class Transactions:
-    """Half messages and what became of them. Times in ms."""
+    """Half messages and their outcome. Times in ms."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: Topics,
-        offsets: Offsets,
-        clients: Clients,
-        counts: TransactionCounts,
-        stats: Stats,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._stats = stats
-        self._now_ms = now_ms
-        self._counts = counts
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._clients = clients
-        self._ended: list[str] = []  # not in the op topic yet
-        self._ended_bytes = 0
-        self._done: dict[int, int] = {}  # half offset to the op message that names it
-        self._left: dict[int, int] = {}  # op offset to how many of its half messages are not passed
-        self._next_op = -1  # the first op message that was not read yet
-        self._put_back: set[int] = set()  # first offsets of those moved to the end, unchecked
-        self._turn = 0  # which producer of a group is asked next
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: Topics
+    _offsets: Offsets
+    _clients: Clients
+    _counts: TransactionCounts
+    _stats: Stats
+    _now_ms: Callable[[], int]
+    _ended: list[str] = field(init=False, default_factory=list)  # not in the op topic yet
+    _ended_bytes: int = field(init=False, default=0)
+    _done: dict[int, int] = field(
+        init=False, default_factory=dict
+    )  # half offset to the op message that names it
+    _left: dict[int, int] = field(
+        init=False, default_factory=dict
+    )  # op offset to how many of its half messages are not passed
+    _next_op: int = field(init=False, default=-1)  # the first op message that was not read yet
+    _put_back: set[int] = field(
+        init=False, default_factory=set
+    )  # first offsets of messages moved to the end, unchecked
+    _turn: int = field(init=False, default=0)  # the producer of a group that is asked next
 
     def end(self, half_offset: int) -> None:
         """This half message was committed or rolled back. StoreError when that can't be kept."""
@@ -91,12 +90,12 @@ class Transactions:
         raw = properties.encode({properties.TAGS: OP_TAG})
         body = "".join(self._ended).encode()
         host, now_ms = self._store.host, self._now_ms()
-        self._store.put(OP_TOPIC, QUEUE, 0, 0, now_ms, host, body, raw, tag_hash(OP_TAG))
+        self._store.put(Message((OP_TOPIC, QUEUE), 0, 0, now_ms, host, body, raw, tag_hash(OP_TAG)))
         self._ended.clear()
         self._ended_bytes = 0
 
     def check(self, start_ms: int) -> bool:
-        """One part of the round that began at `start_ms`; True when there is more to look at."""
+        """One part of the round that began at `start_ms`; True when there is more to check."""
         self.write_ended()
         store = self._store
         at = first = max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE))
@@ -115,7 +114,7 @@ class Transactions:
         return more
 
     def _save(self, first: int, at: int) -> None:
-        """Keep how far the walk came: what it has passed must not be asked about again."""
+        """Keep the walk's progress: messages that it has passed must not be checked again."""
         if at != first:
             self._offsets.commit(HALF_TOPIC, GROUP, QUEUE, at)
         while self._left and not next(iter(self._left.values())):
@@ -140,7 +139,7 @@ class Transactions:
                 data = store.message_at(log_offset)
                 self._stats.own_read(OP_TOPIC, GROUP, 1, len(data or b""))
                 body = b"" if data is None else decode_record(data).body
-                # What is behind the walk has been asked about again, under another offset.
+                # Messages behind the walk have been appended again, under another offset.
                 numbers = {int(word) for word in body.split(b",") if word.isdigit()}
                 new = [n for n in numbers if n >= at or n in self._put_back]
                 new = [n for n in new if n not in self._done]
@@ -180,14 +179,14 @@ class Transactions:
             return True
         own_ms = immunity_ms(pairs, self._config.transaction_time_out)
         if own_ms is not None and age_ms < own_ms:
-            # It must not hold up those behind it, so it moves to the end.
+            # It must not hold up the messages behind it, so it moves to the end.
             first = at if origin < 0 else origin
             if len(self._put_back) < DONE_MAX:
                 self._put_back.add(first)
             pairs[properties.TRAN_PREPARED_QUEUE_OFFSET] = str(first)
             self._append(HALF_TOPIC, half, pairs)
             return True
-        # A producer whose clock is ahead is asked at once: its age says nothing.
+        # A producer whose clock is ahead is asked at once: the message's age is meaningless.
         if own_ms is None and 0 <= age_ms < self._config.transaction_time_out:
             return False
         pairs[properties.TRANSACTION_CHECK_TIMES] = str(times + 1)
@@ -227,22 +226,23 @@ class Transactions:
             raw += b"\x02"
         half.sys_flag &= ~TRANSACTION_MASK
         half.log_offset, half.queue_offset, _ = self._store.put(
-            topic,
-            QUEUE,
-            half.flag,
-            half.sys_flag,
-            half.born_ms,
-            half.born_host,
-            half.body,
-            raw,
-            tag_hash(pairs.get(properties.TAGS)),
-            half.reconsume_times,
+            Message(
+                (topic, QUEUE),
+                half.flag,
+                half.sys_flag,
+                half.born_ms,
+                half.born_host,
+                half.body,
+                raw,
+                tag_hash(pairs.get(properties.TAGS)),
+                half.reconsume_times,
+            ),
         )
         half.raw_properties = raw
         return half
 
     def _ask(self, half: Record, pairs: dict[str, str]) -> None:
-        """Ask one producer of the group, each in its turn, how the transaction ended."""
+        """Ask one producer of the group, in rotation, how the transaction ended."""
         group = pairs.get(properties.PGROUP, "")
         live = [one for one in self._clients.producer_group(group) if not one.is_lost]
         if not live:

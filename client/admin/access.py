@@ -1,7 +1,7 @@
 """Users and access lists of brokers with access control.
 
-Every broker keeps its own, so a change goes to all of them, slaves too. Only a super user, or one
-whose access list says so about the cluster, may do any of this.
+Every broker keeps its own, so each change goes to all brokers, including slaves. The caller must be
+a super user or have rights on the cluster.
 """
 
 from collections.abc import Iterable
@@ -28,14 +28,15 @@ Info = TypeVar("Info", bound=Body)
 
 
 class AccessAdmin(Asking):
-    """The calls about who may do what."""
+    """Administration of users and access lists."""
 
     async def users(self, containing: str = "") -> dict[str, list[UserInfo]]:
         """The users that each master knows, by broker name, with their passwords."""
         return await self._lists(codes.AUTH_LIST_USER, UserFilter(containing or None), UserInfo)
 
     async def create_user(self, name: str, password: str, *, is_super: bool = False) -> None:
-        """Make a user; a super user may do everything, another what his access list says."""
+        """Create a user. A super user may do everything, any other user what its access list
+        allows."""
         info = UserInfo(name, password, SUPER if is_super else NORMAL)
         await self._tell(codes.AUTH_CREATE_USER, UserName(name), info.encode())
 
@@ -47,19 +48,19 @@ class AccessAdmin(Asking):
         is_super: bool | None = None,
         enabled: bool | None = None,
     ) -> None:
-        """Change what is given of a user. One who is not enabled is not served."""
+        """Change the given fields of a user. A disabled user is rejected."""
         kind = None if is_super is None else SUPER if is_super else NORMAL
         status = None if enabled is None else ENABLED if enabled else DISABLED
         info = UserInfo(name, password, kind, status)
         await self._tell(codes.AUTH_UPDATE_USER, UserName(name), info.encode())
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user and his access list."""
+        """Delete a user and its access list."""
         await self._tell(codes.AUTH_DELETE_USER, UserName(name))
 
     async def permissions(self, user: str = "", resource: str = "") -> dict[str, list[AclInfo]]:
-        """The access lists that each master keeps, by broker name: those whose subject contains
-        `user`, the entries whose resource contains `resource`."""
+        """The access lists of each master, by broker name, filtered by substrings: subjects that
+        contain `user`, entries whose resource contains `resource`."""
         header = AclFilter(user or None, resource or None)
         return await self._lists(codes.AUTH_LIST_ACL, header, AclInfo)
 
@@ -72,10 +73,10 @@ class AccessAdmin(Asking):
         source_ips: Iterable[str] = (),
         deny: bool = False,
     ) -> None:
-        """Let a user do these actions (Pub, Sub, Create, Update, Delete, Get, List, All) with these
-        resources (`Topic:orders`, `Group:shop*`, `*`), or with `deny` forbid it.
+        """Allow a user these actions (Pub, Sub, Create, Update, Delete, Get, List, All) on these
+        resources (`Topic:orders`, `Group:shop*`, `*`), or forbid them with `deny`.
 
-        An entry about the same resource is replaced; `disallow` takes it back.
+        Replaces the entry for the same resource; `disallow` removes it.
         """
         given, decision = list(source_ips) or None, "Deny" if deny else "Allow"
         wanted = _listed(actions)

@@ -1,4 +1,4 @@
-"""What all administrative calls stand on: the connections, and asking one, each or any broker."""
+"""Connections for administrative calls, and requests to one, each or any broker."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Brokers and name servers: settings, what they count, what they are told to do."""
+"""Administration of brokers and name servers: settings, statistics, clean-up."""
 
 from collections.abc import Mapping
 
@@ -21,14 +21,14 @@ from ..errors import ClientError
 from .base import Asking
 
 Value = str | int | bool
-AEROBEE_VERSION = "aerobeeVersion"  # beside RocketMQ's names of what a broker measures
+AEROBEE_VERSION = "aerobeeVersion"  # next to RocketMQ's statistics
 
 
 class BrokerAdmin(Asking):
     """The calls about brokers and name servers. `address` is a broker's "host:port"."""
 
     async def broker_runtime(self, address: str) -> dict[str, str]:
-        """What a broker counts and measures, by RocketMQ's names; of ours with `aerobeeVersion`."""
+        """A broker's statistics under RocketMQ's names; aerobee adds `aerobeeVersion`."""
         code = codes.GET_BROKER_RUNTIME_INFO
         answer = await self._ask(address, code)
         found = body_of(answer, KVTable, code).table
@@ -41,7 +41,7 @@ class BrokerAdmin(Asking):
         return (answer.body or b"").decode()
 
     async def update_broker_config(self, address: str, changes: Mapping[str, Value]) -> None:
-        """Change settings of a running broker; BrokerError names what it doesn't take."""
+        """Change settings of a running broker. BrokerError names a setting that it rejects."""
         await self._ask(address, codes.UPDATE_BROKER_CONFIG, body=_properties(changes))
 
     async def ha_status(self, address: str) -> HARuntimeInfo:
@@ -61,11 +61,11 @@ class BrokerAdmin(Asking):
         return body_of(answer, ConsumeStatsList, code)
 
     async def clean_expired_queues(self, address: str) -> None:
-        """Have a broker delete queue files whose messages are gone."""
+        """Make a broker delete consume queue files whose messages were deleted."""
         await self._ask(address, codes.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_log(self, address: str) -> None:
-        """Have a broker delete log files whose time is over, now."""
+        """Make a broker delete expired log files now."""
         await self._ask(address, codes.DELETE_EXPIRED_COMMITLOG)
 
     # --- name servers ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from .base import ADMIN_SECONDS
 from .groups import GroupAdmin
 
 PRODUCER_GROUP = "aerobee-dlq"
-ORDERED = "PROP_CONSUMEORDERLY"  # in what a member says of itself
+ORDERED = "PROP_CONSUMEORDERLY"  # in the running info of a member
 _OF_EARLIER_DELIVERIES = frozenset(
     {
         *(props.DELAY, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES, props.TRAN_MSG),

@@ -30,7 +30,7 @@ from ..base.responses import body_of
 from ..errors import ClientError, NoRouteError
 from .base import Asking
 
-NOW = -1  # the time that stands for the end of a queue
+NOW = -1  # the timestamp that means the end of a queue
 AWAY = (codes.CONSUMER_NOT_ONLINE,)
 NOT_THERE = (codes.CONSUMER_NOT_ONLINE, codes.SYSTEM_ERROR)  # of one member
 
@@ -108,7 +108,7 @@ class GroupAdmin(Asking):
         return sorted(found)
 
     async def subscription(self, group: str, topic: str) -> QuerySubscriptionResponseBody:
-        """What a group wants of a topic, as the first master knows it."""
+        """A group's subscription to a topic, as the first master knows it."""
         code = codes.QUERY_SUBSCRIPTION_BY_CONSUMER
         answer = await self._ask_any(code, GroupTopic(group, topic), (), f"subscription of {group}")
         assert answer is not None
@@ -117,7 +117,8 @@ class GroupAdmin(Asking):
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False
     ) -> ConsumerRunningInfo:
-        """What a member holds and does, with `stacks` also where its threads are."""
+        """The running info of a member: its queues and counters, with `stacks` also thread
+        stacks."""
         code = codes.GET_CONSUMER_RUNNING_INFO
         header = RunningInfoHeader(group, client_id, stacks)
         answer = await self._ask_any(code, header, NOT_THERE, f"ask {client_id}")
@@ -142,9 +143,10 @@ class GroupAdmin(Asking):
     async def reset_offsets(
         self, group: str, topic: str, ms: int, *, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Set a group's offsets in a topic to a time (ms; `NOW`: the end); where each queue is now.
+        """Reset a group's offsets in a topic to a timestamp (ms; `NOW`: the end). Returns the new
+        offset of each queue.
 
-        Without `force` no queue moves forward. Members that are connected are told.
+        Without `force` no offset moves forward. Connected members are notified.
         """
         code, addresses = codes.INVOKE_BROKER_TO_RESET_OFFSET, await self._masters_of(topic)
         header = ResetOffset(group, topic, ms, force)
@@ -194,7 +196,8 @@ class GroupAdmin(Asking):
     async def set_request_mode(
         self, group: str, topic: str, mode: str = "POP", *, pop_share_queues: int = 0
     ) -> None:
-        """Say how a group's clients read a topic: "PULL" or "POP", with so many sharing a queue."""
+        """Set how a group's clients read a topic: "PULL" or "POP", with the number of members that
+        share a queue."""
         if mode not in ("PULL", "POP"):
             raise ClientError(f"mode is {mode!r}; give PULL or POP")
         body = SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queues).encode()

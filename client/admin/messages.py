@@ -1,4 +1,4 @@
-"""Messages: one by its id, and those that have a key."""
+"""Messages: look-up by id and by key."""
 
 from ...protocol import codes
 from ...protocol.errors import Malformed
@@ -18,7 +18,8 @@ class MessageAdmin(Asking):
     """The calls about messages."""
 
     async def message(self, offset_msg_id: str) -> Record:
-        """The stored message with this offset message id, asked of the broker that it names."""
+        """The stored message with this offset message id, read from the broker that the id
+        names."""
         try:
             host, offset = parse_offset_message_id(offset_msg_id)
         except ValueError as wrong:
@@ -64,5 +65,5 @@ class MessageAdmin(Asking):
         return sorted(found.values(), key=lambda each: (each.store_ms, each.log_offset))
 
     async def resume_transaction(self, address: str, offset_msg_id: str) -> None:
-        """Have a broker ask again about a transaction that it has given up."""
+        """Make a broker check a transaction again that it has given up."""
         await self._ask(address, codes.RESUME_CHECK_HALF_MESSAGE, ResumeCheck(offset_msg_id))

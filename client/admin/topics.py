@@ -1,4 +1,4 @@
-"""Topics: making, changing and deleting them, and what is in them."""
+"""Administration of topics: create, change, delete, inspect."""
 
 import asyncio
 from collections.abc import Mapping
@@ -144,7 +144,7 @@ class TopicAdmin(Asking):
     async def queue_entries(
         self, queue: MessageQueue, offset: int, count: int = 32, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """What stands in a consume queue, and with a group what its subscription makes of it."""
+        """Entries of a consume queue; with a group also whether its subscription matches them."""
         address = (await self._masters_of(queue.topic)).get(queue.broker_name)
         if address is None:
             raise ClientError(

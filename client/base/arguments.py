@@ -1,4 +1,4 @@
-"""What a caller gives: its type and its range are checked before anything is done with it."""
+"""Checks of arguments: type and range, before anything else happens."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Callers that want the same thing at the same time wait for one attempt to get it."""
+"""Single flight: concurrent callers that need the same result wait for one attempt."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,16 +10,16 @@ Found = TypeVar("Found")
 
 
 class Attempts(Generic[Found]):
-    """The attempts under way, by what they are to get."""
+    """Running attempts by key."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Found]] = {}
         self._closed = False
 
     async def join(self, key: str, begin: Callable[[], Coroutine[None, None, Found]]) -> Found:
-        """What the attempt at `key` gives or raises; it is begun now if there is none.
+        """The result or exception of the attempt for `key`; starts it if none is running.
 
-        A caller that is cancelled leaves the attempt to the others. ClosedError after `close`.
+        Cancelling a caller does not cancel the attempt. ClosedError after `close`.
         """
         task = self._tasks.get(key)
         if task is None:
@@ -35,7 +35,7 @@ class Attempts(Generic[Found]):
             raise
 
     async def close(self) -> None:
-        """Cancel them all; whoever waits gets ClosedError."""
+        """Cancel all attempts; their callers get ClosedError."""
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -46,4 +46,4 @@ class Attempts(Generic[Found]):
         if self._tasks.get(key) is done:
             del self._tasks[key]
         if not done.cancelled():
-            done.exception()  # whoever waited has it; nobody may be left to ask
+            done.exception()  # mark as retrieved: every caller may have been cancelled

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 TEXT_MAX = 500  # characters of the error's text
-# What is called on the way to the application's function, and what that calls of ours.
+# Frames of these packages are the client's own, not the application's.
 OURS = tuple(f"{__package__.partition('.')[0]}.{part}" for part in ("client", "protocol"))
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages())

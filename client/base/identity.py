@@ -1,4 +1,4 @@
-"""Who we are to brokers: the ip that others see, client ids, message ids, and what time it is."""
+"""Identity of a client: local ip, client id, message ids; and the clock."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from ...protocol.message.message_id import PORT_BYTES, UniqueIds
 
 OUTSIDE = ("192.0.2.1", 9)  # an address kept for documentation; nothing is ever sent to it
 LOOPBACK = "127.0.0.1"
-DEFAULT_INSTANCE = "DEFAULT"  # instanceName of broadcasting consumers, the same after a restart
+DEFAULT_INSTANCE = "DEFAULT"  # instanceName of broadcasting consumers; it survives a restart
 
 
 def own_ip() -> str:

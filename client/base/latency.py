@@ -22,7 +22,7 @@ def left_alone_ms(latency_ms: float) -> int:
 
 
 class LatencyFaults:
-    """What is known of brokers, by name. `now_s` is a steady clock in seconds."""
+    """Latency state of brokers by name. `now_s` returns a monotonic time in seconds."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

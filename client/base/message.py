@@ -71,7 +71,7 @@ class Message:
     def _check_keys(self) -> None:
         keys: object = self.keys
         if keys is None:
-            self.keys = ()  # what is meant by it
+            self.keys = ()  # None means no keys
             return
         if isinstance(keys, BODIES) or not isinstance(keys, Iterable):
             raise IllegalMessageError(wrong_type("keys", keys, "give a text, or a list of texts"))
@@ -118,7 +118,7 @@ class Message:
     @property
     def is_plain(self) -> bool:
         """There is nothing but topic, body and flag."""
-        # `is_delayed` is written out, since this is asked for each send.
+        # `is_delayed` is inlined, because this runs for each send.
         return (
             not self.tags
             and not self.keys
@@ -130,7 +130,7 @@ class Message:
         )
 
     def all_properties(self) -> dict[str, str]:
-        """The properties as they are sent, those that stand for other fields among them.
+        """The properties to send, including those that other fields map to.
 
         IllegalMessageError for a reserved name, an empty name or text, or a separator inside.
         """
@@ -193,7 +193,7 @@ def _check_pair(name: str, text: str) -> None:
     if (
         isinstance(name, str)
         and isinstance(text, str)
-        and name.isprintable()  # as no separator is: mostly the questions below need no answer
+        and name.isprintable()  # separators are not printable, so this is usually the only check
         and text.isprintable()
         and name.strip()
         and text.strip()

@@ -1,4 +1,4 @@
-"""What a send gives back: where the message went, and by which ids it is found again."""
+"""The result of a send: where the message is stored and its ids."""
 
 import logging
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ STATUS_OF_CODE = {
 
 @dataclass(slots=True, unsafe_hash=True)  # a frozen one takes five times as long to make
 class SendReceipt:
-    """Where a message went; `status` says how safe it is there.
+    """Where a message is stored; `status` says how safe it is there.
 
-    `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` the one that says where it
-    lies, `queue_offset` its offset in `queue`. For a part of a batch both ids are lists with
-    commas, and the offset is that of the first message. `recall_handle` takes a message with a
-    delay or a delivery time back (`Producer.recall`), where the broker gives one.
-    `transaction_id` is None unless the message is part of a transaction.
+    `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` names broker and log offset,
+    `queue_offset` is its offset in `queue`. For a part of a batch both ids are comma-separated
+    lists, and the offset is that of the first message. `recall_handle`, if the broker returns one,
+    recalls a delayed message (`Producer.recall`). `transaction_id` is None unless the message is
+    part of a transaction.
     """
 
     msg_id: str
@@ -61,7 +61,7 @@ def receipt_of(
     *,
     in_transaction: bool = False,
 ) -> SendReceipt:
-    """What the broker answered to a send to `queue`."""
+    """The receipt for a broker's response to a send to `queue`."""
     if found.queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, found.queue_id)
     if log.isEnabledFor(logging.DEBUG):

@@ -1,4 +1,4 @@
-"""Reading what the other side answered: a header or a body that can't be read is a ClientError."""
+"""Decoding of responses. A header or body that can't be decoded raises ClientError."""
 
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def header_of(answer: Command, kind: type[AnyHeader], request: int) -> AnyHeader:
-    """The answer's header as a `kind`; `request` is the code that was asked."""
+    """The response header as a `kind`; `request` is the request code."""
     try:
         return answer.header(kind)
     except (Refusal, msgspec.MsgspecError) as wrong:
@@ -28,7 +28,7 @@ def header_of(answer: Command, kind: type[AnyHeader], request: int) -> AnyHeader
 
 
 def body_of(answer: Command, kind: type[AnyBody], request: int) -> AnyBody:
-    """The answer's body as a `kind`; `request` is the code that was asked."""
+    """The response body as a `kind`; `request` is the request code."""
     try:
         return kind.decode(answer.body, lenient_bytes_max=RESPONSE_BYTES_MAX)
     except ValueError as wrong:

@@ -1,4 +1,4 @@
-"""Who a client is to brokers with access control, and whether it speaks TLS."""
+"""Credentials for brokers with access control, and TLS settings."""
 
 import os
 import ssl
@@ -17,15 +17,15 @@ _FLAGS = {"": False, "true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Key and secret to sign requests with (none: they are not signed), and TLS.
+    """Credentials to sign requests with (unsigned without them), and TLS.
 
         Producer("mq.example:9876", security=Security("shop", os.environ["SECRET"], tls=True))
 
-    `tls` True checks the server's certificate, and that it is for the name or IP address that is
-    connected to, against the system's authorities; with `tls_ca`, a file in PEM, against those in
-    it. `tls_insecure` encrypts and checks nothing, as RocketMQ's clients do by default: somebody
-    between client and server can pretend to be the server. Both switch TLS on. An `SSLContext` of
-    your own does whatever else is wanted, such as to bring a certificate.
+    With `tls` True the server's certificate must be valid for the host name or IP address and be
+    signed by one of the system's authorities, or by one in the PEM file `tls_ca`. `tls_insecure`
+    encrypts without any check, which is the default of RocketMQ's clients: a man in the middle goes
+    unnoticed. Both options switch TLS on. Pass an `SSLContext` for anything else, such as client
+    certificates.
 
     Java's brokers and name servers speak TLS on their usual port.
     """
@@ -56,10 +56,10 @@ class Security:
     def from_environment(
         cls, *, tls: bool = False, tls_ca: str = "", tls_insecure: bool = False
     ) -> Self:
-        """Signed with $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY, or not without them; TLS as
-        $AEROBEE_TLS (true or false), $AEROBEE_TLS_CA and $AEROBEE_TLS_INSECURE say.
+        """Credentials from $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY (unsigned without them); TLS
+        from $AEROBEE_TLS (true or false), $AEROBEE_TLS_CA and $AEROBEE_TLS_INSECURE.
 
-        What is given here counts more than the variable.
+        Arguments take precedence over the variables.
         """
         environ = os.environ
         access_key, secret_key = environ.get(ACCESS_KEY, ""), environ.get(SECRET_KEY, "")

@@ -1,6 +1,6 @@
-"""Where a group begins in a queue that it has never read.
+"""Start position of a group in a queue that it has never read.
 
-Once the group has an offset, that one counts and nothing here does.
+Ignored once the group has an offset.
 """
 
 from dataclasses import dataclass

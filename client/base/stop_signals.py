@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM stop the consumers of a program that run: first gently, then at once.
+"""SIGINT and SIGTERM stop a program's running consumers: the first gracefully, the second at once.
 
-The first signal asks them to finish what they have begun, the second cuts that off; from then on
-the signals do what they did before. Nothing is changed outside of the main thread, or in a program
-that has a handler of its own for SIGTERM (a web server, say): such a program stops its consumers by
+After the first signal consumers finish the messages they have started; the second signal cancels
+that and restores the previous handlers. Nothing is installed outside the main thread or in a
+program with its own SIGTERM handler (a web server, for example); such a program stops its consumers
 itself.
 """
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_running: list[Callable[[], None]] = []  # told of each signal
+_running: list[Callable[[], None]] = []  # callbacks for each signal
 _before: dict[int, Any] = {}  # the handlers to go back to, while ours are in place
 _count = 0  # of signals since ours are in place
 

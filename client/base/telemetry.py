@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry around sends and the processing of messages, when its API is installed.
+"""OpenTelemetry spans around sends and message processing, if its API is installed.
 
-`pip install "aerobee[otel]"` brings the API; without an SDK set up in the application it does
-nothing. The context travels as W3C's `traceparent` in the message's properties, so that a trace
-goes on in whoever consumes it, in any language.
+`pip install "aerobee[otel]"` installs the API; without an SDK configured by the application it does
+nothing. The context travels in the message property `traceparent` (W3C), so traces continue in
+consumers of any language.
 """
 
 import os
@@ -17,9 +17,9 @@ except ImportError:
 else:
     ENABLED = True
     API = vars(trace)
-    # One call less than the API's own way, which stays for versions that have it elsewhere.
+    # One call less than the public API, which is the fallback for other versions.
     current = getattr(vars(context).get("_RUNTIME_CONTEXT"), "get_current", context.get_current)
-    # The API sets a provider of this name up when it is first asked.
+    # The API creates the provider of this name on first use.
     IS_NAMED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 SYSTEM = "rocketmq"
@@ -28,11 +28,11 @@ TRACE_PARENT = b"traceparent\x01"  # the property, in a message's stored propert
 
 
 def is_wanted(raw_properties: bytes = b"") -> bool:
-    """Whether a span would be made, or a context has to be passed on.
+    """Whether to create a span or propagate a context.
 
-    Without an SDK there are no spans, and spans that do nothing cost half as much as a send. It may
-    be set up at any time, so this is asked each time. `raw_properties` are those of a message that
-    was received.
+    Without an SDK there are no spans, and no-op spans cost half as much as a send. An SDK may be
+    configured at any time, so this runs for each message. `raw_properties` are those of a received
+    message.
     """
     if not ENABLED:
         return False
@@ -44,7 +44,7 @@ def is_wanted(raw_properties: bytes = b"") -> bool:
 
 @contextmanager
 def sending(topic: str, group: str, carrier: dict[str, str]) -> Iterator[Any]:
-    """A span around a send; `carrier` gets what is to travel along. Gives the span."""
+    """A span around a send. Puts the context to propagate into `carrier`; yields the span."""
     attributes = {
         "messaging.system": SYSTEM,
         "messaging.operation.type": "send",
@@ -85,7 +85,7 @@ def processing(
 def processing_batch(
     topic: str, queue_id: int, properties: Sequence[Mapping[str, str]]
 ) -> Iterator[Any]:
-    """A span around the work on several messages, linked to those that sent them."""
+    """A span around the processing of several messages, linked to their send spans."""
     contexts = (
         trace.get_current_span(propagate.extract(each, context.Context())).get_span_context()
         for each in properties

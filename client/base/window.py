@@ -1,6 +1,6 @@
-"""A window: at most so many pieces of work under way, the others wait their turn in order.
+"""A window limits concurrent operations; others wait in FIFO order.
 
-Like a semaphore, but entering a window that has room is a comparison and an addition.
+Like a semaphore, but entering a window with room is one comparison and one addition.
 """
 
 import asyncio
@@ -19,11 +19,12 @@ class Window:
 
     @property
     def is_full(self) -> bool:
-        """There is no room. Others wait only then: who leaves gives them the place."""
+        """True if the window is full. Waiters exist only then: `leave` passes the slot on to
+        one."""
         return self.under_way >= self.size
 
     async def room(self) -> None:
-        """Wait for one's turn; the place is taken when this returns, so don't `enter`."""
+        """Wait for a slot. The caller owns it when this returns, so don't call `enter` too."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -38,7 +39,7 @@ class Window:
         self.under_way += 1
 
     def leave(self) -> None:
-        """Give the place to whoever waits longest, or back."""
+        """Pass the slot to the longest waiter, or free it."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

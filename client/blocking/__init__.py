@@ -1,7 +1,7 @@
-"""The client for callers without an event loop; safe to use from several threads.
+"""The client for code without an event loop; thread-safe.
 
-Each object runs its asyncio twin on a loop in a thread of its own (`LoopThread`) and waits for it.
-Every method may raise the errors of `client.errors`.
+Each object runs its asyncio client on an event loop in its own thread (`LoopThread`) and waits for
+results. Every method may raise the errors of `client.errors`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..base.message import Message
+from ..base.message_view import MessageView
 from ..base.receipts import BatchReceipt, SendReceipt, SendStatus
 from ..cluster.route import MessageQueue
-from ..group.received import MessageView
 from ..producer import producer as _producer
 from ..producer import transactions as _transactions
 from ..producer.broker_requests import TransactionState
@@ -74,9 +74,9 @@ class Producer(Blocking[_producer.Producer]):
     ) -> None:
         self._set_up(lambda: _producer.Producer(name_server, group=group, **options))
 
-    def _set_up(self, twin: Callable[[], _producer.Producer]) -> None:
-        super().__init__("aerobee-producer", twin)
-        self._begun = BegunSends(self._thread, self._twin)
+    def _set_up(self, client: Callable[[], _producer.Producer]) -> None:
+        super().__init__("aerobee-producer", client)
+        self._begun = BegunSends(self._thread, self._client)
 
     def close(self) -> None:
         """Close the connections and end the thread. May be called twice, and by any thread."""
@@ -97,7 +97,7 @@ class Producer(Blocking[_producer.Producer]):
     ) -> SendReceipt:
         """Send and wait until a broker has it; see `client.Producer.send`."""
         return self._run(
-            self._twin.send(
+            self._client.send(
                 message,
                 queue=queue,
                 selector=selector,
@@ -108,9 +108,9 @@ class Producer(Blocking[_producer.Producer]):
         )
 
     def send_soon(self, message: Message, *, timeout: float = SEND_SECONDS) -> Future[SendReceipt]:
-        """Begin to send and don't wait: the future gives what `send` returns or raises.
+        """Start a send without waiting; the future has the result or exception of `send`.
 
-        The quickest way to send many messages, several times that of `send` from many threads:
+        The fastest way to send many messages, several times the rate of `send` from many threads:
 
             begun = [producer.send_soon(message) for message in messages]
             receipts = [each.result() for each in begun]
@@ -119,7 +119,7 @@ class Producer(Blocking[_producer.Producer]):
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send and don't wait: whether a broker took it stays unknown."""
-        self._run(self._twin.send_oneway(message, queue=queue))
+        self._run(self._client.send_oneway(message, queue=queue))
 
     def send_batch(
         self,
@@ -129,7 +129,7 @@ class Producer(Blocking[_producer.Producer]):
         timeout: float = SEND_SECONDS,
     ) -> BatchReceipt:
         """Send many messages of one topic in few requests; see `client.Producer.send_batch`."""
-        return self._run(self._twin.send_batch(list(messages), queue=queue, timeout=timeout))
+        return self._run(self._client.send_batch(list(messages), queue=queue, timeout=timeout))
 
     def request(
         self,
@@ -138,22 +138,22 @@ class Producer(Blocking[_producer.Producer]):
         queue: MessageQueue | None = None,
         timeout: float = SEND_SECONDS,
     ) -> MessageView:
-        """Send, and wait for the reply of whoever consumes it; see `client.Producer.request`."""
-        return self._run(self._twin.request(message, queue=queue, timeout=timeout))
+        """Send and wait for the reply of a consumer; see `client.Producer.request`."""
+        return self._run(self._client.request(message, queue=queue, timeout=timeout))
 
     def reply(
         self, request: MessageView, body: bytes, *, timeout: float = SEND_SECONDS
     ) -> SendReceipt:
         """Answer a request that was received."""
-        return self._run(self._twin.reply(request, body, timeout=timeout))
+        return self._run(self._client.reply(request, body, timeout=timeout))
 
     def recall(self, topic: str, handle: str | None, timeout: float = SEND_SECONDS) -> str:
         """Take a message back that waits for its time; see `client.Producer.recall`."""
-        return self._run(self._twin.recall(topic, handle, timeout))
+        return self._run(self._client.recall(topic, handle, timeout))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that `topic` can be sent to, in their order."""
-        return self._run(self._twin.queues(topic))
+        return self._run(self._client.queues(topic))
 
 
 class TransactionProducer(Producer):
@@ -166,7 +166,7 @@ class TransactionProducer(Producer):
     The arguments are those of `client.TransactionProducer`; a plain `check` runs in a thread.
     """
 
-    _twin: _transactions.TransactionProducer
+    _client: _transactions.TransactionProducer
 
     def __init__(
         self,
@@ -189,16 +189,16 @@ class TransactionProducer(Producer):
     @contextmanager
     def transaction(self, message: Message, timeout: float = SEND_SECONDS) -> Iterator[SendReceipt]:
         """The block as local transaction: leaving it commits the message, raising rolls it back."""
-        receipt = self._run(self._twin.begin(message, timeout))
+        receipt = self._run(self._client.begin(message, timeout))
         try:
             yield receipt
         except BaseException:
-            self._run(self._twin.end(receipt, TransactionState.ROLLBACK))
+            self._run(self._client.end(receipt, TransactionState.ROLLBACK))
             raise
-        self._run(self._twin.end(receipt, TransactionState.COMMIT))
+        self._run(self._client.end(receipt, TransactionState.COMMIT))
 
     def send_in_transaction(
         self, message: Message, local: Local, timeout: float = SEND_SECONDS
     ) -> tuple[SendReceipt, TransactionState]:
-        """Send a half message, run `local` in a thread, tell the broker what it gave."""
-        return self._run(self._twin.send_in_transaction(message, local, timeout))
+        """Send a half message, run `local` in a thread, and report its result to the broker."""
+        return self._run(self._client.send_in_transaction(message, local, timeout))

@@ -1,6 +1,6 @@
-"""Consumers for callers without an event loop; safe to use from several threads.
+"""Consumers for code without an event loop; thread-safe.
 
-Each runs its asyncio twin on a loop of its own (`Blocking`) and waits for it.
+Each runs its asyncio client on its own event loop (`Blocking`) and waits for results.
 """
 
 import logging
@@ -12,9 +12,9 @@ from typing import Any
 
 from ...protocol.bodies.body import MessageQueue
 from ..base.failures import log_failure
+from ..base.message_view import MessageView
 from ..base.stop_signals import Stop, stop_signals
 from ..errors import ClosedError
-from ..group.received import MessageView
 from ..group.received import ReceivedMessage as _ReceivedMessage
 from ..group.subscriptions import Expression, Topics
 from ..pop import simple as _simple
@@ -57,10 +57,10 @@ class Consumer(Blocking[_consumer.Consumer]):
         **options: Any,
     ) -> None:
         def make() -> _consumer.Consumer:
-            twin = _consumer.Consumer(name_server, group=group, topics=topics, **options)
+            client = _consumer.Consumer(name_server, group=group, topics=topics, **options)
             if listener is not None:
-                twin.listener(batch_max=batch_max, concurrency=concurrency)(listener)
-            return twin
+                client.listener(batch_max=batch_max, concurrency=concurrency)(listener)
+            return client
 
         super().__init__("aerobee-consumer", make)
         self._fetched: deque[_ReceivedMessage] = deque()
@@ -82,7 +82,7 @@ class Consumer(Blocking[_consumer.Consumer]):
                 message = self._fetched.popleft()
             except IndexError:
                 # A hop between threads costs as much as a dozen messages: fetch several at once.
-                batch = self._run(self._twin.receive_batch(FETCH_MAX, timeout))
+                batch = self._run(self._client.receive_batch(FETCH_MAX, timeout))
                 if not batch:
                     return None
                 message = batch[0]
@@ -94,7 +94,7 @@ class Consumer(Blocking[_consumer.Consumer]):
     def receive_batch(
         self, messages_max: int = FETCH_MAX, timeout: float | None = None
     ) -> list["ReceivedMessage"]:
-        """The next messages, at least one and at most so many; none as `receive` gives None."""
+        """The next messages, one at least; an empty list where `receive` returns None."""
         first = self.receive(timeout)
         found = [] if first is None else [first]
         while found and len(found) < messages_max:
@@ -108,29 +108,29 @@ class Consumer(Blocking[_consumer.Consumer]):
     unsubscribe = awaited(_consumer.Consumer.unsubscribe)
 
     def pause(self) -> None:
-        """Begin no more pulls; what is here already is still handed out."""
-        self._run(value_of(lambda: self._twin.pause()))
+        """Start no more pulls; messages already received are still handed out."""
+        self._run(value_of(lambda: self._client.pause()))
 
     def resume(self) -> None:
         """Pull again."""
-        self._run(value_of(lambda: self._twin.resume()))
+        self._run(value_of(lambda: self._client.resume()))
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Settle everything that is here, commit and leave; see `client.Consumer.drain`."""
-        return self._run(self._twin.drain(timeout))
+        """Settle all received messages, commit and leave the group; see `client.Consumer.drain`."""
+        return self._run(self._client.drain(timeout))
 
     def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
-        """Wait, with a listener, until the consumer is told to stop; see `client.Consumer.run`."""
+        """Block until the consumer is stopped; needs a listener. See `client.Consumer.run`."""
         stop = self._run(value_of(Stop))
         with stop_signals(stop.tell) if handle_signals else nullcontext():
-            work = self._twin.run_until(stop, drain_timeout)
+            work = self._client.run_until(stop, drain_timeout)
             self._thread.run(work, signal_seconds=SIGNAL_SECONDS)
         self.close()
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues this member holds now, sorted, without those of its retry topic."""
-        return self._run(value_of(lambda: self._twin.queues))
+        return self._run(value_of(lambda: self._client.queues))
 
 
 class ReceivedMessage(MessageView):
@@ -139,7 +139,7 @@ class ReceivedMessage(MessageView):
     __slots__ = ("_message", "_thread")
 
     def __init__(self, message: _ReceivedMessage, thread: LoopThread) -> None:
-        super().__init__(message.record, message.held)
+        super().__init__(message.record, message.source)
         self.reconsume_times = message.reconsume_times
         self._message = message
         self._thread = thread
@@ -153,7 +153,7 @@ class ReceivedMessage(MessageView):
         self._thread.run(self._message.nack(delay_level))
 
     def release(self) -> None:
-        """Let go of it unsettled: it may be received again at once, here."""
+        """Release it unsettled; this consumer may receive it again at once."""
         self._thread.call(self._message.release)
 
     def process(self) -> "Processing":
@@ -201,9 +201,9 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
             for message in consumer.poll():
                 ...
 
-    The arguments and the methods are those of `client.LitePullConsumer`; `assign_expressions` says
-    by topic which messages of assigned queues are wanted. Functions that are told of changes are
-    called in the client's own thread, and must not call it.
+    The arguments and the methods are those of `client.LitePullConsumer`; `assign_expressions` gives
+    the expression of each topic for assigned queues. Callbacks run in the client's own thread and
+    must not call the client.
     """
 
     def __init__(
@@ -215,10 +215,10 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
         **options: Any,
     ) -> None:
         def make() -> _lite_pull.LitePullConsumer:
-            twin = _lite_pull.LitePullConsumer(name_server, group=group, **options)
+            client = _lite_pull.LitePullConsumer(name_server, group=group, **options)
             for topic, expression in (assign_expressions or {}).items():
-                twin.set_expression_for_assign(topic, expression)
-            return twin
+                client.set_expression_for_assign(topic, expression)
+            return client
 
         super().__init__("aerobee-lite-pull", make)
 
@@ -229,14 +229,14 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are pulled here now, sorted."""
-        return self._run(value_of(lambda: self._twin.assignment))
+        """The queues being pulled, sorted."""
+        return self._run(value_of(lambda: self._client.assignment))
 
     fetch_queues = awaited(_lite_pull.LitePullConsumer.fetch_queues)
 
     def poll(self, timeout: float = _lite_pull.POLL_SECONDS) -> list[MessageView]:
         """Messages of one queue, in order; an empty list after `timeout` seconds without any."""
-        return self._run(self._twin.poll(timeout))
+        return self._run(self._client.poll(timeout))
 
     def commit(
         self,
@@ -244,8 +244,8 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
         *,
         persist: bool = True,
     ) -> None:
-        """Commit what was polled, of all queues or of some, or these very offsets."""
-        self._run(self._twin.commit(offsets, persist=persist))
+        """Commit the polled offsets of all queues or of some, or the given offsets."""
+        self._run(self._client.commit(offsets, persist=persist))
 
     committed = awaited(_lite_pull.LitePullConsumer.committed)
     seek = awaited(_lite_pull.LitePullConsumer.seek)
@@ -256,11 +256,11 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these no more until `resume`."""
-        self._run(value_of(lambda: self._twin.pause(queues)))
+        self._run(value_of(lambda: self._client.pause(queues)))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these again."""
-        self._run(value_of(lambda: self._twin.resume(queues)))
+        self._run(value_of(lambda: self._client.resume(queues)))
 
 
 class PullConsumer(Blocking[_pull_consumer.PullConsumer]):

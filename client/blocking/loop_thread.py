@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, for callers that have none.
+"""An event loop in its own thread, for code that has none.
 
-Any thread may hand it work with `run` and waits there for the result. The thread is a daemon, so a
-program that forgets to close still ends.
+Any thread may submit work with `run` and waits for the result. The thread is a daemon, so a program
+that does not close the client still exits.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class LoopThread:
-    """Runs coroutines; `close` ends it. Not for use across a fork."""
+    """Runs coroutines until `close`. Not usable after a fork."""
 
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
@@ -32,10 +32,11 @@ class LoopThread:
     def run(
         self, work: Coroutine[Any, Any, Result], *, signal_seconds: float | None = None
     ) -> Result:
-        """The result of `work`, which runs on the loop; its exception is raised here.
+        """The result of `work`, run on the loop; raises its exception.
 
-        When the waiting thread is interrupted (Ctrl-C) the work is cancelled. With `signal_seconds`
-        the thread wakes up so often, for signals that came just before it began to wait.
+        If the waiting thread is interrupted (Ctrl-C), the work is cancelled. With `signal_seconds`
+        the thread wakes at this interval to handle signals that arrived just before it started
+        waiting.
         """
         future = self.begin(work)
         try:
@@ -49,7 +50,7 @@ class LoopThread:
             raise
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Have `work` run on the loop, and don't wait for it."""
+        """Schedule `work` on the loop without waiting for it."""
         if self._loop.is_closed() or os.getpid() != self._pid:
             work.close()
             reason = "is closed" if self._loop.is_closed() else "was made before a fork"
@@ -57,7 +58,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Callable[[], None]) -> None:
-        """Have `work` called on the loop, in the order of these calls; not waited for."""
+        """Schedule a function on the loop, in call order, without waiting for it."""
         if os.getpid() != self._pid:
             raise ClosedError("this client was made before a fork; make a new one")
         try:
@@ -66,7 +67,8 @@ class LoopThread:
             raise ClosedError("this client is closed; make a new one") from None
 
     def close(self) -> None:
-        """Cancel what still runs, end the loop and its thread. By one thread at a time."""
+        """Cancel running tasks, stop the loop and its thread. One thread at a time may call
+        this."""
         if self._loop.is_closed() or os.getpid() != self._pid:
             return
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()

@@ -24,30 +24,30 @@ class Reader(Blocking[_reader.Reader]):
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        return self._run(self._twin.topics())
+        return self._run(self._client.topics())
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Set the group's offset in a queue, for whoever looks at its lag."""
-        self._run(self._twin.commit(queue, offset))
+        """Set the group's offset in a queue, for tools that show its lag."""
+        self._run(self._client.commit(queue, offset))
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of `topic` as they are now, sorted; NoRouteError when unknown."""
-        return self._run(self._twin.queues(topic))
+        return self._run(self._client.queues(topic))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
-        return self._run(self._twin.min_offset(queue))
+        return self._run(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return self._run(self._twin.max_offset(queue))
+        return self._run(self._client.max_offset(queue))
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The offset of the first message stored at `ms` (since the epoch) or later."""
-        return self._run(self._twin.offset_at(queue, ms))
+        return self._run(self._client.offset_at(queue, ms))
 
     def pull(
         self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
     ) -> Pulled:
         """The messages from `offset` on, at once also when there are none; see `Pulled`."""
-        return self._run(self._twin.pull(queue, offset, max_messages, bulk=bulk))
+        return self._run(self._client.pull(queue, offset, max_messages, bulk=bulk))

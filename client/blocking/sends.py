@@ -1,7 +1,7 @@
-"""Sends that a thread begins and doesn't wait for: handed to the loop's thread many at a time.
+"""Sends that a thread starts without waiting, passed to the loop's thread in batches.
 
-Waking a loop costs more than a send, so it is woken once for all that came until it looks. Every
-send that was begun has an end: what a loop that ends doesn't get to any more fails.
+Waking a loop costs more than a send, so one wake-up covers all sends queued until the loop runs.
+Every send ends: sends left over when the loop closes fail.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ WHILE_SENDING = "the producer was closed while it was sending; make a new one an
 
 
 class BegunSends:
-    """The way of such sends to the producer on the loop of `thread`."""
+    """Passes sends to the producer on the loop of `thread`."""
 
     def __init__(self, thread: LoopThread, producer: "Producer") -> None:
         self._thread = thread
@@ -33,7 +33,7 @@ class BegunSends:
         self._is_woken = False
 
     def begin(self, message: Message, timeout_s: float) -> Future[SendReceipt]:
-        """From any thread; ClosedError when the loop has ended."""
+        """Start a send, from any thread; ClosedError after the loop has ended."""
         future: Future[SendReceipt] = Future()
         if len(self._waiting) >= BEGUN_MAX:
             future.set_exception(too_many_begun(len(self._waiting)))
@@ -49,15 +49,15 @@ class BegunSends:
         return future
 
     def close(self) -> None:
-        """The loop has ended: those that it didn't get to fail."""
-        self._is_woken = False  # first: what is added from now on finds that out by itself
+        """Fail the remaining sends after the loop has ended."""
+        self._is_woken = False  # first: later sends then notice the closed loop themselves
         while self._waiting:
             _, _, future = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
                 future.set_exception(ClosedError(WHILE_SENDING))
 
     def _send_all(self) -> None:
-        self._is_woken = False  # first: what is added from now on wakes again
+        self._is_woken = False  # first: later sends then wake the loop again
         waiting = self._waiting
         while waiting:
             message, timeout_s, future = waiting.popleft()

@@ -1,4 +1,4 @@
-"""What clients without an event loop share: an asyncio twin on a loop in its own thread."""
+"""Base class of the blocking clients: an asyncio client on an event loop in its own thread."""
 
 import functools
 import threading
@@ -18,17 +18,18 @@ class _Startable(Protocol):
     async def close(self) -> None: ...
 
 
-Twin = TypeVar("Twin", bound=_Startable)
+AsyncClient = TypeVar("AsyncClient", bound=_Startable)
 
 
-class Blocking(Generic[Twin]):
-    """A twin on a loop of its own, started when it is made and closed by `close` or `with`."""
+class Blocking(Generic[AsyncClient]):
+    """Runs an asyncio client on its own loop. Started by the constructor, closed by `close` or
+    `with`."""
 
-    def __init__(self, name: str, twin: Callable[[], Twin]) -> None:
+    def __init__(self, name: str, client: Callable[[], AsyncClient]) -> None:
         self._closing = threading.Lock()
         self._thread = LoopThread(name)
         try:
-            self._twin = self._thread.run(_started(twin))
+            self._client = self._thread.run(_started(client))
         except BaseException:
             self._thread.close()
             raise
@@ -49,7 +50,7 @@ class Blocking(Generic[Twin]):
         with self._closing:
             try:
                 if not self._thread.is_closed:
-                    self._thread.run(self._twin.close())
+                    self._thread.run(self._client.close())
             finally:
                 self._thread.close()
 
@@ -60,13 +61,13 @@ class Blocking(Generic[Twin]):
 def awaited(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Blocking[Any], Arguments], Result]:
-    """The same method of a blocking client: it waits for that of the twin."""
+    """The blocking version of an async method."""
 
     @functools.wraps(method)
     def call(
         self: Blocking[Any], /, *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Result:
-        return self._run(method(self._twin, *arguments, **named))
+        return self._run(method(self._client, *arguments, **named))
 
     return call
 
@@ -75,11 +76,11 @@ async def value_of(read: Callable[[], Result]) -> Result:
     return read()
 
 
-async def _started(make: Callable[[], Twin]) -> Twin:
-    twin = make()
+async def _started(make: Callable[[], AsyncClient]) -> AsyncClient:
+    client = make()
     try:
-        await twin.start()
+        await client.start()
     except BaseException:
-        await twin.close()
+        await client.close()
         raise
-    return twin
+    return client

@@ -1,7 +1,7 @@
-"""What a client answers to its brokers: the table of requests that come the other way.
+"""Requests that brokers send to clients.
 
-40 notice of changed members, 220 offsets reset, 221 offsets asked for, 307 running info, 309 one
-message to be consumed at once. A request for a group that isn't here is refused with a sentence.
+40 membership changed, 220 reset offsets, 221 report offsets, 307 running info, 309 consume one
+message now. A request for a group that this client does not have is refused.
 """
 
 import sys

@@ -1,9 +1,8 @@
-"""One client in the cluster: its connections to brokers, and the groups it shows them.
+"""One client of a cluster: its connections to brokers and the groups that live in it.
 
-True at all times: every route in use is asked for again each 30 s; a broker whose connection is new
-gets a heartbeat before anything else, because it knows a consumer only by its connection; each
-known broker gets one every 30 s. The groups that live here rebalance together and persist their
-offsets every 5 s.
+Invariants: every route in use is refreshed each 30 s; a new connection sends a heartbeat before
+anything else, because a broker knows consumers by connection; each known broker gets a heartbeat
+each 30 s. The groups of a client rebalance together and persist their offsets each 5 s.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection
+from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.peers import Peers, RestingError
 from ...protocol.aio.server import table
 from ...protocol.bodies.route import MASTER_ID
@@ -29,7 +28,6 @@ from ..errors import (
     NoAnswerError,
     UnreachableError,
 )
-from ..producer.broker_requests import ProducerCalls
 from . import broker_calls, rebalance_service
 from .heartbeat import ConsumerMember, Members
 from .name_servers import NameServers, read_source
@@ -39,6 +37,8 @@ from .routes import Routes
 log = logging.getLogger(__name__)
 
 ROUTE_SECONDS = 30.0  # pollNameServerInterval
+# A broker passes on what a client answers to these, which says nothing about the broker.
+RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY))
 HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
 PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
 # How long after the start each of them is done for the first time, as in MQClientInstance.
@@ -48,10 +48,10 @@ REQUEST_SECONDS = 3.0  # mqClientApiTimeout
 
 
 class Cluster(Routes):
-    """One client: its id, its connections and its groups. Make it inside a running loop.
+    """One client: its id, connections and groups. Construct it inside a running loop.
 
     `name_server` as in `read_source`. Producers and consumers join with `join_producer` and
-    `join_consumer` and leave with `leave`; `close` leaves for all that are still there.
+    `join_consumer` and leave with `leave`; `close` leaves for all remaining groups.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Cluster(Routes):
         servers = read_source(name_server)
         self.members = Members(self.client_id, servers)
         self._rebalancing = RebalanceService(self._rebalance)
-        self.producer_calls = ProducerCalls()
-        calls = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
+        self._rows = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
         self._peers = Peers(
-            calls | table(self.producer_calls.rows()),
+            self._rows,
+            relayed=RELAYED,
             tls=security.context,
             sign=security.sign if security.signs else None,
         )
@@ -117,7 +117,6 @@ class Cluster(Routes):
         for group in list(self.members.producers):
             await self.leave(producer=group)
         self._closed = True
-        self.producer_calls.close()
         for task in self._upkeep:
             task.cancel()
         await self._lookups.close()
@@ -128,7 +127,7 @@ class Cluster(Routes):
     # --- connections ----------------------------------------------------------------------------
 
     def connected(self, address: str) -> Connection | None:
-        """The connection to a broker that had its heartbeat, if there is one; it may be lost."""
+        """The connection that has sent its heartbeat to this broker, if any; it may be lost."""
         return self._greeted.get(address)
 
     async def request(
@@ -140,9 +139,9 @@ class Cluster(Routes):
         timeout_s: float = REQUEST_SECONDS,
         begun: Awaitable[Command] | None = None,
     ) -> Command:
-        """The answer of a broker, whatever its code; UnreachableError or NoAnswerError.
+        """The response of a broker, whatever its code; UnreachableError or NoAnswerError.
 
-        `begun` is this request when it is under way already.
+        `begun` is the pending response if the request was sent already.
         """
         fields = header.to_fields() if isinstance(header, Header) else header
         answer = await self._request(address, code, fields, body, timeout_s, begun)
@@ -162,7 +161,7 @@ class Cluster(Routes):
         body: bytes = b"",
         timeout_s: float = REQUEST_SECONDS,
     ) -> Command:
-        """The same, and BrokerError when the answer is not SUCCESS."""
+        """Like `request`, but raises BrokerError unless the code is SUCCESS."""
         answer = await self.request(address, code, header, body, timeout_s)
         if answer.code != codes.SUCCESS:
             what = codes.REQUEST_NAMES.get(code, str(code))
@@ -172,25 +171,29 @@ class Cluster(Routes):
     async def oneway(
         self, address: str, code: int, header: Header | dict[str, str] | None, body: bytes = b""
     ) -> None:
-        """Send without waiting; UnreachableError when there is no connection to be had."""
+        """Send a oneway request; UnreachableError if no connection can be made."""
         fields = header.to_fields() if isinstance(header, Header) else header
         connection = await self._connection(address)
         if connection.is_full:
             await connection.drained()
         connection.oneway(code, fields, body)
 
+    def serve(self, rows: Iterable[Row]) -> None:
+        """Add handlers for requests from brokers."""
+        self._rows |= table(rows)
+
     # --- groups ---------------------------------------------------------------------------------
 
     def join_producer(self, group: str) -> None:
-        """A producer of `group` lives here; brokers hear it with the next heartbeat."""
+        """Register a producer group; brokers learn it from the next heartbeat."""
         self.members.add_producer(group)
 
     def join_consumer(self, member: ConsumerMember) -> None:
-        """A consumer lives here; brokers hear it with the next heartbeat."""
+        """Register a consumer; brokers learn it from the next heartbeat."""
         self.members.add_consumer(member)
 
     async def leave(self, *, producer: str | None = None, consumer: str | None = None) -> None:
-        """Tell every broker we are connected to that a group is gone from here."""
+        """Unregister a group at every connected broker."""
         if producer is not None:
             self.members.producers.discard(producer)
         if consumer is not None:
@@ -218,7 +221,7 @@ class Cluster(Routes):
         await asyncio.gather(*(self.beat_to(address) for address in addresses))
 
     async def beat_to(self, address: str) -> None:
-        """Send a heartbeat to one broker; a failure is logged, the next one comes by itself."""
+        """Send a heartbeat to one broker; a failure is only logged, as heartbeats repeat."""
         connection = self._greeted.get(address)
         try:
             if connection is None or connection.is_lost:
@@ -229,7 +232,7 @@ class Cluster(Routes):
             log.warning("heartbeat to broker %s failed: %s", address, wrong)
 
     def rebalance_soon(self) -> None:
-        """Something has changed: every group here looks at its queues again."""
+        """Request a rebalance of every group soon."""
         self._rebalancing.soon()
 
     # --- inside ---------------------------------------------------------------------------------
@@ -312,9 +315,9 @@ async def every(
     doing: str,
     first_seconds: float | None = None,
 ) -> None:
-    """Do `work` each so many seconds; a failure is logged and the next round comes all the same.
+    """Call `work` every `seconds`; a failure is logged and the schedule continues.
 
-    The first time is after `first_seconds`, if that is given.
+    The first call is after `first_seconds`, if given.
     """
     wait = seconds if first_seconds is None else first_seconds
     while True:

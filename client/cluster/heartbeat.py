@@ -21,7 +21,7 @@ class ConsumerMember(Protocol):
     group: str
 
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about it."""
+        """Its entry in the heartbeat."""
 
     async def rebalance(self) -> float:
         """Take and release queues as the members are now; seconds until the next look."""
@@ -36,7 +36,7 @@ class ConsumerMember(Protocol):
         """How far it is in each queue that it holds."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What it holds and does."""
+        """Its running info."""
 
     async def consume_directly(self, request: Command, broker_name: str | None) -> DirectlyResult:
         """Process the record in the request's body, and tell what became of it."""
@@ -61,11 +61,11 @@ class Members:
         return bool(self.producers or self.consumers)
 
     def add_producer(self, group: str) -> None:
-        """A producer of this group lives here now."""
+        """Add a producer group."""
         self.producers.add(group)
 
     def add_consumer(self, member: ConsumerMember) -> None:
-        """A consumer of this group lives here now; a client can have one per group."""
+        """Add a consumer; a client can have one per group."""
         if member.group in self.consumers:
             raise ClientError(
                 f"this client has a consumer of group {member.group} already; use another client "

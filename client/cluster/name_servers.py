@@ -1,8 +1,8 @@
-"""The name servers a client was given: asked in turn, the one that works is kept.
+"""The name servers of a client: requests go to the current one, and on failure to the next.
 
-Name servers don't know of each other, so any of them that answers is good enough. One is chosen at
-random in the beginning, which spreads the clients. Where a page tells which they are, it is read
-before the first question, and again every two minutes.
+Name servers are independent, so a response of any one is enough. The first one is chosen at random
+to spread the clients. If a web page lists them, it is read before the first request and each two
+minutes.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class NameServers:
 
     @property
     def current(self) -> str:
-        """The one that is asked first."""
+        """The current name server."""
         return self.addresses[self._at]
 
     @property
@@ -104,9 +104,9 @@ class NameServers:
         return isinstance(self.source, str)
 
     async def look_up(self) -> None:
-        """Read the page again. When it can't be had those that are known stay.
+        """Read the page again. On failure the known servers stay.
 
-        UnreachableError or ClientError when none are known.
+        UnreachableError or ClientError if none are known.
         """
         if not isinstance(self.source, str):
             return

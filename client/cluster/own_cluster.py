@@ -1,17 +1,18 @@
-"""What has a client of its own: made at the start, closed at the end."""
+"""Base class of clients with their own `Cluster`, created at start and closed at the end."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Self
+from typing import ClassVar
 
+from ..base.lifecycle import Startable
 from ..base.security import OPEN, Security
 from ..errors import ClosedError
 from .cluster import Cluster
 
 
-class OwnCluster:
-    """Started by `async with` or `start`; every call may raise the errors of `client.errors`.
+class OwnCluster(Startable):
+    """A client with its own `Cluster`. Every call may raise the errors of `client.errors`.
 
-    With `_keeps_routes` the routes in use are asked for again each 30 s.
+    With `_keeps_routes` the routes in use are refreshed each 30 s.
     """
 
     _keeps_routes: ClassVar[bool] = False
@@ -22,13 +23,6 @@ class OwnCluster:
         self._name_server = name_server
         self._security = security
         self._cluster: Cluster | None = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def start(self) -> None:
         """Make the client; connections are made when they are needed."""

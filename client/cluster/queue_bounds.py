@@ -1,6 +1,6 @@
-"""Where a queue begins and ends, and where a time is in it: asked of its broker.
+"""First, last and by-time offsets of a queue, requested from its broker.
 
-A broker that isn't known is looked for once, in the route of the queue's topic.
+An unknown broker is looked up once, in the route of the queue's topic.
 """
 
 from ...protocol import codes

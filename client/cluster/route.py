@@ -15,19 +15,19 @@ from ...protocol.queues.logical_queues import leaders, mock_broker_name
 
 __all__ = ["QUEUES_MAX", "MessageQueue", "Route", "read_route"]
 
-QUEUES_MAX = 65_536  # of one topic on one broker; each is an object here
+QUEUES_MAX = 65_536  # queues of one topic on one broker; each is an object here
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """A topic's queues and its brokers' addresses.
 
-    `publish` are the queues that may be written: on a broker with a master, in broker order, or as
-    the topic's order configuration says (then `ordered`). `subscribe` are those that may be read.
-    `brokers` maps a broker's name to its addresses by broker id (0 is the master).
+    `publish` are the writable queues of brokers with a master, in broker order, or in that of the
+    topic's order configuration (then `ordered`). `subscribe` are the readable queues. `brokers`
+    maps a broker's name to its addresses by broker id (0 is the master).
 
-    The queues of a static topic are logical: their broker name stands for none. `leaders` has the
-    name of the broker that leads each.
+    The queues of a static topic are logical: their broker name is a placeholder. `leaders` maps
+    each to the name of the broker that leads it.
     """
 
     topic: str
@@ -84,7 +84,7 @@ def read_route(topic: str, answer: TopicRouteData, queues_max: int | None = None
 def _leaders(
     topic: str, mapping_by_broker: Mapping[str, TopicQueueMappingInfo]
 ) -> dict[MessageQueue, str]:
-    """The logical queues of a static topic and who leads each; none for any other topic."""
+    """The logical queues of a static topic and their leaders; empty for any other topic."""
     for broker, info in mapping_by_broker.items():
         _check_number(info.total_queues, broker)
     return {
@@ -95,7 +95,7 @@ def _leaders(
 
 
 def _queues(row: QueueData, queues: int, queues_max: int | None) -> int:
-    # Java cuts both numbers by the read queues here.
+    # Java's client limits both numbers by the read queues.
     found = queues if queues_max is None else min(row.read_queue_nums, queues_max)
     _check_number(found, row.broker_name or "")
     return found

@@ -1,7 +1,7 @@
-"""What a client knows of topics and brokers, as the name servers told it.
+"""Routes of topics and addresses of brokers, from the name servers.
 
-True at all times: a route stays until a newer one is there, even when none can be had for long; the
-brokers known are those of the routes in use, and one that is in none any more is forgotten.
+Invariants: a route stays until a newer one arrives; the known brokers are exactly those of the
+routes in use.
 """
 
 import logging
@@ -20,15 +20,15 @@ from .route import Route, read_route
 log = logging.getLogger(__name__)
 
 TOPICS_MAX = 10_000  # topics in use by one client
-TEMPLATE_TOPIC = "TBW102"  # its route stands in for a topic that will be made by its first message
+TEMPLATE_TOPIC = "TBW102"  # its route is used for a topic that its first message will create
 TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
 
 
 class Routes:
-    """The routes that were asked for, and where their brokers listen.
+    """The routes in use and the addresses of their brokers.
 
-    `changes` counts the changes of both, for those who keep what they found; with a `Cluster` those
-    of its connections, too.
+    `changes` counts changes, so that callers can invalidate what they cached; a `Cluster` also
+    counts changes of its connections.
     """
 
     def __init__(self, name_servers: NameServers) -> None:
@@ -98,14 +98,15 @@ class Routes:
                 if topic in self._routes:
                     log.warning("keeping the last known route of topic %s: %s", topic, wrong)
                 if isinstance(wrong, UnreachableError):
-                    break  # no name server: the other topics would only say the same
+                    break  # no name server is reachable: other topics would fail too
 
     # --- brokers --------------------------------------------------------------------------------
 
     def address_of(self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = True) -> str:
-        """Where a broker listens; NoRouteError when it isn't known.
+        """The address of a broker; NoRouteError if unknown.
 
-        Without `only` another broker of the same name does: a slave after the wanted one, or any.
+        Without `only` another broker of the same name may be returned: the slave after the wanted
+        one, or any.
         """
         addresses = self._brokers.get(broker_name, {})
         found = addresses.get(broker_id)
@@ -136,7 +137,7 @@ class Routes:
         return self.address_of(self.leader_of(queue), broker_id, only=only)
 
     def known_address(self, broker_name: str, broker_id: int) -> str:
-        """The same, "" when it isn't known."""
+        """The address of a broker, "" if unknown."""
         return self._brokers.get(broker_name, {}).get(broker_id, "")
 
     @property
@@ -171,7 +172,7 @@ class Routes:
             )
 
     def _learn_brokers(self) -> None:
-        # Made anew from all routes, so that a broker that is in none any more is forgotten.
+        # Rebuilt from all routes, so that brokers in no route are forgotten.
         found: dict[str, dict[int, str]] = {}
         for route in [*self._borrowed.values(), *self._routes.values()]:
             for name, addresses in route.brokers.items():

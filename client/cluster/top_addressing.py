@@ -1,8 +1,8 @@
-"""Name servers looked up by HTTP: a page whose first line is their addresses.
+"""Look-up of name servers by HTTP: a page whose first line lists their addresses.
 
-RocketMQ's TopAddressing. The page is `http://DOMAIN:8080/rocketmq/nsaddr`; a Java client has the
-domain in `rocketmq.namesrv.domain`, the last part in `rocketmq.namesrv.domain.subgroup`. Here they
-are variables of the environment, or the whole URL is given in place of addresses.
+RocketMQ's TopAddressing. The page is `http://DOMAIN:8080/rocketmq/nsaddr`; Java clients read DOMAIN
+from `rocketmq.namesrv.domain` and the last path segment from `rocketmq.namesrv.domain.subgroup`.
+Here both are environment variables, or the whole URL is given in place of addresses.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Which queues this member should hold, asked of a broker, which also says how: pulled or popped.
+"""The queues of this member, assigned by a broker, which also decides between pull and pop.
 
-For a consumer with `client_rebalance=False`, and what `mqadmin setConsumeMode` sets. By pop all
-members may read all queues, then a broker gives one assignment with the queue id -1.
+Used by consumers with `client_rebalance=False`; `mqadmin setConsumeMode` sets the mode. With pop
+all members may read all queues; then a broker gives one assignment with the queue id -1.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from ..cluster.route import Route
 from ..errors import ClientError
 from .rebalance import Rebalance, Share
 
-STRATEGIES = ("AVG", "AVG_BY_CIRCLE")  # those that brokers know
+STRATEGIES = ("AVG", "AVG_BY_CIRCLE")  # the strategies of brokers
 POP = "POP"
 
 

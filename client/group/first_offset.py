@@ -29,9 +29,10 @@ class FirstOffset:
         self._where = where
 
     async def __call__(self, queue: MessageQueue) -> int:
-        """The group's own offset, else as the start says; retries from the oldest.
+        """The group's committed offset, else the configured start; retry topics start at the oldest
+        message.
 
-        Raises what the requests raise; the queue is then not taken this time.
+        Raises the errors of the requests; the queue is then not assigned in this round.
         """
         known = await self._store.read(queue, self._where)
         if known >= 0:

@@ -64,12 +64,12 @@ class Inbox(Generic[Item]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake()  # it was this one's turn: let another have it
+                    self._wake()  # this waiter was chosen: wake another one
                 raise
         return None
 
     def close(self) -> None:
-        """Drop what waits; everybody who takes gets None from now on."""
+        """Drop the waiting items; all current and later calls of `take` return None."""
         self.is_closed = True
         self._items.clear()
         while self._wake():

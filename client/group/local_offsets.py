@@ -28,7 +28,7 @@ _LEGAL = re.compile(r"[\w.@#%|:\[\]-]+")
 
 
 class OffsetSerializeWrapper(Body):
-    """What the file holds."""
+    """The content of the file."""
 
     offset_table: dict[MessageQueue, Int64] = {}
 
@@ -68,7 +68,7 @@ class LocalOffsetStore(OffsetStore):
                 log.error("offsets of group %s are not persisted yet: %s", self.group, wrong)
 
     async def persist(self, queue: MessageQueue) -> None:
-        """The same for one queue."""
+        """Persist one queue."""
         await self.persist_all([queue])
 
     async def update_to_broker(
@@ -112,7 +112,7 @@ class LocalOffsetStore(OffsetStore):
 
 
 def _table_of(path: Path) -> tuple[dict[MessageQueue, int] | None, str]:
-    """The table in a file, or None and what is wrong with it ("" when it is not there)."""
+    """The table in a file; or None and the problem, which is "" if the file does not exist."""
     try:
         with path.open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)

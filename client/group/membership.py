@@ -1,13 +1,13 @@
-"""Who a consumer is: group, model, client id, strategy. Checked when it is made, used at its start.
+"""Identity of a consumer: group, model, client id, strategy. Checked by the constructor.
 
-A clustering group shares the messages out and keeps its offsets with the brokers; in a
-broadcasting one every member gets every message and keeps its own offsets in a file. So that the
-file is found again, the client id of a broadcasting member is `ip@DEFAULT` unless told otherwise; a
-clustering one has a new id each time.
+A clustering group divides the messages among its members and keeps its offsets at the brokers; in a
+broadcasting group every member gets every message and keeps its own offsets in a file. To find the
+file again, the client id of a broadcasting member is `ip@DEFAULT` by default; a clustering member
+gets a new id each time.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...protocol.errors import Refusal
@@ -20,21 +20,20 @@ from ..base.start_from import Start, StartFrom
 from ..cluster.cluster import Cluster
 from ..cluster.heartbeat import ConsumerMember
 from ..errors import ClientError
-from ..producer.producer import Producer
 from .local_offsets import FOLDER, LocalOffsetStore
 from .offsets import OffsetStore, RemoteOffsetStore
 
 CLUSTERING = "CLUSTERING"
 BROADCASTING = "BROADCASTING"
 MODELS = (CLUSTERING, BROADCASTING)
-FORBIDDEN_GROUP = "DEFAULT_CONSUMER"  # what a Java consumer is called that was given no name
+FORBIDDEN_GROUP = "DEFAULT_CONSUMER"  # Java's default name of a group
 
 NameServer = str | Iterable[str] | Cluster | None
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a member of a consumer group is; `group` has its namespace."""
+    """The identity of a group member; `group` includes its namespace."""
 
     name_server: NameServer
     group: str
@@ -62,7 +61,7 @@ class Membership:
         offsets_folder: str | os.PathLike[str] = FOLDER,
         security: Security = OPEN,
     ) -> "Membership":
-        """The same from what a caller gives; ClientError names what can't be."""
+        """The membership for a caller's arguments; ClientError for an invalid one."""
         check_type("group", group, str, "give its name")
         check_type("model", model, str, "give 'clustering' or 'broadcasting'")
         check_type("security", security, Security, "give client.Security(...)")
@@ -97,7 +96,7 @@ class Membership:
 
     @property
     def owns_cluster(self) -> bool:
-        """Whether the client is this member's own, and not one that was given to share."""
+        """Whether this member created its `Cluster`, as opposed to sharing a given one."""
         return not isinstance(self.name_server, Cluster)
 
     def open_cluster(self) -> Cluster:
@@ -112,11 +111,6 @@ class Membership:
             await cluster.close()
         elif cluster.members.consumers.get(self.group) is member:  # it may never have joined
             await cluster.leave(consumer=self.group)
-
-    def tracing_producer(self, cluster: Cluster) -> Callable[[str], Producer]:
-        """Makes the producer of a trace, for a group; it has a client of its own."""
-        servers = cluster.name_servers.source
-        return lambda group: Producer(servers, group=group, security=cluster.security)
 
     def store(self, cluster: Cluster) -> OffsetStore:
         """Where the group's offsets are kept."""

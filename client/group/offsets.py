@@ -1,9 +1,9 @@
-"""How far a group is in each queue: the interface of offset stores, and the one at the brokers.
+"""Offsets of a group in its queues: the interface of offset stores, and the store at the brokers.
 
-`OffsetStore` has the operations of RocketMQ's. What a consumer settles goes into memory at once;
-`persist` carries it to where it lasts: the brokers for a clustering group, a file for a
-broadcasting one (`local_offsets`). What was settled since the last persist comes again after a
-crash; nothing is skipped.
+`OffsetStore` has the operations of RocketMQ's. Settled offsets go to memory at once; `persist`
+saves them: at the brokers for a clustering group, in a file for a broadcasting one
+(`local_offsets`). After a crash messages settled since the last persist are delivered again; none
+is skipped.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class OffsetStore(ABC):
         return self._memory.get(queue, NONE)
 
     def remove(self, queue: MessageQueue | None) -> None:
-        """Forget the queue in memory: it belongs to somebody else now."""
+        """Remove the queue from memory, because it is assigned to another member."""
         if queue is not None:
             self._memory.pop(queue, None)
 
@@ -69,9 +69,9 @@ class OffsetStore(ABC):
     # --- the store ------------------------------------------------------------------------------
 
     async def read(self, queue: MessageQueue, where: ReadFrom) -> int:
-        """The offset, -1 when the group has none; one from the store is in memory as well then.
+        """The offset, -1 if the group has none; an offset from the store is then also in memory.
 
-        Raises what asking the store raises: "none" and "unknown" are not the same.
+        Raises the errors of the store, because "none" and "unknown" differ.
         """
         found = self.in_memory(queue)
         if where is ReadFrom.MEMORY or (where is ReadFrom.MEMORY_THEN_STORE and found >= 0):
@@ -91,7 +91,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def persist(self, queue: MessageQueue) -> None:
-        """The same for one queue, surely done when this returns without a word in the log."""
+        """Persist one queue. It is saved when this returns, unless a failure was logged."""
 
     @abstractmethod
     async def update_to_broker(
@@ -125,9 +125,9 @@ class RemoteOffsetStore(OffsetStore):
     async def update_to_broker(
         self, queue: MessageQueue, offset: int, *, oneway: bool = True
     ) -> None:
-        """Tell the queue's broker; an unknown one is looked for once.
+        """Send an offset to the queue's broker; an unknown broker is looked up once.
 
-        NoRouteError when it isn't found; unless `oneway` also UnreachableError, NoAnswerError and
+        NoRouteError if it isn't found; unless `oneway` also UnreachableError, NoAnswerError and
         BrokerError.
         """
         header = UpdateConsumerOffset(self.group, queue.topic, queue.queue_id, offset)
@@ -184,5 +184,5 @@ class RemoteOffsetStore(OffsetStore):
 
 
 async def persist_surely(store: OffsetStore, queues: Iterable[MessageQueue]) -> None:
-    """Persist each of these queues, all at the same time, and wait for the answers."""
+    """Persist these queues concurrently and wait for the responses."""
     await asyncio.gather(*(store.persist(queue) for queue in queues))

@@ -1,8 +1,7 @@
-"""The open offsets of one queue: held by this consumer and not settled yet.
+"""The open offsets of one queue: received by this consumer and not settled yet.
 
-An offset is open from the moment its message is held until it is settled. What may be committed is
-always the smallest open one, or the one after the last message when none is open: a crash repeats
-messages, it never skips one.
+The offset to commit is the smallest open one, or the one after the last message if none is open: a
+crash repeats messages, it never skips one.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ class OpenOffsets:
         return len(self._open) - len(self._settled)
 
     def open(self, offset: int) -> bool:
-        """The message at `offset` is held now; False when it was held before."""
+        """Add an offset; False if it was added before."""
         if offset < self._next:
             return False
         self._open.append(offset)
@@ -33,7 +32,7 @@ class OpenOffsets:
         return True
 
     def open_all(self, offsets: Sequence[int]) -> bool:
-        """The same for several, all or none; False also when they don't ascend."""
+        """Add several offsets, all or none; False also if they don't ascend."""
         if not offsets or offsets[0] < self._next or not all(map(lt, offsets, offsets[1:])):
             return False
         self._open.extend(offsets)
@@ -43,7 +42,7 @@ class OpenOffsets:
     def settle_all(self, offsets: Sequence[int]) -> None:
         """These messages, which are open, need no more work."""
         waiting, settled = self._open, self._settled
-        if list(islice(waiting, len(offsets))) == offsets:  # mostly they are the oldest ones
+        if list(islice(waiting, len(offsets))) == offsets:  # the usual case: the oldest ones
             for _ in offsets:
                 waiting.popleft()
             while settled and waiting[0] in settled:
@@ -69,5 +68,5 @@ class OpenOffsets:
 
     @property
     def span(self) -> int:
-        """From the smallest open offset to the largest held one."""
+        """The distance from the smallest to the largest open offset."""
         return self._open[-1] - self._open[0] if self._open else 0

@@ -13,7 +13,7 @@ from .consume_stats import ConsumeStats
 from .running import running_info
 
 
-class QuietMember(ABC):
+class PassiveMember(ABC):
     """Answers for a consumer that holds no queues, and to which nothing can be handed."""
 
     group: str
@@ -25,7 +25,7 @@ class QuietMember(ABC):
 
     @abstractmethod
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
+        """Its entry in the heartbeat."""
 
     async def rebalance(self) -> float:
         """Nothing: there are no queues to be taken or released."""
@@ -45,7 +45,7 @@ class QuietMember(ABC):
     async def consume_directly(
         self, request: Command, broker_name: str | None
     ) -> ConsumeMessageDirectlyResult:
-        """Refused: nobody here waits to be given a message."""
+        """Refused: this consumer has no listener."""
         raise Refusal(
             codes.SYSTEM_ERROR,
             f"The Consumer Group <{self.group}> asks for messages by itself; one can't be given to "

@@ -1,9 +1,8 @@
-"""One queue while this consumer holds it: what was pulled and not settled yet, and its limits.
+"""A queue assigned to this consumer: its unsettled messages and its limits.
 
-Messages enter in ascending offset when they are pulled and leave when they are settled, in any
-order. The three limits are the Java client's: how many messages, how many bytes, and how far apart
-the smallest and the largest offset may be. Times are of the loop's clock, in seconds, but those
-that are shown to brokers.
+Messages enter in ascending offset when pulled and leave when settled, in any order. The three
+limits are those of Java's client: number of messages, bytes, and the distance between the smallest
+and the largest offset. Times are seconds of the loop's clock, except those shown to brokers.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from .open_offsets import OpenOffsets
 MESSAGES_MAX = 1_000  # pullThresholdForQueue
 BYTES_MAX = 100 << 20  # pullThresholdSizeForQueue, bytes of bodies
 SPAN_MAX = 2_000  # consumeConcurrentlyMaxSpan, offsets
-PULL_IDLE_SECONDS = 120.0  # rocketmq.client.pull.pullMaxIdleTime: a queue not pulled is made anew
+PULL_IDLE_SECONDS = 120.0  # rocketmq.client.pull.pullMaxIdleTime: then the queue is replaced
 LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then our own lock is not believed
 
 
@@ -50,7 +49,7 @@ class Limits:
                 check_count(name, getattr(self, name), 0)
 
     def shared_by(self, queues: int) -> "Limits":
-        """The limits of each queue when so many are held: at least one message, one MiB."""
+        """The limits of each of `queues` queues: at least one message and one MiB."""
         found = self
         if queues and self.topic_messages_max is not None:
             found = replace(found, messages_max=max(1, self.topic_messages_max // queues))
@@ -60,13 +59,14 @@ class Limits:
 
 
 class ProcessQueue:
-    """A held queue. `next_offset` is the one to pull next, `dropped` that it is no longer ours.
+    """An assigned queue. `next_offset` is the next to pull; `dropped` means it is no longer
+    assigned.
 
-    `suggested_broker_id` is the one the broker asked us to pull from next. `topic` is the topic as
-    the application calls it, without its `namespace`; None for a retry topic, whose messages bear
-    the one they were sent to. `pull_fields` is for the puller to remember what its requests have in
-    common, and for which subscription. `under_way` counts the messages that the application has of
-    a queue in order; `locked` says that the broker gave us the queue alone, at `last_lock`.
+    `suggested_broker_id` is the broker to pull from next, as the last response suggests. `topic` is
+    the topic without its `namespace`, None for a retry topic, whose messages name their own topic.
+    `pull_fields` caches the header fields of pulls with the subscription they belong to.
+    `under_way` counts the messages of an ordered queue that the application works on; `locked`
+    means that this consumer owned the queue's lock at `last_lock`.
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ class ProcessQueue:
         self._idle: asyncio.Event | None = None
 
     def hold(self, offset: int, size: int) -> bool:
-        """A message of `size` bytes was pulled; False when it is held or settled already."""
+        """Add a pulled message of `size` bytes; False if it is open or settled already."""
         if not self._open.open(offset):
             return False
         self._sizes[offset] = size
@@ -132,7 +132,8 @@ class ProcessQueue:
         return True
 
     def hold_all(self, records: list[Record]) -> list[Record]:
-        """These were pulled, in this order: those that are not held or settled already."""
+        """Add pulled messages, in this order; returns those that are not open or settled
+        already."""
         offsets = [record.queue_offset for record in records]
         if self._open.open_all(offsets):  # as nearly always
             lengths = [len(record.body) for record in records]
@@ -142,9 +143,9 @@ class ProcessQueue:
         return [each for each in records if self.hold(each.queue_offset, len(each.body))]
 
     def settle(self, offset: int) -> int:
-        """The message needs no more work; gives the offset that may be committed, -1 for none.
+        """Settle a message; returns the offset to commit, -1 if nothing changed.
 
-        Nothing happens when the queue was dropped or the message is not open.
+        Nothing happens if the queue was dropped or the message is not open.
         """
         size = None if self.dropped else self._sizes.pop(offset, None)
         if size is None:
@@ -154,7 +155,7 @@ class ProcessQueue:
         return self._has_fewer()
 
     def settle_all(self, offsets: list[int]) -> tuple[int, int]:
-        """The same for several messages; how many of them were open, too."""
+        """Settle several messages; also returns how many of them were open."""
         if self.dropped:
             return 0, -1
         sizes = self._sizes
@@ -169,7 +170,7 @@ class ProcessQueue:
         return len(found), self._has_fewer()
 
     def _has_fewer(self) -> int:
-        """Wakes those who wait for fewer open messages; gives the offset that may be committed."""
+        """Wake the tasks that wait for fewer open messages; returns the offset to commit."""
         if not self._has_room.is_set() and not self.is_full:
             self._has_room.set()
         if self._idle is not None and not self._sizes:
@@ -191,6 +192,18 @@ class ProcessQueue:
             or self._open.span > limits.span_max
         )
 
+    def has_room_for(self, count: int, size: int) -> bool:
+        """Whether no limit is reached yet with `count` more messages of `size` bytes together.
+
+        `next_offset` is the one behind them.
+        """
+        limits = self.limits
+        return (
+            len(self._sizes) + count <= limits.messages_max
+            and self.bytes + size <= limits.bytes_max
+            and self.next_offset - self._open.committed <= limits.span_max
+        )
+
     @property
     def count(self) -> int:
         """How many messages are open."""
@@ -198,27 +211,27 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """From the smallest open offset to the largest held one."""
+        """The distance from the smallest to the largest open offset."""
         return self._open.span
 
     @property
     def load(self) -> str:
-        """What is open, in words."""
+        """The open messages as text for logs."""
         return (
             f"{len(self._sizes)} messages and {self.bytes} bytes open from offset "
             f"{min(self._sizes, default=0)} to {max(self._sizes, default=0)}"
         )
 
     def is_locked(self, now: float) -> bool:
-        """Whether we may believe that nobody else consumes this queue."""
+        """Whether the lock on this queue is still valid."""
         return self.locked and now - self.last_lock <= LOCK_SECONDS
 
     def is_pull_expired(self, now: float) -> bool:
-        """Whether nobody has tried to pull this queue for too long."""
+        """Whether the last pull of this queue is too long ago."""
         return now - self.last_pull > PULL_IDLE_SECONDS
 
     def limit(self, limits: Limits) -> None:
-        """Other limits from now on."""
+        """Change the limits."""
         self.limits = limits
         if not self.is_full:
             self._has_room.set()
@@ -236,14 +249,14 @@ class ProcessQueue:
             await self._idle.wait()
 
     def drop(self) -> None:
-        """The queue is no longer ours; what is open counts for nothing here."""
+        """Mark the queue as not assigned any more; its open messages are ignored from now on."""
         self.dropped = True
         self._has_room.set()
         if self._idle is not None:
             self._idle.set()
 
     def info(self, commit_offset: int) -> ProcessQueueInfo:
-        """What a broker may be told about it."""
+        """Its state for a broker."""
         return ProcessQueueInfo(
             commit_offset=commit_offset,
             cached_msg_min_offset=min(self._sizes, default=0),
@@ -258,5 +271,5 @@ class ProcessQueue:
 
 
 def name_of(queue: MessageQueue) -> str:
-    """A queue in words, for logs and errors."""
+    """A queue's name in logs and errors."""
     return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"

@@ -1,10 +1,11 @@
-"""One pull: the request, and the answer as messages and offsets.
+"""A pull: the request, and the response decoded into messages and offsets.
 
-The answer of a pull with SUSPEND waits at the broker while there is nothing (long polling), so a
-queue costs one request that is always under way and no polling.
+With SUSPEND the broker parks a pull that finds nothing (long polling), so each queue has one
+pending request and no polling.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -63,10 +64,10 @@ LOST_US = (
 class PullSettings:
     """How a consumer pulls.
 
-    One pull brings at most `batch` messages, 1 to 1,024. The broker holds a pull that finds nothing
-    for `suspend_ms` milliseconds. The client waits `timeout_s` seconds for the answer, which must
-    be longer. `interval_s` is a pause in seconds between two pulls of a queue (pullInterval).
-    ClientError for values out of range.
+    One pull returns at most `batch` messages, 1 to 1,024. The broker parks a pull that finds
+    nothing for `suspend_ms` milliseconds. The client waits `timeout_s` seconds for the response,
+    which must be longer. `interval_s` is a pause in seconds between two pulls of a queue
+    (pullInterval). ClientError for values out of range.
     """
 
     batch: int = BATCH
@@ -100,10 +101,10 @@ class OffsetMoved(Exception):
 
 @dataclass(slots=True)
 class PullResult:
-    """What a pull brought: `records` that the subscription wants, and where to go on.
+    """The result of a pull: `records` that match the subscription, and the next offset.
 
     `code` is SUCCESS (0), PULL_NOT_FOUND (19), PULL_RETRY_IMMEDIATELY (20) or PULL_OFFSET_MOVED
-    (21, the offset asked for is not in the queue).
+    (21: the requested offset is not in the queue).
     """
 
     code: int
@@ -114,40 +115,51 @@ class PullResult:
     records: list[Record] = field(default_factory=list)
 
     def says_elsewhere(self, offset: int) -> bool:
-        """Whether a slave answered that it has nothing at this offset, and its master may have."""
+        """Whether a slave has nothing at this offset and its master may have."""
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
-def read_response(
-    answer: Command, subscription: SubscriptionData, queue: MessageQueue, offset: int
-) -> PullResult:
-    """What a pull at `offset` brought; ClientError when its messages can't be read."""
-    header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
-    result = PullResult(
-        answer.code,
-        header.next_offset,
-        header.min_offset,
-        header.max_offset,
-        header.suggested_broker_id,
-    )
-    if answer.code == codes.SUCCESS:
-        try:
-            body = answer.body or b""
-            if header.offset_delta is not None:
-                body = moved(body, queue.queue_id, header.offset_delta)
-            records = unwrap_all(decode_all(body))
-        except Malformed as wrong:
-            raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
-        if subscription.tags_set:
-            # Brokers compare hashes of tags, and two tags may have the same.
-            wanted = {tag.encode() for tag in subscription.tags_set}
-            records = [each for each in records if props.find(each.raw_properties, TAGS) in wanted]
-        result.records = records
-    return result
+def read_records(
+    answer: Command,
+    offset_delta: int | None,
+    subscription: SubscriptionData,
+    queue: MessageQueue,
+    offset: int,
+) -> list[Record]:
+    """The records of a successful pull at `offset`; ClientError when they can't be read."""
+    try:
+        body = answer.body or b""
+        if offset_delta is not None:
+            body = moved(body, queue.queue_id, offset_delta)
+        records = unwrap_all(decode_all(body))
+    except Malformed as wrong:
+        raise ClientError(f"the messages from offset {offset} on: {wrong}") from wrong
+    if subscription.tags_set:
+        # Brokers compare hashes of tags; two tags may have the same hash.
+        wanted = {tag.encode() for tag in subscription.tags_set}
+        records = [each for each in records if props.find(each.raw_properties, TAGS) in wanted]
+    return records
+
+
+@dataclass(slots=True)
+class PullRequest:
+    """A pull request. `begun` is its pending response, None if nothing was sent yet.
+
+    `began` is the loop's clock in seconds.
+    """
+
+    address: str
+    fields: dict[str, str]
+    began: float
+    begun: asyncio.Future[Command] | None = None
 
 
 class Puller:
-    """Pulls the held queues of a push consumer. A broadcasting group commits nothing by it."""
+    """Pulls the assigned queues of a push consumer. A broadcasting group commits nothing by it.
+
+    The next request of a queue is written before the messages of the last response are decoded
+    and handed out, so that broker and client work at the same time.
+    """
 
     def __init__(
         self,
@@ -163,68 +175,136 @@ class Puller:
         self._store = store
         self._settings = settings
         self._clustering = clustering
+        self._ahead: dict[ProcessQueue, PullRequest] = {}  # sent before the last one was handled
 
-    async def pull(self, held: ProcessQueue, subscription: SubscriptionData) -> list[Record]:
-        """Pull once; the messages, which the queue holds from now on.
+    async def pull(
+        self,
+        process_queue: ProcessQueue,
+        subscription: SubscriptionData,
+        may_pull_ahead: Callable[[], bool] = lambda: False,
+    ) -> list[Record]:
+        """Pull once; returns the new messages, which the queue counts as open from now on.
 
-        OffsetMoved when the queue's messages are elsewhere; BrokerError or ClientError when the
-        pull failed and should be made again after a while.
+        If `may_pull_ahead()` is true when the response arrives and the queue has room, the next
+        request is sent at once; the next call waits for its response. Call `abandon` after the
+        last one. OffsetMoved when the queue's messages are elsewhere; BrokerError or ClientError
+        when the pull failed and should be tried again after a pause.
         """
-        queue = held.queue
-        loop = self._cluster.loop
-        address = self._cluster.address_for(queue, held.suggested_broker_id, only=False)
-        began = loop.time()
-        answer = await self._cluster.request(
-            address,
+        queue, cluster = process_queue.queue, self._cluster
+        request = self._ahead.pop(process_queue, None) or self._request(process_queue, subscription)
+        answer = await cluster.request(
+            request.address,
             codes.PULL_MESSAGE,
-            self._fields(held, subscription),
+            request.fields,
             timeout_s=self._settings.timeout_s,
+            begun=request.begun,
         )
-        if held.dropped:
+        if process_queue.dropped:
             return []
         if answer.code not in ANSWERS:
-            if answer.code in LOST_US:
-                await self._cluster.beat_to(address)
-            elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
-                await self._cluster.route(queue.topic, fresh=True)
-                if self._cluster.address_for(queue, only=False) != address:
-                    return []  # it has moved, the next pull goes there
-            what = f"pull queue {queue.queue_id} of {queue.topic}"
-            raise BrokerError(answer.code, answer.remark, address, what)
-        result = read_response(answer, subscription, queue, held.next_offset)
-        if result.code == codes.PULL_OFFSET_MOVED:
-            raise OffsetMoved(result.next_offset)
-        fresh = held.hold_all(result.records)
-        held.suggested_broker_id = result.suggested_broker_id
-        if result.says_elsewhere(held.next_offset):
-            suggested = held.suggested_broker_id
-            if self._cluster.address_for(queue, suggested, only=False) == address:
-                await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
-                with suppress(AerobeeError):  # its next pull may make the same of it
-                    await self._cluster.route(queue.topic, fresh=True)
-        held.next_offset = result.next_offset
+            return await self._refused(process_queue, answer, request.address)
+        seconds = cluster.loop.time() - request.began
+        header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
+        if answer.code == codes.PULL_OFFSET_MOVED:
+            raise OffsetMoved(header.next_offset)
+        offset, process_queue.next_offset = process_queue.next_offset, header.next_offset
+        process_queue.suggested_broker_id = header.suggested_broker_id
+        if answer.code != codes.SUCCESS:
+            if answer.code == codes.PULL_RETRY_IMMEDIATELY and header.next_offset == offset:
+                await self._rest(process_queue, request.address)
+            records = []
+        else:
+            size = len(answer.body or b"")
+            if process_queue.has_room_for(self._settings.batch, size) and may_pull_ahead():
+                await self._pull_ahead(process_queue, subscription)
+            if process_queue.dropped:
+                return []
+            try:
+                records = read_records(answer, header.offset_delta, subscription, queue, offset)
+            except ClientError:
+                process_queue.next_offset = offset
+                self.abandon(process_queue)
+                raise
+        fresh = process_queue.hold_all(records)
         if fresh:
-            stats = held.stats
+            stats = process_queue.stats
             stats.pulls += 1
             stats.pulled += len(fresh)
-            stats.pull_seconds += loop.time() - began
-        elif held.is_empty:  # nothing below is open, so what the broker skipped is done as well
-            self._store.update(queue, result.next_offset)
+            stats.pull_seconds += seconds
+        elif (
+            process_queue.is_empty
+        ):  # no message is open, so offsets that the broker skipped are done too
+            self._store.update(queue, header.next_offset)
         return fresh
 
-    def _fields(self, held: ProcessQueue, subscription: SubscriptionData) -> dict[str, str]:
-        """The header; what it has in common with the one before is not written anew."""
+    def is_ahead(self, process_queue: ProcessQueue) -> bool:
+        """The next request was sent already."""
+        return process_queue in self._ahead
+
+    def abandon(self, process_queue: ProcessQueue) -> None:
+        """Drop the response of a request that was sent ahead."""
+        request = self._ahead.pop(process_queue, None)
+        response = None if request is None else request.begun
+        if response is not None and not response.cancel() and not response.cancelled():
+            response.exception()  # else asyncio logs that it was never retrieved
+
+    def _request(self, process_queue: ProcessQueue, subscription: SubscriptionData) -> PullRequest:
+        cluster = self._cluster
+        address = cluster.address_for(
+            process_queue.queue, process_queue.suggested_broker_id, only=False
+        )
+        return PullRequest(address, self._fields(process_queue, subscription), cluster.loop.time())
+
+    async def _pull_ahead(
+        self, process_queue: ProcessQueue, subscription: SubscriptionData
+    ) -> None:
+        """Send the next request, if a connection is ready, and return when it is written."""
+        request = self._request(process_queue, subscription)
+        connection = self._cluster.connected(request.address)
+        if connection is None or connection.is_lost or connection.is_full:
+            return
+        timeout_s = self._settings.timeout_s
+        request.begun = connection.request(codes.PULL_MESSAGE, request.fields, b"", timeout_s)
+        self._ahead[process_queue] = request
+        await asyncio.sleep(0)  # connections write at the end of the loop iteration
+
+    async def _refused(
+        self, process_queue: ProcessQueue, answer: Command, address: str
+    ) -> list[Record]:
+        """BrokerError, unless the queue has moved to another broker, where the next pull goes."""
+        queue = process_queue.queue
+        if answer.code in LOST_US:
+            await self._cluster.beat_to(address)
+        elif answer.code == codes.NOT_LEADER_FOR_QUEUE:
+            await self._cluster.route(queue.topic, fresh=True)
+            if self._cluster.address_for(queue, only=False) != address:
+                return []
+        what = f"pull queue {queue.queue_id} of {queue.topic}"
+        raise BrokerError(answer.code, answer.remark, address, what)
+
+    async def _rest(self, process_queue: ProcessQueue, address: str) -> None:
+        """A slave has nothing at this offset: pause, unless its master is available."""
+        queue, suggested = process_queue.queue, process_queue.suggested_broker_id
+        if self._cluster.address_for(queue, suggested, only=False) == address:
+            await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ asks again at once, and so on
+            with suppress(AerobeeError):  # the next pull may fail for the same reason
+                await self._cluster.route(queue.topic, fresh=True)
+
+    def _fields(
+        self, process_queue: ProcessQueue, subscription: SubscriptionData
+    ) -> dict[str, str]:
+        """The header fields; only those that change are encoded again."""
         flags, commit = SUSPEND, 0
         if self._clustering:
-            commit = max(self._store.in_memory(held.queue), 0)
-            if commit > 0 and held.suggested_broker_id == MASTER_ID:
+            commit = max(self._store.in_memory(process_queue.queue), 0)
+            if commit > 0 and process_queue.suggested_broker_id == MASTER_ID:
                 flags |= COMMIT_OFFSET
-        if held.pull_fields is None or held.pull_fields[0] is not subscription:
+        if process_queue.pull_fields is None or process_queue.pull_fields[0] is not subscription:
             header = PullMessage(
                 self._group,
-                held.queue.topic,
-                held.queue.queue_id,
-                held.next_offset,
+                process_queue.queue.topic,
+                process_queue.queue.queue_id,
+                process_queue.next_offset,
                 self._settings.batch,
                 flags,
                 commit,
@@ -233,9 +313,9 @@ class Puller:
                 expression_type=subscription.expression_type,
                 max_bytes=BATCH_BYTES_MAX,
             )
-            held.pull_fields = (subscription, header.to_fields())
-        fields = held.pull_fields[1].copy()
-        fields[OFFSET] = str(held.next_offset)
+            process_queue.pull_fields = (subscription, header.to_fields())
+        fields = process_queue.pull_fields[1].copy()
+        fields[OFFSET] = str(process_queue.next_offset)
         fields[COMMIT] = str(commit)
         fields[FLAGS] = str(flags)
         return fields
@@ -253,8 +333,8 @@ async def pull_by_hand(
 ) -> PullResult:
     """Pull at any offset, with the subscription in the request; commits nothing.
 
-    `lite` is the request of lite pull consumers (361). A broker that isn't known is looked for
-    once. BrokerError for any other answer than those of `PullResult`.
+    `lite` selects the request of lite pull consumers (361). An unknown broker is looked up once.
+    BrokerError for any code that `PullResult` does not list.
     """
     if offset < 0:
         raise ClientError(f"the offset to pull {queue} at is {offset}; give 0 or more")
@@ -287,4 +367,14 @@ async def pull_by_hand(
             await cluster.route(queue.topic, fresh=True)
         what = f"pull queue {queue.queue_id} of {queue.topic}"
         raise BrokerError(answer.code, answer.remark, address, what)
-    return read_response(answer, subscription, queue, offset)
+    found = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
+    result = PullResult(
+        answer.code,
+        found.next_offset,
+        found.min_offset,
+        found.max_offset,
+        found.suggested_broker_id,
+    )
+    if answer.code == codes.SUCCESS:
+        result.records = read_records(answer, found.offset_delta, subscription, queue, offset)
+    return result

@@ -1,6 +1,6 @@
-"""A group in order holds its queues alone: locks at the brokers, renewed before they expire.
+"""Queue locks of ordered groups: taken at the brokers, renewed before they expire.
 
-The broker forgets a lock that was not renewed for 60 s; we stop believing in ours after 30 s
+A broker drops a lock that was not renewed for 60 s; the client stops trusting its lock after 30 s
 (`ProcessQueue.is_locked`), so two members never consume one queue at the same time.
 """
 
@@ -34,13 +34,13 @@ class QueueLocks:
         self._cluster = cluster
         self._group = group
 
-    async def lock(self, queue: MessageQueue, held: ProcessQueue | None = None) -> bool:
-        """Lock one queue; False when another member has it or the broker can't be asked."""
+    async def lock(self, queue: MessageQueue, process_queue: ProcessQueue | None = None) -> bool:
+        """Lock one queue; False if another member has the lock or the broker can't be reached."""
         found = await self._lock(self._cluster.leader_of(queue), [queue])
         if found is None:
             return False
-        if held is not None:
-            _mark(held, queue in found)
+        if process_queue is not None:
+            _mark(process_queue, queue in found)
         return queue in found
 
     async def renew(self, table: Mapping[MessageQueue, ProcessQueue]) -> None:
@@ -50,10 +50,10 @@ class QueueLocks:
             if found is None:
                 continue
             for queue in queues:
-                held = table[queue]
-                if held.locked and queue not in found:
+                process_queue = table[queue]
+                if process_queue.locked and queue not in found:
                     log.warning("group %s has lost the lock on %s", self._group, queue)
-                _mark(held, queue in found)
+                _mark(process_queue, queue in found)
 
     async def unlock(self, queues: Iterable[MessageQueue], *, oneway: bool = True) -> None:
         """Give these back; a failure is logged, the broker forgets them by itself."""
@@ -87,7 +87,7 @@ class QueueLocks:
         return list(found.items())
 
 
-def _mark(held: ProcessQueue, locked: bool) -> None:
-    held.locked = locked
+def _mark(process_queue: ProcessQueue, locked: bool) -> None:
+    process_queue.locked = locked
     if locked:
-        held.last_lock = asyncio.get_running_loop().time()
+        process_queue.last_lock = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
-"""Which queues this member should hold now: asked of the brokers, computed like everybody else.
+"""The queues of this member, computed from the group's members like on every other member.
 
-Nothing is changed when the queues or the members of a group can't be learnt, or the strategy fails:
-holding on is better than letting go because of a lost answer.
+Nothing changes if the queues or the members can't be fetched or the strategy fails: keeping queues
+is better than releasing them because of a lost response.
 """
 
 import logging
@@ -43,9 +43,9 @@ class Share:
 
 
 class Rebalance:
-    """Computes the queues of one member of `group`. Without a strategy it gets all of them.
+    """Computes the queues of one member of `group`; without a strategy it gets all queues.
 
-    `members` are the ids of the group's members as they were last told, sorted.
+    `members` are the sorted ids of the group's members, as last received.
     """
 
     def __init__(self, cluster: Cluster, group: str, strategy: Strategy | None) -> None:
@@ -118,7 +118,7 @@ class Rebalance:
     async def _of_any(
         self, route: Route, ask: Callable[[str], Awaitable[Answered]]
     ) -> Answered | None:
-        """What the first broker of the topic says that can be reached; None without any."""
+        """The response of the topic's first reachable broker; None if none is reachable."""
         names = list(route.brokers)
         random.shuffle(names)
         failure: ClientError | None = None

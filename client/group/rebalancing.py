@@ -1,4 +1,4 @@
-"""The looks of a consumer at its queues: who asks for one waits for it, and they end with it."""
+"""Running rebalances of a consumer: callers wait for theirs, `close` cancels them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,12 +6,12 @@ from collections.abc import Callable, Coroutine
 from ...protocol.bodies.body import MessageQueue
 from ..cluster import rebalance_service
 
-# Called with a topic, all of its queues, and those that are ours from now on.
+# Called with a topic, all of its queues, and those now assigned to this member.
 QueuesListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 
 
 class Rebalancing:
-    """Those of one consumer that are under way, each in a task of its own."""
+    """The running rebalances of one consumer, each in its own task."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[float]] = set()

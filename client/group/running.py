@@ -1,4 +1,4 @@
-"""What a consumer tells about itself when a broker asks for an administrator (307)."""
+"""The running info of a consumer, for brokers that request it for an administrator (307)."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Giving a message back to its broker, which delivers it again later through the retry topic.
+"""Sending a message back to its broker, which delivers it again through the retry topic.
 
-Where the broker refuses, or is gone, the message is sent to the group's retry topic like any other,
-on any broker. Only when that fails too does the caller have to keep it.
+If the broker refuses or is unreachable, the message is sent to the group's retry topic on any
+broker. If that fails too, the caller keeps it.
 """
 
 import logging
@@ -75,9 +75,9 @@ class SendBack:
     async def send_to_retry_topic(
         self, message: ReceivedMessage, *, for_good: bool = False
     ) -> None:
-        """Send it to the group's retry topic; the broker makes a dead letter of it in the end.
+        """Send it to the group's retry topic; after the last try the broker makes it a dead letter.
 
-        With `for_good` at once: it is told that no further try is allowed.
+        With `for_good` it becomes a dead letter at once: the request allows no further try.
         """
         topic = RETRY_PREFIX + self._group
         record, pairs = message.record, dict(message.stored_properties)

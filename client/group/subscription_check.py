@@ -1,8 +1,8 @@
-"""Whether all members of a group want the same: else some messages reach nobody.
+"""Checks that all members of a group have the same subscription.
 
-RocketMQ keeps one subscription for a group, the latest that a member told. A member that wants
-something else is found by asking the broker for the group, and the members for what they want, and
-it is named in the log. Only a hint: brokers that don't answer are passed over.
+RocketMQ keeps one subscription per group, the latest that a member sent, so members that differ
+miss messages. The check fetches the members from the broker and their subscriptions from the
+members, and logs the differences. It is a hint only: brokers that don't respond are skipped.
 """
 
 import logging
@@ -20,7 +20,7 @@ from ..errors import AerobeeError
 
 log = logging.getLogger(__name__)
 
-MEMBERS_MAX = 16  # asked at one time
+MEMBERS_MAX = 16  # requested concurrently
 
 Wanted = dict[str, tuple[str, str]]  # kind and text of the expression by topic
 
@@ -38,7 +38,7 @@ class SubscriptionCheck:
     async def look(
         self, members: list[str], subscriptions: Mapping[str, SubscriptionData]
     ) -> list[str]:
-        """What is not as it should be, a sentence each; also in the log."""
+        """Differences found, one sentence each; they are also logged."""
         if len(members) < 2:
             self.is_broken = False
         if members == self._seen or len(members) < 2:
@@ -75,7 +75,7 @@ class SubscriptionCheck:
             try:
                 answer = await self._cluster.ask(address, code, header)
             except AerobeeError:
-                continue  # gone by now, or too old to answer
+                continue  # disconnected by now, or too old to respond
             theirs = _wanted(body_of(answer, ConsumerRunningInfo, code).subscription_set)
             if theirs != mine:
                 found.append(

@@ -1,7 +1,7 @@
-"""What a consumer wants: topics, and of each the tags or the SQL92 condition.
+"""Subscriptions of a consumer: topics with a tag expression or SQL92 condition each.
 
-A subscription is checked here for what can be known without a broker; whether a broker understands
-a condition is asked of it (`check_with_broker`).
+Checks that need no broker are made here; `check_with_broker` asks a broker whether it accepts a
+condition.
 """
 
 import random

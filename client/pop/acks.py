@@ -1,7 +1,7 @@
-"""What can be said about a popped message: it is done, or it stays invisible for another time.
+"""Acknowledging a popped message, or changing how long it stays invisible.
 
-Both name the message by its handle. A message that was popped from a retry topic lies there, and
-not in the topic it was asked for in.
+Both name the message by its handle. A message popped from a retry topic is acknowledged in that
+topic.
 """
 
 from ...protocol import codes
@@ -16,7 +16,7 @@ ACK_SECONDS = 3.0  # ASYNC_TIMEOUT
 
 
 async def ack(cluster: Cluster, group: str, queue: MessageQueue, handle: str, offset: int) -> None:
-    """The message of `queue` is done. BrokerError or ClientError when the broker isn't told."""
+    """Acknowledge a message of `queue`. BrokerError or ClientError if that fails."""
     known = pop_handles.parse_handle(handle)
     topic = pop_handles.real_topic(queue.topic, group, known.retry)
     header = AckMessage(group, topic, known.queue_id, handle, offset_of(handle, offset))

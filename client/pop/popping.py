@@ -1,10 +1,10 @@
-"""One pop: the request, and what it brought as messages with handles.
+"""A pop: the request, and the response decoded into messages with handles.
 
-A broker drops a pop that is older than its client waits, by the clocks of both. A client whose
-clock is behind would never get a message, so its next pops to that broker bear no time.
+A broker drops a pop that is older than the client's timeout, comparing the clocks of both. With a
+slow clock a client would never get a message, so its next pops to that broker carry no timestamp.
 
-A handle (POP_CK) says where a popped message stands and until when it is ours. Brokers put it into
-messages that come again; for all others it is made here from the infos in the answer.
+A handle (POP_CK) identifies a popped message and says until when it is invisible. Brokers put it
+into redelivered messages; for all others it is built here from the response header.
 """
 
 import logging
@@ -40,14 +40,14 @@ NO_TIME = 0  # as the born time of a pop: the broker takes its own
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """One message of a pop: its record, the queue it was in, its handle, earlier deliveries.
+    """One message of a pop: its record, its process queue, its handle, earlier deliveries.
 
-    It came at `came_at` of the monotonic clock, in seconds. Not `is_wanted` is one whose tag only
-    has the same hash as one that is.
+    It arrived at `came_at` (monotonic clock, seconds). `is_wanted` is false if only the hash of its
+    tag matches.
     """
 
     record: Record
-    held: ProcessQueue
+    process_queue: ProcessQueue
     handle: str
     times: int
     came_at: float
@@ -67,13 +67,13 @@ async def pop(
     from_start: bool,
     namespace: str = "",
     queue_id: int = ALL_QUEUES,
-    helds: dict[int, ProcessQueue] | None = None,
+    process_queues: dict[int, ProcessQueue] | None = None,
     stats: TopicStats | None = None,
 ) -> list[Popped]:
     """Messages of all queues of a topic on one broker (or of one queue), none after `poll_ms`.
 
-    Their queues are those in `helds` by id, which gets the others. BrokerError for any answer but
-    "found" and "nothing"; POLLING_FULL, too many wait, is one of those.
+    `process_queues` maps queue ids to process queues; missing ones are added to it. BrokerError for
+    any response but "found" and "nothing", such as POLLING_FULL: too many pops wait.
     """
     address = cluster.address_of(broker_name)
     header = PopMessage(
@@ -101,18 +101,18 @@ async def pop(
         records = [inner for each in decode_all(answer.body or b"") for inner in unwrap(each)]
         handle_of = _handles(infos, broker_name)
         tags = {tag.encode() for tag in wanted.tags_set}
-        helds = {} if helds is None else helds
+        process_queues = {} if process_queues is None else process_queues
         found, came_at = [], monotonic()
         for record in records:
-            # Brokers compare hashes of tags, and two tags may have the same.
+            # Brokers compare hashes of tags; two tags may have the same hash.
             wants = not tags or props.find(record.raw_properties, b"TAGS") in tags
-            held = helds.get(record.queue_id)
-            if held is None:
+            process_queue = process_queues.get(record.queue_id)
+            if process_queue is None:
                 queue = MessageQueue(topic, broker_name, record.queue_id)
-                held = ProcessQueue(queue, record.queue_offset, Limits(), stats, namespace)
-                helds[record.queue_id] = held
+                process_queue = ProcessQueue(queue, record.queue_offset, Limits(), stats, namespace)
+                process_queues[record.queue_id] = process_queue
             times = max(record.reconsume_times, _count(infos, record))
-            found.append(Popped(record, held, handle_of(record), times, came_at, wants))
+            found.append(Popped(record, process_queue, handle_of(record), times, came_at, wants))
         return found
     except (Malformed, ValueError) as wrong:
         raise ClientError(f"the messages that {address} gave can't be read: {wrong}") from wrong

@@ -1,7 +1,7 @@
-"""The simple consumer: messages are taken for a while, and come again unless they are acknowledged.
+"""The simple consumer: messages are invisible for a while and return unless acknowledged.
 
-Pop consumption. The broker keeps track of each message; there are no queues to be shared out, so
-any number of members may take from the same queue, and one that hangs holds up nobody.
+Pop consumption. The broker tracks each message and assigns no queues, so any number of members may
+read the same queue, and a slow one does not block the others.
 """
 
 import asyncio
@@ -9,20 +9,20 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
-from typing import Self
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.heartbeat import ConsumerData
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.message import pop_handles
 from ..base.identity import now_ms
+from ..base.lifecycle import Startable
+from ..base.message_view import MessageView
 from ..base.security import OPEN, Security
 from ..base.start_from import FIRST, Start
 from ..cluster.cluster import Cluster
 from ..errors import AerobeeError, ClientError, ClosedError, NoRouteError
 from ..group.membership import Membership, NameServer
-from ..group.passive_member import QuietMember
-from ..group.received import MessageView
+from ..group.passive_member import PassiveMember
 from ..group.subscriptions import Topics, subscriptions_of
 from . import acks as pop_acks
 from .popping import Popped, pop
@@ -33,7 +33,7 @@ INVISIBLE_SECONDS = 60.0  # popInvisibleTime
 INVISIBLE_SECONDS_MIN, INVISIBLE_SECONDS_MAX = 0.01, 12 * 3600.0
 WAIT_SECONDS = 15.0  # brokerSuspendMaxTimeMillis
 BATCH_MAX = 32  # messages, of one pop; brokers refuse more
-FAILED_SECONDS = 1.0  # until a broker that failed is asked again
+FAILED_SECONDS = 1.0  # pause after a failure of a broker
 
 
 class PoppedMessage(MessageView):
@@ -45,7 +45,7 @@ class PoppedMessage(MessageView):
     __slots__ = ("_consumer", "_expires_at", "handle", "visible_again_ms")
 
     def __init__(self, popped: Popped, consumer: "SimpleConsumer") -> None:
-        super().__init__(popped.record, popped.held)
+        super().__init__(popped.record, popped.process_queue)
         self._consumer = consumer
         self.reconsume_times = popped.times
         self._take(popped.handle, popped.came_at)
@@ -62,7 +62,7 @@ class PoppedMessage(MessageView):
         return monotonic() >= self._expires_at
 
     async def ack(self) -> None:
-        """It is done; BrokerError or ClientError when the broker could not be told."""
+        """Acknowledge it; BrokerError or ClientError if that fails."""
         await self._consumer.ack(self)
 
     async def change_invisible_time(self, seconds: float) -> None:
@@ -70,7 +70,7 @@ class PoppedMessage(MessageView):
         await self._consumer.change_invisible_time(self, seconds)
 
 
-class SimpleConsumer(QuietMember):
+class SimpleConsumer(Startable, PassiveMember):
     """Takes messages of topics as a member of a group.
 
         async with SimpleConsumer("127.0.0.1:9876", group="mail", topics=["orders"]) as consumer:
@@ -112,17 +112,6 @@ class SimpleConsumer(QuietMember):
 
     # --- life -----------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
         """Join the group. UnreachableError when no name server answers."""
         if self._closed:
@@ -141,7 +130,7 @@ class SimpleConsumer(QuietMember):
         cluster.start()
 
     async def close(self) -> None:
-        """Leave the group; what is not acknowledged comes again when its time is up."""
+        """Leave the group; unacknowledged messages return when their time is up."""
         if self._closed:
             return
         if self._acks:
@@ -201,7 +190,7 @@ class SimpleConsumer(QuietMember):
         return found
 
     async def ack(self, message: PoppedMessage) -> None:
-        """The message is done; BrokerError or ClientError when the broker could not be told."""
+        """Acknowledge a message; BrokerError or ClientError if that fails."""
         await pop_acks.ack(self._open(), self.group, message.queue, message.handle, message.offset)
 
     async def change_invisible_time(self, message: PoppedMessage, seconds: float) -> None:
@@ -222,7 +211,7 @@ class SimpleConsumer(QuietMember):
     # --- inside ---------------------------------------------------------------------------------
 
     async def _ask_all(self, max_messages: int, invisible_ms: int, poll_ms: int) -> None:
-        """Have one pop under way for each topic and broker that may have something."""
+        """Keep one pop pending for each topic and broker that may have messages."""
         cluster, now = self._open(), asyncio.get_running_loop().time()
         for topic, wanted in self._wanted.items():
             try:
@@ -262,7 +251,7 @@ class SimpleConsumer(QuietMember):
                     message = PoppedMessage(popped, self)
                     if popped.is_wanted:
                         self._ready.append(message)
-                    else:  # nobody in this group wants it, so it must not come again
+                    else:  # the group does not subscribe to it, so it must not return
                         self._in_background(message)
             except (AerobeeError, ValueError) as wrong:
                 log.warning("next try in %g s: %s", FAILED_SECONDS, wrong)
@@ -290,7 +279,7 @@ class SimpleConsumer(QuietMember):
         """Nothing: the broker keeps track."""
 
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
+        """Its entry in the heartbeat."""
         return ConsumerData(
             self.group,
             "CONSUME_POP",

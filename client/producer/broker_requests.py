@@ -1,8 +1,8 @@
-"""What a producer answers to its brokers: how a transaction ended, and replies to its requests.
+"""Requests that brokers send to producers: transaction checks and replies to requests.
 
-39 asks about a half message of which the broker never heard how it ended; the group's `Check` tells
-and the answer is END_TRANSACTION on the same connection. 326 brings the reply to a request, found
-by its correlation id. Both tables have a limit.
+39 asks how a transaction ended whose END_TRANSACTION the broker never received; the group's `Check`
+decides, and END_TRANSACTION goes back on the same connection. 326 delivers the reply to a request,
+matched by correlation id. Both tables are bounded.
 """
 
 import asyncio
@@ -27,13 +27,12 @@ from ...protocol.message.record import (
 )
 from ..base.failures import log_failure
 from ..base.identity import now_ms
+from ..base.message_view import MessageView, NoConsumer
 from ..errors import ClientError
-from ..group.process_queue import Limits, ProcessQueue
-from ..group.received import MessageView
 
 log = logging.getLogger(__name__)
 
-CHECKS_MAX = 2_000  # answered at the same time, per client (checkRequestHoldMax)
+CHECKS_MAX = 2_000  # concurrent checks per client (checkRequestHoldMax)
 REQUESTS_MAX = 10_000  # waiting for their reply, per client
 
 
@@ -46,16 +45,16 @@ class TransactionState(IntEnum):
 
 
 Check = Callable[[MessageView], Awaitable[TransactionState]]
-# Told of an answer to a check: the half message, the request, the broker's address, the answer.
-Told = Callable[[MessageView, CheckTransactionState, str, TransactionState], None]
+# Called after a check: the half message, the request, the broker's address, the state.
+OnChecked = Callable[[MessageView, CheckTransactionState, str, TransactionState], None]
 
 
 class ProducerCalls:
-    """The producers of one client, as its brokers call them."""
+    """The requests of brokers to the producers of one client."""
 
     def __init__(self) -> None:
         self.checks: dict[str, Check] = {}
-        self.told: dict[str, Told] = {}
+        self.on_checked: dict[str, OnChecked] = {}
         self._waiting: dict[str, asyncio.Future[MessageView]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,7 +65,7 @@ class ProducerCalls:
         ]
 
     def expect(self, correlation_id: str) -> "asyncio.Future[MessageView]":
-        """The reply that will come under this id; `forget` it when it is not awaited any more."""
+        """The future reply with this id; call `forget` when nothing awaits it any more."""
         if len(self._waiting) >= REQUESTS_MAX:
             raise ClientError(
                 f"{len(self._waiting)} requests wait for a reply, the limit is {REQUESTS_MAX}; "
@@ -77,11 +76,11 @@ class ProducerCalls:
         return future
 
     def forget(self, correlation_id: str) -> None:
-        """Nobody waits for this reply any more."""
+        """Stop waiting for this reply."""
         self._waiting.pop(correlation_id, None)
 
     def close(self) -> None:
-        """Stop answering; the broker asks again."""
+        """Cancel running checks; the broker repeats them."""
         for task in self._tasks:
             task.cancel()
 
@@ -100,7 +99,7 @@ class ProducerCalls:
         elif len(self._tasks) >= CHECKS_MAX:
             log.warning("asked about %d transactions at once; it will be asked again", CHECKS_MAX)
         else:
-            work = self._answer(check, message, group, header, connection)
+            work = self._check(check, message, group, header, connection)
             task = asyncio.get_running_loop().create_task(work, name=f"check-{group}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -121,7 +120,7 @@ class ProducerCalls:
         waiting.set_result(_view(record, ""))
         return OK
 
-    async def _answer(
+    async def _check(
         self,
         check: Check,
         message: MessageView,
@@ -140,18 +139,18 @@ class ProducerCalls:
             from_check=True, transaction_id=header.transaction_id,
         )  # fmt: skip
         connection.oneway(codes.END_TRANSACTION, answer.to_fields())
-        told = self.told.get(group)
-        if told is not None:
-            told(message, header, connection.address, state)
+        on_checked = self.on_checked.get(group)
+        if on_checked is not None:
+            on_checked(message, header, connection.address, state)
 
 
 def _view(record: Record, broker_name: str) -> MessageView:
     queue = MessageQueue(record.topic, broker_name, record.queue_id)
-    return MessageView(record, ProcessQueue(queue, record.queue_offset, Limits()))
+    return MessageView(record, NoConsumer(queue))
 
 
 def _host(address: str) -> bytes:
-    """An "ip:port" as records have it; zeros for what is none, since nothing depends on it."""
+    """An "ip:port" in the form of records; zeros for anything else, as nothing depends on it."""
     ip, _, port = address.rpartition(":")
     try:
         return host_bytes((ip.strip("[]"), int(port)))

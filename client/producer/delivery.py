@@ -1,8 +1,8 @@
-"""The long way of a message to a broker: looks up what is missing, tries again, waits its turn.
+"""The slow path of a send: looks up routes, retries, waits for room in the window.
 
-True at all times: the tries of a message come one after the other, and none is made once another
-has failed and the timeout, which is for all of them, is over. What can go the quick way does
-(`quick_send`), and comes here only if it didn't succeed at once.
+Invariants: the tries of a message are sequential, and none starts after a failure once the timeout
+for all tries has passed. Sends start on the fast path (`quick_send`) if possible and come here only
+if it fails.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from ..errors import (
     UnreachableError,
 )
 from .encoding import EncodedMessage
-from .quick_send import Begun
+from .quick_send import FirstTry
 from .select_queue import RoundRobin
 from .trace import Tracer
 from .tries import Tries
 
 log = logging.getLogger(__name__)
 
-NO_REQUESTER = "channel of <"  # in the remark of a broker that doesn't know who sent a request
+NO_REQUESTER = "channel of <"  # in the remark of a broker that does not know the requester
 VIP_PORT_DISTANCE = 2  # a broker's port for sends alone is its usual one minus this
 
 
 class Delivery:
-    """Sends for the producers `group`, over what `open_cluster` gives (or ClosedError).
+    """Sends for the producer group `group`, over the cluster from `open_cluster` (or ClosedError).
 
-    The options are those of `Producer`. `window` and `turn` are shared with the quick way.
+    The options are those of `Producer`. `window` and `round_robin` are shared with the fast path.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Delivery:
         vip_channel: bool,
     ) -> None:
         self.window = Window(under_way_max)
-        self.turn = RoundRobin()
-        self.tracer: Tracer | None = None  # is told of what was sent
+        self.round_robin = RoundRobin()
+        self.tracer: Tracer | None = None  # records what was sent
         self._open = open_cluster
         self._group = group
         self._tries = tries
@@ -71,7 +71,7 @@ class Delivery:
         self._going_on: set[asyncio.Task[SendReceipt]] = set()
 
     async def close(self) -> None:
-        """Wait for those that went on from the quick way; the cluster must be closed."""
+        """Wait for sends taken over from the fast path; the cluster must be closed."""
         await asyncio.gather(*self._going_on, return_exceptions=True)
 
     # --- one message ----------------------------------------------------------------------------
@@ -81,16 +81,17 @@ class Delivery:
         encoded: EncodedMessage,
         queue: MessageQueue | None,
         timeout_s: float,
-        begun: Begun | None = None,
+        first_try: FirstTry | None = None,
     ) -> SendReceipt:
-        """Send to `queue` or in turn, in the window; the timeout begins when there is room."""
+        """Send to `queue`, or round-robin, inside the window; the timeout starts once there is
+        room."""
         window = self.window
         if window.is_full:
             await window.room()
         else:
             window.enter()
         try:
-            return await self.send_now(encoded, queue, timeout_s, begun)
+            return await self.send_now(encoded, queue, timeout_s, first_try)
         finally:
             window.leave()
 
@@ -99,24 +100,25 @@ class Delivery:
         encoded: EncodedMessage,
         queue: MessageQueue | None,
         timeout_s: float,
-        begun: Begun | None = None,
+        first_try: FirstTry | None = None,
     ) -> SendReceipt:
-        """The same, whatever else is under way. The errors are those of `Producer.send`."""
-        return await self._send_until_stored(encoded, queue, timeout_s, begun)
+        """Send without waiting for room in the window. The errors are those of `Producer.send`."""
+        return await self._send_until_stored(encoded, queue, timeout_s, first_try)
 
     async def send_oneway(self, encoded: EncodedMessage, queue: MessageQueue | None) -> None:
         """Write it to a connection, without a place in the window, and don't wait."""
         cluster = self._open()
         if queue is None:
-            queue = self.turn.next((await self.route(encoded.topic)).publish)
+            queue = self.round_robin.next((await self.route(encoded.topic)).publish)
         header = encoded.header(self._group, queue).to_fields()
         address = await self._address(cluster, queue)
         await cluster.oneway(address, encoded.code, header, encoded.body)
 
-    def go_on(
-        self, encoded: EncodedMessage, begun: Begun, result: asyncio.Future[SendReceipt]
+    def fall_back(
+        self, encoded: EncodedMessage, first_try: FirstTry, result: asyncio.Future[SendReceipt]
     ) -> None:
-        """Take a send over whose first try was a quick one; `result` is its caller's."""
+        """Take over a send whose first try was on the fast path; `result` is the caller's
+        future."""
 
         def done(task: asyncio.Task[SendReceipt]) -> None:
             self._going_on.discard(task)
@@ -130,7 +132,7 @@ class Delivery:
             else:
                 result.set_result(task.result())
 
-        work = self.send(encoded, None, begun.timeout_s, begun)
+        work = self.send(encoded, None, first_try.timeout_s, first_try)
         task = asyncio.create_task(work, name=f"send-{encoded.msg_id}")
         self._going_on.add(task)
         task.add_done_callback(done)
@@ -154,15 +156,15 @@ class Delivery:
         encoded: EncodedMessage,
         wanted: MessageQueue | None,
         timeout_s: float,
-        begun: Begun | None,
+        first_try: FirstTry | None,
     ) -> SendReceipt:
-        """Try until it is stored; `begun` is the first try, if that is through already."""
+        """Try until the message is stored; `first_try` is a try that is already complete."""
         clock = asyncio.get_running_loop().time
-        deadline = begun.deadline if begun else clock() + timeout_s
+        deadline = first_try.deadline if first_try else clock() + timeout_s
         tries = Tries(self._tries if wanted is None else 1, timeout_s, deadline)
         stored: SendReceipt | None = None
         while not tries.are_over(clock()):
-            first, begun = begun, None
+            first, first_try = first_try, None
             queue = first.queue if first else wanted or await self._next(encoded.topic, tries)
             tries.begin(self._open().leader_of(queue))
             try:
@@ -188,14 +190,15 @@ class Delivery:
         queues = (await self.route(topic)).publish
         now = asyncio.get_running_loop().time()
         free = tries.candidates(queues, now, self._open().leader_of)
-        return self.turn.next(free or queues, tries.last, self._faults)
+        return self.round_robin.next(free or queues, tries.last, self._faults)
 
     async def _one_may_be_tried(
         self, topic: str, wanted: MessageQueue | None, tries: Tries
     ) -> bool:
-        """Wait, if all brokers of the topic are away, for the first; False when that is too late.
+        """If all brokers of the topic are in their pause, wait for the first; False if that is too
+        late.
 
-        Meanwhile the route is asked for again: a broker may have moved.
+        Meanwhile the route is fetched again: a broker may have moved.
         """
         loop = asyncio.get_running_loop()
         queues = (await self.route(topic)).publish if wanted is None else [wanted]
@@ -234,13 +237,13 @@ class Delivery:
         queue: MessageQueue,
         encoded: EncodedMessage,
         timeout_s: float,
-        begun: Begun | None = None,
+        first_try: FirstTry | None = None,
     ) -> SendReceipt:
         cluster = self._open()
-        address = begun.address if begun else await self._address(cluster, queue)
+        address = first_try.address if first_try else await self._address(cluster, queue)
         header = encoded.header(self._group, queue)
-        if begun:
-            header.born_ms = begun.born_ms
+        if first_try:
+            header.born_ms = first_try.born_ms
         began = cluster.loop.time()
         answer = await cluster.request(
             address,
@@ -248,9 +251,9 @@ class Delivery:
             header,
             encoded.body,
             timeout_s,
-            begun.answer if begun else None,
+            first_try.answer if first_try else None,
         )
-        if answer.code == codes.NOT_LEADER_FOR_QUEUE:  # it has moved: Java's clients fail here
+        if answer.code == codes.NOT_LEADER_FOR_QUEUE:  # moved: Java's clients fail here
             await cluster.route(queue.topic, fresh=True)
             address = await self._address(cluster, queue)
             left = timeout_s - (cluster.loop.time() - began)
@@ -265,7 +268,7 @@ class Delivery:
         address: str,
         born_ms: int,
     ) -> SendReceipt:
-        """What the answer to a send says; BrokerError when the message isn't stored."""
+        """The receipt for a response to a send; BrokerError if the message isn't stored."""
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             is_reply = encoded.code == codes.SEND_REPLY_MESSAGE_V2

@@ -1,4 +1,4 @@
-"""A message made ready for the wire: checked, with its id, compressed where that helps."""
+"""Encoding of a message for the wire: checks, id, compression."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ COMPRESS_BYTES_MIN = 4_096  # compressMsgBodyOverHowmuch; 4 KiB in the real clie
 
 @dataclass(slots=True)
 class EncodedMessage:
-    """A request that still lacks its queue."""
+    """A send request without its queue."""
 
     topic: str
     code: int
@@ -52,11 +52,11 @@ class EncodedMessage:
 
 
 class Packer:
-    """Makes messages ready; one for each producer, since ids come from it.
+    """Encodes messages; one instance per producer, because it also makes their ids.
 
     Bodies of `compress_bytes_min` bytes and more are compressed with `compression` (zlib, lz4 or
-    zstd) at `level`, in its own scale; batches never are. ClientError for a kind that is unknown
-    or whose package is missing.
+    zstd) at `level`, on its own scale; batches never are. ClientError for an unknown kind or a
+    missing package.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Packer:
         self._kind = KINDS[compression]
         self._level = level
         self._namespace = namespace
-        # Topics that were checked, and the same with their namespace.
+        # Valid topics, with their namespace.
         self.topics: dict[str, str] = {}
         # A body of fewer bytes is neither too long nor compressed.
         self.plain_bytes = min(compress_bytes_min, message_bytes_max + 1)

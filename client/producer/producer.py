@@ -1,15 +1,14 @@
-"""The producer on asyncio: sends messages, tries another broker when one fails.
+"""The asyncio producer: sends messages and retries with another broker after a failure.
 
-Sends that are under way at the same time share a connection and its writes; none of them has a task
-or a timer. Order of sends to one queue is kept as long as they are started in that order and none
-is tried again.
+Concurrent sends share a connection and its writes; a send needs no task and no timer. Sends to one
+queue keep their order as long as they are started in that order and none is retried.
 """
 
 import asyncio
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
@@ -21,7 +20,9 @@ from ...protocol.message.compression import LEVEL
 from ...protocol.names import check_group, with_namespace
 from ..base import telemetry
 from ..base.arguments import check_count, check_type
+from ..base.lifecycle import Startable
 from ..base.message import BODY_BYTES_MAX, Message
+from ..base.message_view import MessageView
 from ..base.receipts import BatchReceipt, SendReceipt
 from ..base.responses import header_of
 from ..base.security import OPEN, Security
@@ -32,8 +33,8 @@ from ..errors import (
     ClosedError,
     NoAnswerError,
 )
-from ..group.received import MessageView
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, send_parts, split
+from .broker_requests import ProducerCalls
 from .delivery import Delivery
 from .encoding import COMPRESS_BYTES_MIN, Packer
 from .quick_send import QuickSends
@@ -41,32 +42,30 @@ from .select_queue import Selector, by_hash
 from .trace import Tracer, trace_topic
 
 SEND_SECONDS = 3.0  # sendMsgTimeout, for all tries together
-UNDER_WAY_MAX = 1_000  # sends of one producer without an answer yet; more wait their turn
-BEGUN_MAX = 65_536  # sends begun by `send_soon` that wait for their turn
+UNDER_WAY_MAX = 1_000  # pending sends of one producer; further ones wait
+BEGUN_MAX = 65_536  # sends started by `send_soon` that wait for room
 TRIES = 3  # 1 + retryTimesWhenSendFailed
-PARTS_UNDER_WAY_MAX = 4  # requests of one batch sent at the same time
+PARTS_UNDER_WAY_MAX = 4  # concurrent requests of one batch
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of the cluster
 REPLY_PROPERTIES = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
 
 
-class Producer:
+class Producer(Startable):
     """Sends messages.
 
         async with Producer("127.0.0.1:9876", group="shop") as producer:
             receipt = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
 
-    A failed send is tried again with another broker, `tries` in all, within the timeout. A broker
-    that can't be connected, or is not in service, costs no try: a send waits for one that restarts
-    as long as its timeout lasts. With `retry_not_stored` a send
-    whose receipt doesn't say OK is tried again as well (retryAnotherBrokerWhenNotStoreOK). With
-    `latency_faults` brokers that were slow or failed are left alone for a while
-    (sendLatencyFaultEnable). Bodies from `compress_bytes_min` bytes on are compressed with
-    `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) what becomes of the messages
-    is told in the trace topic. With `namespace` topics and group are those inside it. With
-    `vip_channel` messages go to the brokers' second port. Any number of tasks may send through one
-    producer at the same time; beyond `under_way_max` they wait, and their timeouts begin when it is
-    their turn.
+    A failed send is retried with another broker, up to `tries` tries within the timeout. A broker
+    that can't be connected or is not in service costs no try: a send waits for a restarting broker
+    until its timeout. With `retry_not_stored` a send whose receipt doesn't say OK is retried as
+    well (retryAnotherBrokerWhenNotStoreOK). With `latency_faults` brokers that were slow or failed
+    are avoided for a while (sendLatencyFaultEnable). Bodies of `compress_bytes_min` bytes and more
+    are compressed with `compression`: zlib, lz4 or zstd. With `trace` (True, or a topic) sends are
+    recorded in the trace topic. With `namespace` topics and group are inside it. With `vip_channel`
+    messages go to the brokers' second port. Any number of tasks may share a producer; sends beyond
+    `under_way_max` wait, and their timeouts start when they are sent.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class Producer:
             namespace=namespace,
         )
         self._batch_bytes_max = batch_bytes_max
-        self._delivery = way = Delivery(
+        self._delivery = delivery = Delivery(
             self._open,
             group,
             tries=tries,
@@ -125,29 +124,26 @@ class Producer:
             retry_not_stored=retry_not_stored,
             vip_channel=vip_channel,
         )
-        # The quick way knows no choice of brokers and no second port.
+        # The fast path can't choose brokers and has no second port.
         self._may_be_quick = not (latency_faults or vip_channel)
-        self._quick = QuickSends(group, self._packer, way.turn, way.window, way.go_on)
+        self._quick = QuickSends(
+            group, self._packer, delivery.round_robin, delivery.window, delivery.fall_back
+        )
         self._begun: set[asyncio.Task[SendReceipt]] = set()
-        self._asked: set[str] = set()  # topics that requests were sent to
+        self._requested: set[str] = set()  # topics that requests were sent to
+        self._calls = ProducerCalls()
         self._cluster: Cluster | None = None
         self._closed = False
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
-        """Make the client; connections are made when the first message needs them."""
+        """Create the client; connections are made when the first message needs them."""
         if self._closed:
             raise ClosedError("this producer is closed; make a new one")
         if self._cluster is None:
             self._cluster = Cluster(
                 self._name_server, client_id=self._client_id, security=self._security
             )
+            self._cluster.serve(self._calls.rows())
             self._cluster.join_producer(self.group)
             self._cluster.start()
             if self._trace_topic is not None:
@@ -156,10 +152,11 @@ class Producer:
                 self._quick.tracer = self._delivery.tracer = self._tracer
 
     async def close(self) -> None:
-        """Leave the group and close the connections. Sends still under way fail."""
+        """Leave the group and close the connections. Pending sends fail."""
         self._closed = True
         if self._tracer is not None:
             await self._tracer.close()
+        self._calls.close()
         if self._cluster is not None:
             await self._cluster.close()
         await self._delivery.close()
@@ -175,13 +172,12 @@ class Producer:
         sharding_key: str | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> SendReceipt:
-        """Send and wait until a broker has it.
+        """Send and wait until a broker has stored the message.
 
-        Goes to `queue`; or to the one that `selector` chooses, a function of (queues, message,
-        `selector_arg`); or to the one that `sharding_key` always goes to; or to the next in turn.
-        Only the last kind is tried with other queues. Raises IllegalMessageError, NoRouteError,
-        UnreachableError, NoAnswerError (the broker may have the message all the same) and
-        BrokerError.
+        The message goes to `queue`; or to the queue that `selector` chooses, a function of (queues,
+        message, `selector_arg`); or to the queue of `sharding_key`; or round-robin. Only
+        round-robin sends are retried with other queues. Raises IllegalMessageError, NoRouteError,
+        UnreachableError, NoAnswerError (the broker may have stored the message) and BrokerError.
         """
         if queue is None and selector is None and sharding_key is None:
             sending = self._begin(message, timeout)
@@ -203,13 +199,13 @@ class Producer:
     def send_soon(
         self, message: Message, *, timeout: float = SEND_SECONDS
     ) -> asyncio.Future[SendReceipt]:
-        """Begin to send, now, and get a future that gives what `send` returns or raises.
+        """Start a send now; the future has the result or exception of `send`.
 
-        The cheapest way to send many messages from one task, since none of them needs a task:
+        The cheapest way to send many messages from one task, because a send needs no task:
 
             receipts = await asyncio.gather(*map(producer.send_soon, messages))
 
-        Beyond `under_way_max` they wait in memory, at most 65,536 of them: ClientError for more.
+        Sends beyond `under_way_max` wait in memory, at most 65,536 of them: ClientError for more.
         """
         try:
             sending = self._begin(message, timeout)
@@ -235,9 +231,9 @@ class Producer:
         queue: MessageQueue | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> MessageView:
-        """Send, and wait until whoever consumes it has sent a `reply`; returns that.
+        """Send and wait for the `reply` of a consumer; returns it.
 
-        NoAnswerError when none came within the timeout: the request may be consumed all the same.
+        NoAnswerError if none came within the timeout; the request may be consumed nevertheless.
         """
         cluster = self._open()
         deadline = time.monotonic() + timeout
@@ -249,11 +245,11 @@ class Producer:
         }
         outgoing = self._packer.pack(message, more)
         await self._delivery.route(outgoing.topic)
-        if message.topic not in self._asked:
+        if message.topic not in self._requested:
             # The reply may come from any broker, so all must know our connection.
             await cluster.beat()
-            self._asked.add(message.topic)
-        waiting = cluster.producer_calls.expect(correlation_id)
+            self._requested.add(message.topic)
+        waiting = self._calls.expect(correlation_id)
         try:
             await self._delivery.send(outgoing, queue, deadline - time.monotonic())
             async with asyncio.timeout(deadline - time.monotonic()):
@@ -266,7 +262,7 @@ class Producer:
                 f"{timeout:g} s; check that a consumer of the topic replies, or give it more time"
             ) from None
         finally:
-            cluster.producer_calls.forget(correlation_id)
+            self._calls.forget(correlation_id)
 
     async def reply(
         self,
@@ -321,7 +317,7 @@ class Producer:
         return msg_id
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send and don't wait: whether a broker took it stays unknown."""
+        """Send without waiting; whether a broker stored it stays unknown."""
         await self._delivery.send_oneway(self._packer.pack(message), queue)
 
     async def send_batch(
@@ -359,7 +355,7 @@ class Producer:
     # --- inside ---------------------------------------------------------------------------------
 
     def _begin(self, message: Message, timeout: float) -> asyncio.Future[SendReceipt] | None:
-        """The send under way, in the window; None when it needs the long way."""
+        """The pending send on the fast path; None if it needs the slow path."""
         cluster = self._cluster
         if cluster is None or not self._may_be_quick or telemetry.is_wanted():
             return None
@@ -379,7 +375,7 @@ class Producer:
 
 
 def too_many_begun(waiting: int) -> ClientError:
-    """So many sends that were begun wait: no more can be."""
+    """The error for a send beyond the limit of waiting sends."""
     return ClientError(
         f"{waiting} sends wait for those under way, the limit is {BEGUN_MAX}; "
         "await the futures of some before you begin more"

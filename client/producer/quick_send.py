@@ -1,8 +1,7 @@
-"""The quick way of a send: one future, no coroutine, when everything it needs is at hand.
+"""The fast path of a send: one future and no coroutine.
 
-That is the usual case: the route is known, the connection to the broker is there, it has room, and
-nothing is signed. What came of it, if it is not plain success, and all other sends go the long way
-(`Delivery.send`), which knows what to do.
+It needs a known route, a ready connection with room, and no signature, which is the usual case. All
+other sends, and those whose response is not plain success, take the slow path (`Delivery.send`).
 """
 
 import asyncio
@@ -29,13 +28,16 @@ from .select_queue import RoundRobin
 from .trace import Tracer
 
 SEND = codes.SEND_MESSAGE_V2
+# Write to the socket after this many requests of one loop iteration: the broker then stores them
+# while the iteration goes on.
+FLUSH_REQUESTS = 64
 
 
 @dataclass(slots=True)
-class Begun:
-    """A first try that is through: where to, since when (ms), and its answer or error.
+class FirstTry:
+    """A completed first try: queue, address, start time (ms), response or error.
 
-    `deadline` (the loop's clock) is for all tries and was `timeout_s` away in the beginning.
+    `deadline` (loop clock) is for all tries and was `timeout_s` away at the start.
     """
 
     queue: MessageQueue
@@ -48,7 +50,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A queue, and what a send to it needs. `connection` may be lost by now."""
+    """A queue and the prepared parts of a send to it. `connection` may be lost by now."""
 
     queue: MessageQueue
     address: str
@@ -56,13 +58,13 @@ class _Target:
     template: SendTemplate
 
 
-GoOn = Callable[[EncodedMessage, Begun, asyncio.Future[SendReceipt]], None]
+FallBack = Callable[[EncodedMessage, FirstTry, asyncio.Future[SendReceipt]], None]
 
 
-class _Sending(Waiter, eq=False):
-    """A send under way; `result` is what its caller waits for.
+class _PendingSend(Waiter, eq=False):
+    """A pending send; `result` is the caller's future.
 
-    `outgoing` None is for a plain message, which is made of the fields behind it.
+    `encoded` is None for a plain message, which the following fields describe.
     """
 
     owner: "QuickSends"
@@ -79,10 +81,10 @@ class _Sending(Waiter, eq=False):
     def answered(self, answer: Command) -> None:
         owner, result = self.owner, self.result
         owner.window.leave()
-        if result.done():  # nobody waits any more
+        if result.done():  # the caller has cancelled
             return
         if answer.code != codes.SUCCESS:
-            self._go_on().set_result(answer)
+            self._fall_back().set_result(answer)
             return
         target = self.target
         try:
@@ -99,15 +101,15 @@ class _Sending(Waiter, eq=False):
     def failed(self, error: Exception) -> None:
         self.owner.window.leave()
         if not self.result.done():
-            self._go_on().set_exception(error)
+            self._fall_back().set_exception(error)
 
-    def _go_on(self) -> asyncio.Future[Command]:
+    def _fall_back(self) -> asyncio.Future[Command]:
         answer = self.result.get_loop().create_future()
         target = self.target
-        begun = Begun(
+        first = FirstTry(
             target.queue, target.address, self.born_ms, self.deadline, self.timeout_s, answer
         )
-        self.owner.go_on(self._packed(), begun, self.result)
+        self.owner.fall_back(self._packed(), first, self.result)
         return answer
 
     def _packed(self) -> EncodedMessage:
@@ -120,27 +122,33 @@ class _Sending(Waiter, eq=False):
 
 
 class QuickSends:
-    """Begins sends of one producer group, which are in `window` until they are answered.
+    """Starts sends of one producer group; they count in `window` until their response.
 
-    `go_on` takes those the long way, with the future of their callers, that didn't succeed at once.
+    `fall_back` takes over sends that did not succeed at once, with the caller's future.
     """
 
     def __init__(
-        self, group: str, packer: Packer, turn: RoundRobin, window: Window, go_on: GoOn
+        self,
+        group: str,
+        packer: Packer,
+        round_robin: RoundRobin,
+        window: Window,
+        fall_back: FallBack,
     ) -> None:
         self.window = window
-        self.go_on = go_on
-        self.tracer: Tracer | None = None  # is told of them
+        self.fall_back = fall_back
+        self.tracer: Tracer | None = None  # records sends
         self._group = group
         self._packer = packer
-        self._turn = turn
+        self._round_robin = round_robin
         self._targets: dict[str, list[_Target]] = {}  # by topic, as it was at `_changes`
         self._changes = -1
 
     def begin(
         self, cluster: Cluster, message: Message, timeout_s: float
     ) -> asyncio.Future[SendReceipt] | None:
-        """Send to the next queue in turn, if that is possible at once. IllegalMessageError."""
+        """Send to the next queue, or return None if the slow path is needed.
+        IllegalMessageError."""
         window, packer = self.window, self._packer
         topic = packer.topics.get(message.topic)
         if window.under_way >= window.size or topic is None:
@@ -151,12 +159,12 @@ class QuickSends:
         targets = self._targets.get(topic) or self._look_up(cluster, topic)
         if not targets:
             return None
-        turn = self._turn
-        turn.count += 1
-        target = targets[turn.count % len(targets)]
+        round_robin = self._round_robin
+        round_robin.count += 1
+        target = targets[round_robin.count % len(targets)]
         connection = target.connection
         if connection is None or not connection.is_ready:
-            turn.count -= 1  # the long way takes the same queue, and connects to its broker
+            round_robin.count -= 1  # the slow path uses the same queue and connects to its broker
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
         if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
@@ -170,11 +178,13 @@ class QuickSends:
             )
         loop = cluster.loop  # asking asyncio for it asks the kernel for our pid
         result: asyncio.Future[SendReceipt] = loop.create_future()
-        sending = _Sending(
+        pending = _PendingSend(
             loop.time() + timeout_s, SEND,
             self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
         )  # fmt: skip
-        connection.ask_now(sending, header, body)
+        connection.ask_now(pending, header, body)
+        if len(connection.out) >= FLUSH_REQUESTS:
+            connection.flush()
         window.under_way += 1
         return result
 

@@ -1,7 +1,7 @@
-"""Which queue a message goes to: in turn, or the one that a key stands for.
+"""Selection of the queue for a message: round-robin, or by a key.
 
-A selector is a plain function of the topic's queues, the message and an argument, and gives one of
-the queues. The same argument gives the same queue as in Java as long as the queues are the same.
+A selector is a plain function of the topic's queues, the message and an argument, and returns one
+of the queues. The same argument selects the same queue as in Java while the queues are the same.
 """
 
 import random
@@ -17,7 +17,7 @@ Selector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 
 
 class RoundRobin:
-    """Goes through a topic's queues in turn, from a random start."""
+    """Iterates over a topic's queues, from a random start."""
 
     def __init__(self) -> None:
         self.count = random.randrange(1 << 31)  # noqa: S311
@@ -28,10 +28,10 @@ class RoundRobin:
         avoid: str | None = None,
         faults: LatencyFaults | None = None,
     ) -> MessageQueue:
-        """The next queue; when there is a choice, none on the broker `avoid`.
+        """The next queue, not on the broker `avoid` if there is a choice.
 
-        With `faults`, when there is a choice, one whose broker is not left alone now; else one
-        whose broker is reachable.
+        With `faults`, if there is a choice, a queue whose broker is available now, else one whose
+        broker is reachable.
         """
         if faults is not None:
             for fits in (faults.is_available, faults.is_reachable):

@@ -1,8 +1,8 @@
-"""Message trace: what became of messages, told in messages of a trace topic.
+"""Message trace: records of sends and deliveries, sent to a trace topic.
 
-As Java's AsyncTraceDispatcher writes it, so that `mqadmin queryMsgTraceById` and the dashboards of
-RocketMQ read it: records of fields in one message's body, found by the ids and keys of the messages
-they speak of. Told by the way: what the trace topic doesn't take is logged and dropped.
+In the format of Java's AsyncTraceDispatcher, so `mqadmin queryMsgTraceById` and RocketMQ's
+dashboards read it: records of fields in one message body, with the ids and keys of the traced
+messages as its keys. Best effort: records that the trace topic refuses are logged and dropped.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from ...protocol.message import properties as props
 from ...protocol.names import GROUP_CHARS_MAX
 from ..base.identity import now_ms
 from ..base.message import Message
+from ..base.message_view import MessageView
 from ..base.receipts import SendReceipt, SendStatus
 from ..errors import AerobeeError
-from ..group.received import MessageView
 from .encoding import EncodedMessage
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ DELAYS = (props.DELAY, props.TIMER_DELAY_MS, props.TIMER_DELAY_SEC, props.TIMER_
 _numbers = itertools.count()
 
 
-class Told(NamedTuple):
-    """Records that go together, and what they are found by."""
+class TraceRecords(NamedTuple):
+    """Records of one trace message, with its topic and keys."""
 
     topic: str
     text: str
@@ -58,10 +58,10 @@ class Tracer:
     ) -> None:
         self._topic = topic
         self._group = group
-        # A group has at most so many characters; what makes it unique stands in the end.
+        # Group names are limited in length; the unique suffix must survive.
         name = f"_INNER_TRACE_PRODUCER-{group}"[: GROUP_CHARS_MAX - 20]
         self._producer = make(f"{name}-{kind}-{next(_numbers)}")
-        self._waiting: list[Told] = []
+        self._waiting: list[TraceRecords] = []
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._dropped = 0
@@ -73,7 +73,7 @@ class Tracer:
 
     @property
     def group(self) -> str:
-        """Whose messages these are."""
+        """The group of the traced messages."""
         return self._group
 
     async def start(self) -> None:
@@ -153,7 +153,7 @@ class Tracer:
             FIELD.join("null" if each is None else str(each) for each in fields) + RECORD
             for fields in records
         )
-        self._waiting.append(Told(topic, text, tuple(keys)))
+        self._waiting.append(TraceRecords(topic, text, tuple(keys)))
         if len(self._waiting) >= BATCH_MAX:
             self._more.set()
 
@@ -190,9 +190,9 @@ class Tracer:
                 log.warning("%d trace records are lost: %s", len(batch), wrong)
 
 
-def _batch(waiting: list[Told]) -> list[Told]:
+def _batch(waiting: list[TraceRecords]) -> list[TraceRecords]:
     """The first records that go together: of one topic, not too many, not too long."""
-    found: list[Told] = []
+    found: list[TraceRecords] = []
     size = 0
     for told in waiting[:BATCH_MAX]:
         size += len(told.text)

@@ -1,7 +1,7 @@
-"""Transactions: a message that its readers see only once a local transaction has succeeded.
+"""Transactions: a message that consumers see only after a local transaction has succeeded.
 
-The message goes out as a half message; then the local transaction runs, and its end is told to the
-broker. A broker that never hears of it asks, by and by, any live producer of the group.
+The message is sent as a half message; then the local transaction runs, and its result is sent to
+the broker. If the result never arrives, the broker asks a live producer of the group.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from ...protocol.message import properties as props
 from ...protocol.message.message_id import parse_offset_message_id
 from ...protocol.message.record import TRANSACTION_PREPARED
 from ..base.message import Message
+from ..base.message_view import MessageView
 from ..base.receipts import SendReceipt, SendStatus
 from ..errors import AerobeeError, ClientError, IllegalMessageError
-from ..group.received import MessageView
 from .broker_requests import TransactionState
 from .producer import SEND_SECONDS, Producer
 
@@ -65,10 +65,9 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """Make the client; connections are made when the first message needs them."""
         await super().start()
-        calls = self._open().producer_calls
-        calls.checks[self.group] = self._ask
+        self._calls.checks[self.group] = self._ask
         if self._tracer is not None:
-            calls.told[self.group] = self._check_told
+            self._calls.on_checked[self.group] = self._on_checked
 
     async def send_in_transaction(
         self,
@@ -76,11 +75,11 @@ class TransactionProducer(Producer):
         local: Local,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> tuple[SendReceipt, TransactionState]:
-        """Send a half message, run `local` with it, and tell the broker what it gave.
+        """Send a half message, run `local` with it, and report its result to the broker.
 
-        Where the half message is stored but not safe, `local` isn't run and the message rolled
-        back. When `local` raises, the end stays unknown, the broker will ask `check`, and the
-        error goes on to the caller.
+        If the half message is stored but not safe, `local` isn't run and the message is rolled
+        back. If `local` raises, the state stays unknown, the broker will call `check`, and the
+        error is raised here.
         """
         receipt = await self._send_half(message, timeout)
         if receipt.status is not SendStatus.OK:
@@ -117,9 +116,10 @@ class TransactionProducer(Producer):
         message: Message,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109
     ) -> SendReceipt:
-        """Send a half message, to be ended with `end`; for where no block can stand around it.
+        """Send a half message, to be ended with `end`; for code that can't use
+        `send_in_transaction`.
 
-        ClientError when it is stored but not safe: then it was rolled back.
+        ClientError if it is stored but not safe; it was then rolled back.
         """
         receipt = await self._send_half(message, timeout)
         if receipt.status is SendStatus.OK:
@@ -141,7 +141,7 @@ class TransactionProducer(Producer):
         return await self._delivery.send(outgoing, None, timeout)
 
     async def end(self, receipt: SendReceipt, state: TransactionState) -> None:
-        """Tell the broker. It is told once, and asks when that is lost."""
+        """Report the result to the broker, once; if that is lost, the broker asks."""
         await self._end(receipt, state, None)
 
     async def end_confirmed(self, receipt: SendReceipt, state: TransactionState) -> None:
@@ -170,12 +170,12 @@ class TransactionProducer(Producer):
             address = cluster.address_for(receipt.queue)
             await cluster.oneway(address, codes.END_TRANSACTION, header)
             if self._tracer is not None:
-                told = STATE_NAMES[state]
-                self._tracer.ended(receipt, address, told, message, by_check=False)
+                on_checked = STATE_NAMES[state]
+                self._tracer.ended(receipt, address, on_checked, message, by_check=False)
         except AerobeeError as wrong:
             log.warning("the end of transaction %s was not told: %s", receipt.msg_id, wrong)
 
-    def _check_told(
+    def _on_checked(
         self,
         message: MessageView,
         asked: CheckTransactionState,
@@ -197,7 +197,7 @@ class TransactionProducer(Producer):
 async def _result(
     work: Callable[[Any], Awaitable[TransactionState] | TransactionState], argument: object
 ) -> TransactionState:
-    """What a coroutine function gives, or a plain one, which runs in a thread."""
+    """The result of a coroutine function, or of a plain one, which runs in a thread."""
     if inspect.iscoroutinefunction(work):
         found: TransactionState = await work(argument)
         return found

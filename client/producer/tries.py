@@ -41,12 +41,12 @@ class Tries:
         return is_late or len(self._counted) >= self._most
 
     def begin(self, broker_name: str) -> None:
-        """This broker is tried now."""
+        """Record the start of a try."""
         self.last = broker_name
         self._counted.append(broker_name)
 
     def failed(self, wrong: AerobeeError, now: float) -> None:
-        """The try that was begun last came to this."""
+        """Record the failure of the last try."""
         assert self.last is not None
         self.failure = wrong
         if isinstance(wrong, RequesterGoneError):
@@ -70,19 +70,20 @@ class Tries:
         now: float,
         broker_of: Callable[[MessageQueue], str],
     ) -> Sequence[MessageQueue]:
-        """The queues whose brokers are not away; `broker_of` names the broker of a queue."""
+        """The queues whose brokers are not in a pause; `broker_of` gives the broker name of a
+        queue."""
         away = self._away_until
         if not away:
             return queues
         return [each for each in queues if away.get(broker_of(each), 0.0) <= now]
 
     def pause(self, broker_names: Iterable[str], now: float) -> float:
-        """How long to wait until one of these brokers may be tried; 0 when one may at once."""
+        """Seconds until one of these brokers may be tried; 0 if one may be tried now."""
         until = min((self._away_until.get(name, 0.0) for name in broker_names), default=0.0)
         return max(until - now, 0.0)
 
     def error(self) -> AerobeeError:
-        """What to raise when the message isn't stored."""
+        """The exception to raise if the message isn't stored."""
         assert self.failure is not None
         count = len(self._counted)
         at = f", at {', '.join(self._counted)}" if count else ": no broker could be reached"

@@ -1,7 +1,7 @@
-"""The queues of a lite pull consumer and the state of each: AssignedMessageQueue.
+"""The assigned queues of a lite pull consumer and their state: AssignedMessageQueue.
 
-A queue is here because the rebalance gave it to us or because the application assigned it. Its
-state goes with it when it is lost; one that stays keeps its state.
+Queues are assigned by the rebalance or by the application. The state of a queue exists as long as
+the queue is assigned.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class MessageQueueState:
     task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """End the pull task; what it would still bring is thrown away."""
+        """Cancel the pull task; its pending response is dropped."""
         if self.task is not None:
             self.task.cancel()
 
@@ -63,7 +63,7 @@ class AssignedQueues:
     def become(
         self, wanted: Iterable[MessageQueue], topic: str | None = None
     ) -> list[MessageQueue]:
-        """Have these queues and no others, of one topic or of all; those that were lost."""
+        """Assign exactly these queues, of one topic or of all; returns the released ones."""
         queues = set(wanted)
         lost = [
             queue for queue in self._states if queue not in queues and topic in (None, queue.topic)
@@ -79,7 +79,7 @@ class AssignedQueues:
         return lost
 
     def renew(self, state: MessageQueueState) -> None:
-        """Throw away what was pulled of a queue and is not polled yet, and pull anew."""
+        """Drop the pulled messages of a queue that are not polled yet, and restart its pulls."""
         state.process_queue.drop()
         state.cancel()
         state.process_queue = self._make(state.message_queue)

@@ -12,7 +12,7 @@ from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ..group.membership import Membership
 from ..group.running import running_info
-from .lite_service import LiteParts
+from .lite_service import LiteService
 
 
 class LiteMember(ABC):
@@ -24,11 +24,11 @@ class LiteMember(ABC):
     _started_ms: int
 
     @abstractmethod
-    def _open(self) -> LiteParts:
-        """The running parts; ClosedError before the start and after the end."""
+    def _open(self) -> LiteService:
+        """The running service; ClosedError before the start and after the end."""
 
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
+        """Its entry in the heartbeat."""
         return ConsumerData(
             self.group,
             "CONSUME_ACTIVELY",
@@ -38,21 +38,21 @@ class LiteMember(ABC):
         )
 
     async def persist(self) -> None:
-        """Carry what is committed to where it lasts; done every 5 s by itself."""
-        parts = self._open()
-        parts.stats.sample(asyncio.get_running_loop().time())
-        await parts.store.persist_all(parts.queues.queues)
+        """Persist the committed offsets; called every 5 s."""
+        service = self._open()
+        service.stats.sample(asyncio.get_running_loop().time())
+        await service.store.persist_all(service.queues.queues)
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on from these offsets in the queues that are assigned here."""
-        parts = self._open()
+        """Continue at these offsets in the assigned queues."""
+        service = self._open()
         for queue, offset in offsets.items():
-            state = parts.queues.state(queue)
+            state = service.queues.state(queue)
             if state is not None and offset >= 0:
-                parts.store.update(queue, offset, increase_only=False)
+                service.store.update(queue, offset, increase_only=False)
                 state.seek_offset = offset
-                parts.queues.renew(state)
-                await parts.store.persist(queue)
+                service.queues.renew(state)
+                await service.store.persist(queue)
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
         """The committed offsets, of one topic or of all ("")."""
@@ -60,22 +60,22 @@ class LiteMember(ABC):
 
     def running_info(self) -> ConsumerRunningInfo:
         """What this consumer holds and does."""
-        parts = self._open()
+        service = self._open()
         infos = {
             state.message_queue: state.process_queue.info(
-                parts.store.in_memory(state.message_queue)
+                service.store.in_memory(state.message_queue)
             )
-            for state in parts.queues.states
+            for state in service.queues.states
         }
         data = self.consumer_data()
         return running_info(
-            parts.cluster, data, infos, parts.stats, ordered=False, started_ms=self._started_ms
+            service.cluster, data, infos, service.stats, ordered=False, started_ms=self._started_ms
         )
 
     async def consume_directly(
         self, request: Command, broker_name: str | None
     ) -> ConsumeMessageDirectlyResult:
-        """Refused: nobody here waits to be given a message."""
+        """Refused: this consumer has no listener."""
         raise Refusal(
             codes.SYSTEM_ERROR,
             f"The Consumer Group <{self.group}> pulls by itself; a message can't be given to it",

@@ -1,7 +1,7 @@
-"""The offsets of a lite pull consumer: what it has committed, and where it goes on.
+"""Offsets of a lite pull consumer: commit and seek.
 
-What poll() gave counts as consumed; that is noted with the next commit, so a crash in between gives
-it again. An offset that is sought holds from the next pull on; what was pulled before is let go.
+Polled messages count as consumed with the next commit; after a crash in between they come again. A
+seek takes effect with the next pull; messages pulled before are dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,25 +24,25 @@ class LiteOffsets(LiteMember):
         *,
         persist: bool = True,
     ) -> None:
-        """Commit what was polled, of all queues or of some, or these very offsets.
+        """Commit the polled offsets of all queues or of some, or the given offsets.
 
-        With `persist` the brokers know when this returns, else within 5 s. Queues that are not
-        assigned here are left out.
+        With `persist` the brokers have them when this returns, else within 5 s. Queues that are not
+        assigned here are skipped.
         """
-        parts = self._open()
+        service = self._open()
         if isinstance(offsets, Mapping):
             for queue, offset in offsets.items():
                 if offset < 0:
                     raise ClientError(f"the offset of {name_of(queue)} is {offset}; give 0 or more")
-                if parts.queues.state(queue) is not None:
-                    parts.store.update(queue, offset, increase_only=False)
+                if service.queues.state(queue) is not None:
+                    service.store.update(queue, offset, increase_only=False)
             queues = list(offsets)
         else:
-            queues = parts.queues.queues if offsets is None else list(offsets)
+            queues = service.queues.queues if offsets is None else list(offsets)
             self._note_consumed(queues)
         if persist:
-            mine = [queue for queue in queues if parts.queues.state(queue) is not None]
-            await persist_surely(parts.store, mine)
+            mine = [queue for queue in queues if service.queues.state(queue) is not None]
+            await persist_surely(service.store, mine)
 
     async def committed(self, queue: MessageQueue) -> int:
         """The group's offset in a queue, -1 when there is none."""
@@ -50,22 +50,22 @@ class LiteOffsets(LiteMember):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at `offset` of a queue; ClientError when that is not in it, or it is not ours."""
-        parts = self._open()
-        state = parts.queues.state(queue)
+        service = self._open()
+        state = service.queues.state(queue)
         if state is None:
             raise ClientError(
                 f"{name_of(queue)} is not assigned here, perhaps not yet or no more; assigned are "
-                f"{len(parts.queues.queues)} queues, see `assignment`"
+                f"{len(service.queues.queues)} queues, see `assignment`"
             )
-        least = await queue_bounds.min_offset(parts.cluster, queue)
-        most = await queue_bounds.max_offset(parts.cluster, queue)
+        least = await queue_bounds.min_offset(service.cluster, queue)
+        most = await queue_bounds.max_offset(service.cluster, queue)
         if not least <= offset <= most:
             raise ClientError(
                 f"Seek offset illegal: {offset} is not in {name_of(queue)}, which has {least} to "
                 f"{most}"
             )
         state.seek_offset = offset
-        parts.queues.renew(state)
+        service.queues.renew(state)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message of a queue."""
@@ -84,8 +84,8 @@ class LiteOffsets(LiteMember):
         return await queue_bounds.offset_at(self._open().cluster, queue, ms)
 
     def _note_consumed(self, queues: Iterable[MessageQueue]) -> None:
-        parts = self._open()
+        service = self._open()
         for queue in queues:
-            state = parts.queues.state(queue)
+            state = service.queues.state(queue)
             if state is not None and state.consume_offset != UNKNOWN:
-                parts.store.update(queue, state.consume_offset, increase_only=False)
+                service.store.update(queue, state.consume_offset, increase_only=False)

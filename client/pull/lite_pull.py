@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Self
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.subscription import SubscriptionData
@@ -17,6 +16,8 @@ from ...protocol.names import with_namespace
 from ...protocol.queues.allocation import Strategy
 from ..base.failures import log_failure
 from ..base.identity import now_ms
+from ..base.lifecycle import Startable
+from ..base.message_view import MessageView
 from ..base.security import OPEN, Security
 from ..base.start_from import Start
 from ..cluster import rebalance_service
@@ -27,14 +28,13 @@ from ..group.local_offsets import FOLDER
 from ..group.membership import Membership, NameServer
 from ..group.offsets import persist_surely
 from ..group.rebalancing import QueuesListener, Rebalancing
-from ..group.received import MessageView
 from ..group.subscriptions import Expression, check_with_broker, subscription_of
 from ..producer.trace import trace_topic
 from ..push.tracing import ConsumeReturn
 from .assigned import UNKNOWN
 from .lite_offsets import LiteOffsets
 from .lite_pulling import LitePullSettings, Pulled
-from .lite_service import LiteParts
+from .lite_service import LiteService
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ TOPIC_CHECK_SECONDS, FIRST_TOPIC_CHECK_SECONDS = 30.0, 10.0  # topicMetadataChec
 TopicListener = Callable[[str, list[MessageQueue]], None]
 
 
-class LitePullConsumer(LiteOffsets):
+class LitePullConsumer(Startable, LiteOffsets):
     """Polls topics or queues.
 
         async with LitePullConsumer("127.0.0.1:9876", group="billing") as consumer:
@@ -55,9 +55,9 @@ class LitePullConsumer(LiteOffsets):
                 for message in await consumer.poll():
                     ...
 
-    The arguments are those of `Consumer`, where they have a meaning here. With `auto_commit` what
-    was polled is committed every `auto_commit_s` seconds, by poll itself; else `commit` does it.
-    With `trace` (True, or a topic) the trace topic is told what was polled.
+    The arguments have the meaning they have for `Consumer`. With `auto_commit` poll commits the
+    polled messages every `auto_commit_s` seconds; otherwise call `commit`. With `trace` (True, or a
+    topic) polled messages are recorded in the trace topic.
     """
 
     def __init__(
@@ -109,51 +109,44 @@ class LitePullConsumer(LiteOffsets):
         self._upkeep: asyncio.Task[None] | None = None
         self._started_ms = 0
         self._closed = False
-        self._parts: LiteParts | None = None
+        self._service: LiteService | None = None
 
     # --- life -----------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     @property
     def is_running(self) -> bool:
         """Whether it was started and not closed yet."""
-        return self._parts is not None and not self._closed
+        return self._service is not None and not self._closed
 
     async def start(self) -> None:
-        """Join the group; what was subscribed or assigned before is pulled from now on.
+        """Join the group and start pulling the topics or queues chosen before.
 
         A consumer whose start failed is closed.
         """
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-        if self._parts is not None:
+        if self._service is not None:
             return
-        parts = LiteParts(
+        service = LiteService(
             self._membership, self._settings, self._subscription, self._cache, self._trace_topic
         )
-        self._parts = parts
+        self._service = service
         self._started_ms = now_ms()
         try:
-            await self._join(parts)
+            await self._join(service)
         except BaseException:
             await self.close()
             raise
 
-    async def _join(self, parts: LiteParts) -> None:
-        await parts.store.load()
-        parts.cluster.join_consumer(self)
+    async def _join(self, service: LiteService) -> None:
+        await service.store.load()
+        service.cluster.join_consumer(self)
         await self._resubscribed()
-        await parts.start()
-        parts.cluster.start()
+        await service.start()
+        service.cluster.start()
         if self._assigned:
             await self._look_up(queue.topic for queue in self._assigned)
-            parts.queues.become(self._assigned)
+            service.queues.become(self._assigned)
         for topic in self._topic_listeners:
             self._topic_queues[topic] = await self.fetch_queues(topic)
         watching = every(
@@ -162,7 +155,7 @@ class LitePullConsumer(LiteOffsets):
         self._upkeep = asyncio.create_task(watching, name=f"topics-{self.group}")
 
     async def close(self) -> None:
-        """Stop pulling, make what was committed last, leave the group. May be called twice."""
+        """Stop pulling, persist committed offsets, leave the group. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -171,10 +164,10 @@ class LitePullConsumer(LiteOffsets):
             await asyncio.gather(self._upkeep, return_exceptions=True)
         await self._rebalancing.close()
         self._cache.close()
-        if self._parts is None:
+        if self._service is None:
             return
-        await self._parts.close()
-        await self._membership.leave(self._parts.cluster, self)
+        await self._service.close()
+        await self._membership.leave(self._service.cluster, self)
 
     # --- topics and queues ----------------------------------------------------------------------
 
@@ -184,9 +177,10 @@ class LitePullConsumer(LiteOffsets):
         expression: str | Expression = "*",
         on_queues: QueuesListener | None = None,
     ) -> None:
-        """Share a topic's queues with the group; `on_queues` is told when our part changes.
+        """Subscribe a topic, whose queues are divided among the group; `on_queues` is called on
+        changes.
 
-        ClientError when this consumer assigns its queues itself.
+        ClientError if this consumer assigns its queues itself.
         """
         self._set_mode("subscribe")
         name = with_namespace(topic, self._membership.namespace)
@@ -199,23 +193,24 @@ class LitePullConsumer(LiteOffsets):
         """Let go of a topic's queues, committed."""
         name = with_namespace(topic, self._membership.namespace)
         self._subscriptions.pop(name, None)
-        if self._parts is not None:
-            await self._let_go(self._parts.queues.become((), name))
+        if self._service is not None:
+            await self._let_go(self._service.queues.become((), name))
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull exactly these queues, whoever else does; ClientError after a subscribe."""
+        """Pull exactly these queues, independent of other members; ClientError after a
+        subscribe."""
         wanted = list(queues)
         if not wanted:
             raise ClientError("no queues are given to be assigned; give at least one")
         self._set_mode("assign")
         self._assigned = wanted
-        if self._parts is not None:
+        if self._service is not None:
             await self._look_up(queue.topic for queue in wanted)
-            self._parts.queues.become(wanted)
+            self._service.queues.become(wanted)
 
     def set_expression_for_assign(self, topic: str, expression: str | Expression) -> None:
         """Which messages of an assigned topic are wanted; before the start."""
-        if self._parts is not None:
+        if self._service is not None:
             raise ClientError("the expression of an assigned topic is set before the start")
         self._set_mode("assign")
         name = with_namespace(topic, self._membership.namespace)
@@ -223,7 +218,7 @@ class LitePullConsumer(LiteOffsets):
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are pulled here now, sorted."""
+        """The queues being pulled, sorted."""
         return sorted(self._open().queues.queues)
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
@@ -232,13 +227,13 @@ class LitePullConsumer(LiteOffsets):
         return sorted((await self._open().cluster.route(name, fresh=True)).subscribe)
 
     async def on_topic_change(self, topic: str, listener: TopicListener) -> None:
-        """Have `listener` called with a topic's queues when those change; looked at each 30 s."""
+        """Call `listener` with a topic's queues when they change; checked each 30 s."""
         self._topic_listeners[topic] = listener
-        if self._parts is not None:
+        if self._service is not None:
             self._topic_queues[topic] = await self.fetch_queues(topic)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these no more until `resume`; what is here already is still polled."""
+        """Stop pulling these until `resume`; messages already received are still polled."""
         self._open().queues.pause(queues, True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -252,12 +247,12 @@ class LitePullConsumer(LiteOffsets):
 
         What earlier polls gave is committed now and then, if `auto_commit` is set.
         """
-        parts = self._open()
+        service = self._open()
         if timeout < 0:
             raise ClientError(f"timeout is {timeout:g}; give seconds of 0 or more")
         now = asyncio.get_running_loop().time()
         if self.auto_commit and now >= self._next_commit:
-            self._note_consumed(parts.queues.queues)
+            self._note_consumed(service.queues.queues)
             self._next_commit = now + self._auto_commit_s
         pulled = self._cache.take_now()
         if pulled is None and timeout:
@@ -268,24 +263,24 @@ class LitePullConsumer(LiteOffsets):
                 return []
         if pulled is None:
             return []
-        held = pulled.process_queue
+        process_queue = pulled.process_queue
         offset = UNKNOWN
         for message in pulled.messages:
-            offset = held.settle(message.offset)
-        held.last_settle_ms = now_ms()
-        held.stats.ok += len(pulled.messages)
+            offset = process_queue.settle(message.offset)
+        process_queue.last_settle_ms = now_ms()
+        process_queue.stats.ok += len(pulled.messages)
         pulled.state.consume_offset = offset
-        if parts.trace is not None:
-            parts.trace.before(pulled.messages)
-            parts.trace.after(pulled.messages, ConsumeReturn.SUCCESS)
+        if service.trace is not None:
+            service.trace.before(pulled.messages)
+            service.trace.after(pulled.messages, ConsumeReturn.SUCCESS)
         return pulled.messages
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _open(self) -> LiteParts:
-        if self._parts is None or self._closed:
+    def _open(self) -> LiteService:
+        if self._service is None or self._closed:
             raise ClosedError("this consumer is not running; use `async with` or start()")
-        return self._parts
+        return self._service
 
     def _set_mode(self, mode: str) -> None:
         if self._mode not in ("", mode):
@@ -307,9 +302,9 @@ class LitePullConsumer(LiteOffsets):
                 log.warning("group %s waits for topic %s: %s", self.group, topic, unknown)
 
     async def _resubscribed(self) -> None:
-        if self._parts is None:
+        if self._service is None:
             return
-        cluster = self._parts.cluster
+        cluster = self._service.cluster
         await self._look_up(self._subscriptions)
         await check_with_broker(cluster, self.group, self._subscriptions)
         await cluster.beat()
@@ -339,13 +334,13 @@ class LitePullConsumer(LiteOffsets):
         if self._closed or self._mode != "subscribe":
             return rebalance_service.SECONDS
         async with self._changing:
-            parts = self._open()
-            shares = await parts.rebalance.shares(topics)
+            service = self._open()
+            shares = await service.rebalance.shares(topics)
             for topic, share in shares.items():
-                before = {queue for queue in parts.queues.queues if queue.topic == topic}
+                before = {queue for queue in service.queues.queues if queue.topic == topic}
                 if topic not in self._subscriptions or before == set(share.mine):
                     continue
-                await self._let_go(parts.queues.become(share.mine, topic))
+                await self._let_go(service.queues.become(share.mine, topic))
                 listener = self._listeners.get(topic)
                 if listener is not None:
                     try:

@@ -1,4 +1,4 @@
-"""The parts of a running lite pull consumer, wired: offsets, assigned queues, their pull tasks."""
+"""The service of a running lite pull consumer: offsets, assigned queues, pull tasks."""
 
 import asyncio
 import math
@@ -15,13 +15,13 @@ from ..group.offsets import OffsetStore, ReadFrom, persist_surely
 from ..group.process_queue import ProcessQueue
 from ..group.rebalance import Rebalance
 from ..producer.trace import Tracer
-from ..push.tracing import ConsumeTrace
+from ..push.tracing import ConsumeTrace, tracing_producer
 from .assigned import AssignedQueues
 from .lite_pulling import LitePullSettings, Pulled, PullTasks
 
 
-class LiteParts:
-    """One running lite pull consumer; `subscription` tells what is wanted of a topic."""
+class LiteService:
+    """A running lite pull consumer; `subscription` gives the subscription of a topic."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LiteParts:
         self._tracer: Tracer | None = None
         self.trace: ConsumeTrace | None = None
         if trace_topic is not None:
-            make = membership.tracing_producer(self.cluster)
+            make = tracing_producer(self.cluster)
             self._tracer = Tracer(trace_topic, group, make, "CONSUME")
             self.trace = ConsumeTrace(self._tracer, math.inf, membership.namespace)
 
@@ -55,7 +55,7 @@ class LiteParts:
             await self._tracer.start()
 
     async def close(self) -> None:
-        """Stop pulling and make what was committed last."""
+        """Stop pulling and persist committed offsets."""
         queues, states = self.queues.queues, self.queues.states
         self.queues.become(())
         tasks = [state.task for state in states if state.task is not None]

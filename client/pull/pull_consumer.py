@@ -1,13 +1,12 @@
-"""The plain pull consumer: the application pulls at offsets of its own and commits what it likes.
+"""The plain pull consumer: the application chooses the offsets to pull and to commit.
 
-DefaultMQPullConsumer. It is a member of its group, so it can be asked which queues of a topic are
-its share (`balanced_queues`), but it pulls only what it is told to.
+DefaultMQPullConsumer. It is a member of its group, so it can compute its queues of a topic
+(`balanced_queues`), but it pulls only on request.
 """
 
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.heartbeat import ConsumerData
@@ -15,6 +14,8 @@ from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.names import with_namespace
 from ...protocol.queues.allocation import Strategy
 from ..base.identity import now_ms
+from ..base.lifecycle import Startable
+from ..base.message_view import MessageView
 from ..base.security import OPEN, Security
 from ..cluster import queue_bounds
 from ..cluster.cluster import Cluster
@@ -22,11 +23,10 @@ from ..errors import ClosedError
 from ..group.local_offsets import FOLDER
 from ..group.membership import Membership, NameServer
 from ..group.offsets import OffsetStore, ReadFrom
-from ..group.passive_member import QuietMember
+from ..group.passive_member import PassiveMember
 from ..group.process_queue import Limits, ProcessQueue
 from ..group.pull import BATCH, PULL_SECONDS, PullSettings, pull_by_hand
 from ..group.rebalance import Rebalance
-from ..group.received import MessageView
 from ..group.subscriptions import Expression, subscription_of
 
 TIMEOUT_SECONDS = 10.0  # consumerPullTimeoutMillis
@@ -34,10 +34,10 @@ TIMEOUT_SECONDS = 10.0  # consumerPullTimeoutMillis
 
 @dataclass(frozen=True, slots=True)
 class PullOutcome:
-    """What a pull brought: `messages`, and the offset to pull next.
+    """The result of a pull: `messages`, and the offset to pull next.
 
-    `code` is 0 (found), 19 (nothing there yet), 20 (nothing that is wanted, go on at
-    `next_offset`) or 21 (the offset is outside of the queue).
+    `code` is 0 (found), 19 (nothing there yet), 20 (no message matches, continue at `next_offset`)
+    or 21 (the offset is outside the queue).
     """
 
     code: int
@@ -47,8 +47,8 @@ class PullOutcome:
     max_offset: int
 
 
-class PullConsumer(QuietMember):
-    """Pulls queues by hand.
+class PullConsumer(Startable, PassiveMember):
+    """Pulls queues at offsets that the caller chooses.
 
         async with PullConsumer("127.0.0.1:9876", group="audit") as consumer:
             for queue in await consumer.queues("orders"):
@@ -56,7 +56,7 @@ class PullConsumer(QuietMember):
                 outcome = await consumer.pull(queue, offset)
                 await consumer.commit(queue, outcome.next_offset)
 
-    `topics` are those whose queues are shared out in the group, for `balanced_queues`.
+    `topics` are those whose queues `balanced_queues` divides among the group.
     """
 
     def __init__(
@@ -91,17 +91,6 @@ class PullConsumer(QuietMember):
         self._store: OffsetStore | None = None
         self._started_ms = 0
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
         """Join the group."""
         if self._cluster is not None:
@@ -117,7 +106,7 @@ class PullConsumer(QuietMember):
         cluster.start()
 
     async def close(self) -> None:
-        """Make what was committed last, and leave the group. May be called twice."""
+        """Persist committed offsets and leave the group. May be called twice."""
         cluster, self._cluster = self._cluster, None
         if cluster is None:
             return
@@ -133,7 +122,7 @@ class PullConsumer(QuietMember):
         return sorted((await self._open().route(name, fresh=True)).subscribe)
 
     async def balanced_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that are this member's share now."""
+        """This member's queues of a topic, by the group's strategy."""
         name = with_namespace(topic, self._membership.namespace)
         strategy = self._membership.strategy if self._membership.is_clustering else None
         shares = await Rebalance(self._open(), self.group, strategy).shares([name])
@@ -167,8 +156,8 @@ class PullConsumer(QuietMember):
         settings = PullSettings(max_messages, wait_ms, timeout_s or TIMEOUT_SECONDS)
         wanted = subscription_of(queue.topic, expression)
         found = await pull_by_hand(self._open(), self.group, queue, offset, wanted, settings)
-        held = ProcessQueue(queue, offset, Limits(), namespace=self._membership.namespace)
-        messages = [MessageView(record, held) for record in found.records]
+        process_queue = ProcessQueue(queue, offset, Limits(), namespace=self._membership.namespace)
+        messages = [MessageView(record, process_queue) for record in found.records]
         return PullOutcome(
             found.code, messages, found.next_offset, found.min_offset, found.max_offset
         )
@@ -196,12 +185,12 @@ class PullConsumer(QuietMember):
     # --- for brokers and the client: ConsumerMember ---------------------------------------------
 
     async def persist(self) -> None:
-        """Carry what is committed to where it lasts; done every 5 s by itself."""
+        """Persist the committed offsets; called every 5 s."""
         if self._store is not None:
             await self._store.persist_all(list(self._store.clone()))
 
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
+        """Its entry in the heartbeat."""
         return ConsumerData(
             self.group,
             "CONSUME_ACTIVELY",

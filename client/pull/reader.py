@@ -1,10 +1,10 @@
-"""Reading queues by hand: bounds, offsets by time, pulls at an offset the caller chooses.
+"""Reading of queues: bounds, offsets by time, pulls at an offset the caller chooses.
 
-A reader belongs to no group's membership: it sends its subscription with every pull, so brokers
-need no heartbeat from it, and it commits only what it is told to. `expression` is tags ("a || b")
-or, with `is_sql`, a SQL92 condition; brokers compare hashes of tags, so others may come as well.
-A queue is pulled from the broker that the last answer suggested: a slave, when the master has much
-to do. What a slave has not got yet is asked of the master.
+A reader joins no group: it sends its subscription with every pull, so it needs no heartbeat, and it
+commits only on request. `expression` is tags ("a || b") or, with `is_sql`, a SQL92 condition;
+brokers compare hashes of tags, so other messages may be returned as well. A queue is pulled from
+the broker that the last response suggested: a slave if the master is busy. Messages that a slave
+does not have yet are requested from the master.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ from ..cluster.own_cluster import OwnCluster
 from ..errors import AerobeeError, BrokerError, ClientError
 
 PULL_SECONDS = 30.0
-MESSAGES_MAX = 1024  # asked for in one pull; brokers give 32 unless set otherwise
-BULK_MESSAGES_MAX = 8_192  # the same in bulk, which only brokers of ours know
+MESSAGES_MAX = 1024  # requested in one pull; brokers return 32 unless configured otherwise
+BULK_MESSAGES_MAX = 8_192  # the same in bulk, which only aerobee's brokers support
 
 PULL_CODES = frozenset(
     (
@@ -40,11 +40,11 @@ PULL_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull brought.
+    """The result of a pull.
 
-    `code` is SUCCESS (0), PULL_NOT_FOUND (19, nothing there yet), PULL_RETRY_IMMEDIATELY (20, go on
-    at `next_offset`) or PULL_OFFSET_MOVED (21, the offset is outside of the queue). `body` holds
-    message records one after the other, empty unless the code is 0.
+    `code` is SUCCESS (0), PULL_NOT_FOUND (19, nothing there yet), PULL_RETRY_IMMEDIATELY (20,
+    continue at `next_offset`) or PULL_OFFSET_MOVED (21, the offset is outside the queue). `body`
+    holds consecutive message records, empty unless the code is 0.
     """
 
     code: int
@@ -79,7 +79,7 @@ class Reader(OwnCluster):
         return await topic_names(self._open())
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Set the group's offset in a queue, for whoever looks at its lag."""
+        """Set the group's offset in a queue, for tools that show its lag."""
         header = UpdateConsumerOffset(self.group, queue.topic, queue.queue_id, offset)
         address = await queue_bounds.broker_of(self._open(), queue)
         await self._open().ask(address, codes.UPDATE_CONSUMER_OFFSET, header)
@@ -104,10 +104,10 @@ class Reader(OwnCluster):
     async def pull(
         self, queue: MessageQueue, offset: int, max_messages: int = 32, *, bulk: bool = False
     ) -> Pulled:
-        """The messages from `offset` on, at once also when there are none.
+        """The messages from `offset` on; returns at once, also without messages.
 
-        In `bulk` a broker of ours gives as many as were asked for, in up to a MiB; RocketMQ's keep
-        to their own limits. BrokerError for any other answer than those of `Pulled`.
+        With `bulk` aerobee's brokers return as many as requested, up to a MiB; RocketMQ's brokers
+        apply their own limits. BrokerError for any code that `Pulled` does not list.
         """
         most = BULK_MESSAGES_MAX if bulk else MESSAGES_MAX
         if not 0 < max_messages <= most:
@@ -127,7 +127,7 @@ class Reader(OwnCluster):
         )
         broker_id = self._suggested.pop(queue, MASTER_ID) if self._suggested else MASTER_ID
         if broker_id != MASTER_ID:
-            with suppress(AerobeeError):  # it is gone or has other troubles: the master knows
+            with suppress(AerobeeError):  # it is down or failing: ask the master
                 pulled = await self._pull(queue, header, broker_id)
                 if pulled.code == codes.SUCCESS:
                     return pulled

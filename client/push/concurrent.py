@@ -1,8 +1,8 @@
-"""Consuming without order: every message is handed out as soon as it is there.
+"""Concurrent consumption: every message is handed out as soon as it arrives.
 
-ConsumeMessageConcurrentlyService. A message is done, or it is given back to its broker and then
-done here; one that can't be given back stays open and is handed out again after 5 s. The group's
-offset never passes an open one. A broadcasting group gives nothing back: what fails is logged and
+ConsumeMessageConcurrentlyService. A failed message is sent back to its broker and then done here;
+one that can't be sent back stays open and is handed out again after 5 s. The group's offset never
+passes an open message. A broadcasting group sends nothing back: failed messages are logged and
 dropped.
 """
 
@@ -61,7 +61,7 @@ class ConcurrentService:
     def __init__(
         self, store: OffsetStore, send_back: SendBack | None, settings: ConsumeSettings, emit: Emit
     ) -> None:
-        self.settler: Settler = self  # what the messages are settled by
+        self.settler: Settler = self  # the settler of the messages
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -73,13 +73,15 @@ class ConcurrentService:
         self._old: set[ReceivedMessage | Batch] = set()
         self._closed = False
 
-    def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
-        """These were pulled, in this order."""
+    def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
+        """Hand out pulled messages, in this order."""
         settler = self.settler
-        self._emit(held, [ReceivedMessage(record, held, settler) for record in records])
+        self._emit(
+            process_queue, [ReceivedMessage(record, process_queue, settler) for record in records]
+        )
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now."""
+        """The application has taken the message."""
         self._young.add(message)
 
     def close(self) -> None:
@@ -97,19 +99,20 @@ class ConcurrentService:
         self._young.discard(message)
         if self._old:
             self._old.discard(message)
-        held = message.held
-        offset = held.settle(message.offset)
+        process_queue = message.source
+        offset = process_queue.settle(message.offset)
         if offset >= 0:
-            held.stats.ok += 1
-            self._store.update(held.queue, offset)
+            process_queue.stats.ok += 1
+            self._store.update(process_queue.queue, offset)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Give the message back to its broker, which delivers it later; else it waits here."""
+        """Send the message back to its broker, which delivers it later; on failure it waits
+        here."""
         self._forget(message)
-        held = message.held
+        process_queue = message.source
         if message.is_void:
             return
-        held.stats.failed += 1
+        process_queue.stats.failed += 1
         if self._send_back is None:
             log.warning("BROADCASTING, consuming %r failed, it is dropped", message)
         else:
@@ -124,15 +127,15 @@ class ConcurrentService:
                 )
                 self._again_later(message)
                 return
-        offset = held.settle(message.offset)
+        offset = process_queue.settle(message.offset)
         if offset >= 0:
-            self._store.update(held.queue, offset)
+            self._store.update(process_queue.queue, offset)
 
     def again(self, message: ReceivedMessage) -> None:
         """The application let go of the message unsettled: it may be taken again at once."""
         self._forget(message)
         if not self._closed and not message.is_void:
-            self._emit(message.held, [message])
+            self._emit(message.source, [message])
 
     def _again_later(self, message: ReceivedMessage) -> None:
         def come() -> None:
@@ -154,29 +157,31 @@ class ConcurrentService:
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """The first messages are done, the others go back."""
         self._forget(batch)
-        self._acknowledge_all(batch.held, batch.messages[: verdict.done])
+        self._acknowledge_all(batch.process_queue, batch.messages[: verdict.done])
         for message in batch.messages[verdict.done :]:
             await message.nack(verdict.context.delay_level)
 
-    def _acknowledge_all(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Those of them that nobody has settled yet are done."""
-        count, offset = held.settle_all(finish(messages))
+    def _acknowledge_all(
+        self, process_queue: ProcessQueue, messages: list[ReceivedMessage]
+    ) -> None:
+        """Acknowledge those of the messages that are still open."""
+        count, offset = process_queue.settle_all(finish(messages))
         if count:
-            held.stats.ok += count
-            self._store.update(held.queue, offset)
+            process_queue.stats.ok += count
+            self._store.update(process_queue.queue, offset)
 
     # --- upkeep ---------------------------------------------------------------------------------
 
     async def give_up_expired(self) -> None:
-        """Send back what the application has had for too long; called once in that time."""
+        """Send back messages that the application has had for too long; called once per timeout."""
         expired, self._old, self._young = self._old, self._young, set()
         seen: dict[ProcessQueue, int] = {}
         for message in _messages(expired):
-            held = message.held
+            process_queue = message.source
             if message.is_void or not message.is_open:
                 continue
-            seen[held] = seen.get(held, 0) + 1
-            if seen[held] > EXPIRED_MAX:
+            seen[process_queue] = seen.get(process_queue, 0) + 1
+            if seen[process_queue] > EXPIRED_MAX:
                 self._old.add(message)  # the next time
                 continue
             log.warning(

@@ -10,7 +10,6 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Self
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.message.pop_handles import normal_topic
@@ -18,6 +17,7 @@ from ...protocol.names import RETRY_PREFIX, with_namespace
 from ...protocol.queues.allocation import Strategy
 from ..base.failures import log_failure
 from ..base.identity import now_ms
+from ..base.lifecycle import Startable
 from ..base.security import OPEN, Security
 from ..base.start_from import Start
 from ..base.stop_signals import Stop, stop_signals, until_stopped
@@ -43,12 +43,12 @@ from ..producer.trace import trace_topic
 from .concurrent import ConsumeSettings
 from .popped_queues import PopSettings
 from .receiving import Receiving
-from .service import PushParts, PushSettings
+from .service import PushService, PushSettings
 
 log = logging.getLogger(__name__)
 
 
-class Consumer(Receiving):
+class Consumer(Startable, Receiving):
     """Consumes topics as a member of a group.
 
         async with Consumer(
@@ -67,23 +67,24 @@ class Consumer(Receiving):
 
         await consumer.run()
 
-    `name_server` is "host:port;host:port", a list of such, or a `Cluster` to share with others.
-    `topics` is a list of names or a mapping from name to tag expression ("*" for all) or `by_sql(
-    "amount > 10")`. `start` says where a new group begins: "latest", "earliest", a datetime or ms
-    since the epoch; once the group has an offset, that counts. (Brokers give the oldest message to
-    a new group while a queue is young, also for "latest".) With `ordered` the messages of a queue
-    come one after the other, each when the one before is settled; one that fails holds up its
-    queue. `model` "broadcasting" gives every message to every member; what fails is then dropped.
-    `strategy` shares the queues out: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose
-    size changes often), or a function as in `protocol.assign`. `on_queues` is told of changes. With
-    `trace` (True, or a topic) what becomes of the messages is told in the trace topic. Without
-    `client_rebalance` the brokers share the queues out, by "AVG" or "AVG_BY_CIRCLE", and messages
-    are popped (see `PopSettings`) where an administrator has set that; `mqadmin setConsumeMode` or
-    `Admin.set_request_mode` does. Consumers in order and broadcasting ones do it by themselves.
+    `name_server` is "host:port;host:port", a list of addresses, or a `Cluster` to share. `topics`
+    is a list of names or a mapping from name to tag expression ("*" for all) or `by_sql("amount >
+    10")`. `start` is the start position of a new group: "latest", "earliest", a datetime or ms
+    since the epoch; it is ignored once the group has an offset. (Brokers start a new group at the
+    oldest message while a queue is young, also for "latest".) With `ordered` each message of a
+    queue is delivered after the previous one is settled; a failed message blocks its queue. `model`
+    "broadcasting" delivers every message to every member and drops failed messages. `strategy`
+    assigns queues to members: "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH" (for groups whose size
+    changes often), or a function as in `protocol.queues.allocation`. `on_queues` is called on
+    changes. With `trace` (True, or a topic) deliveries are recorded in the trace topic. Without
+    `client_rebalance` the brokers assign the queues, by "AVG" or "AVG_BY_CIRCLE", and messages are
+    popped (see `PopSettings`) where an administrator has set that with `mqadmin setConsumeMode` or
+    `Admin.set_request_mode`. Ordered and broadcasting consumers always assign their queues
+    themselves.
 
-    Every message must be settled: by `process()`, `ack()` or `nack()`; unsettled ones stop the flow
-    after `limits.messages_max` per queue and come again after a restart. Several tasks may iterate
-    over one consumer.
+    Every message must be settled, by `process()`, `ack()` or `nack()`; pulling stops at
+    `limits.messages_max` unsettled messages per queue, and unsettled messages are delivered again
+    after a restart. Several tasks may iterate over one consumer.
     """
 
     def __init__(
@@ -149,61 +150,54 @@ class Consumer(Receiving):
         self._started_ms = 0
         self._closed = False
         self._draining = False
-        self._parts: PushParts | None = None
+        self._service: PushService | None = None
         self._taken: Callable[[ReceivedMessage], None] = _nobody_waits
 
     # --- life -----------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def start(self) -> None:
-        """Join the group and begin to pull. UnreachableError when no name server answers.
+        """Join the group and start pulling. UnreachableError if no name server responds.
 
-        ClientError when this process has the same consumer already, when a broker doesn't
-        understand a condition, or when a broadcasting group's file of offsets can't be read. A
-        consumer whose start failed is closed.
+        ClientError if this process already has a consumer of the group in this client, if a broker
+        rejects a condition, or if the offset file of a broadcasting group can't be read. A consumer
+        whose start failed is closed.
         """
         if self._closed:
             raise ClosedError("this consumer is closed; make a new one")
-        if self._parts is not None:
+        if self._service is not None:
             return
-        parts = PushParts(self._membership, self._settings, self._subscriptions, self._inbox)
-        self._parts = parts
-        self._taken = parts.settling.taken
+        service = PushService(self._membership, self._settings, self._subscriptions, self._inbox)
+        self._service = service
+        self._taken = service.settling.taken
         self._started_ms = now_ms()
         try:
-            await self._join(parts)
+            await self._join(service)
         except BaseException:
             await self.close()
             raise
 
-    async def _join(self, parts: PushParts) -> None:
-        await parts.store.load()
-        parts.cluster.join_consumer(self)
+    async def _join(self, service: PushService) -> None:
+        await service.store.load()
+        service.cluster.join_consumer(self)
         for topic in self._subscriptions:
             try:
-                await parts.cluster.route(topic)
+                await service.cluster.route(topic)
             except NoRouteError:
                 continue  # it may be made later; the rebalance says so in the log
-        await check_with_broker(parts.cluster, self.group, self._subscriptions)
-        await parts.cluster.beat()
-        await parts.start()
-        parts.cluster.start()
-        parts.cluster.rebalance_soon()
+        await check_with_broker(service.cluster, self.group, self._subscriptions)
+        await service.cluster.beat()
+        await service.start()
+        service.cluster.start()
+        service.cluster.rebalance_soon()
 
     async def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
-        """Start, and call the listener until the consumer is told to stop.
+        """Start, and call the listener until the consumer is stopped.
 
-        SIGINT (Ctrl-C) and SIGTERM stop it: it begins no other call of the listener, waits for
-        those under way (at most `drain_timeout` seconds), commits what is done and leaves the
-        group. Messages that wait here go to other members. A second signal doesn't wait. Signals
-        are left alone with `handle_signals` False, outside of the main thread, and in a program
-        that has its own handler for SIGTERM. `drain()` and `close()` of another task stop it, too.
+        SIGINT (Ctrl-C) and SIGTERM stop it: it starts no further call of the listener, waits for
+        running calls (at most `drain_timeout` seconds), commits and leaves the group. Messages that
+        wait in the client go to other members. A second signal stops at once. Signal handlers are
+        not installed with `handle_signals` False, outside the main thread, or in a program with its
+        own SIGTERM handler. `drain()` and `close()` from another task stop it, too.
         """
         self._check_listener()
         stop = Stop()
@@ -212,7 +206,7 @@ class Consumer(Receiving):
                 await self.run_until(stop, drain_timeout)
 
     async def run_until(self, stop: Stop, drain_timeout: float | None) -> None:
-        """What `run` does once the consumer is started, until `stop` is told."""
+        """The body of `run` after the start, until `stop` is signalled."""
         self._check_listener()
         name = f"group {self.group}"
         await until_stopped(name, stop, self._ended, lambda: self._finish(drain_timeout))
@@ -222,14 +216,15 @@ class Consumer(Receiving):
             raise ClientError("this consumer has no listener; give it one with @consumer.listener")
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
-        """Pull no more, wait until everything here is settled, commit and leave.
+        """Stop pulling, wait until all received messages are settled, commit and leave the group.
 
-        False when `timeout` seconds were not enough: what is open then comes again elsewhere.
+        False if `timeout` seconds were not enough; open messages are then delivered to other
+        members.
         """
         return await self._leave_after(self._open().drain, timeout)
 
     async def _finish(self, timeout: float | None) -> bool:  # noqa: ASYNC109
-        """The same, but only wait for what the listener has begun."""
+        """Like `drain`, but wait only for running calls of the listener."""
         workers = self._open().workers
         assert workers is not None
         return await self._leave_after(workers.finish, timeout)
@@ -252,76 +247,76 @@ class Consumer(Receiving):
             await self.close()
 
     async def close(self) -> None:
-        """Stop pulling, commit what is settled, leave the group. May be called twice."""
+        """Stop pulling, commit settled messages, leave the group. May be called twice."""
         if self._closed:
             return
         self._closed = True
         await self._rebalancing.close()
         self._inbox.close()
-        if self._parts is not None:
-            await self._parts.close()
-            await self._membership.leave(self._parts.cluster, self)
+        if self._service is not None:
+            await self._service.close()
+            await self._membership.leave(self._service.cluster, self)
         self._ended.set()
 
     # --- topics and queues ----------------------------------------------------------------------
 
     async def subscribe(self, topic: str, expression: str | Expression = "*") -> None:
-        """Consume another topic too, or other messages of one."""
+        """Subscribe a topic, or change the expression of one."""
         name = with_namespace(topic, self._membership.namespace)
         self._subscriptions[name] = subscription_of(name, expression)
         await self._resubscribed()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Consume a topic no more; its queues are committed and let go."""
+        """Unsubscribe a topic; its queues are committed and released."""
         self._subscriptions.pop(with_namespace(topic, self._membership.namespace), None)
         await self._resubscribed()
 
     async def _resubscribed(self) -> None:
-        if self._parts is not None and not self._closed:
-            cluster = self._parts.cluster
+        if self._service is not None and not self._closed:
+            cluster = self._service.cluster
             await check_with_broker(cluster, self.group, self._subscriptions)
             await cluster.beat()
             cluster.rebalance_soon()
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues this member holds now, sorted, without those of its retry topic.
+        """The assigned queues, sorted, without those of the retry topic.
 
-        Where a broker gives everybody all of its queues to be popped, there is one, with the id -1.
+        If a broker lets all members pop all of its queues, there is one queue with the id -1.
         """
-        if self._parts is None:
+        if self._service is None:
             return []
         return sorted(
-            queue for queue in self._parts.queues if not queue.topic.startswith(RETRY_PREFIX)
+            queue for queue in self._service.queues if not queue.topic.startswith(RETRY_PREFIX)
         )
 
     async def rebalance(self) -> float:
-        """Take and release queues as the group's members are now; seconds until the next look."""
+        """Rebalance now; returns the seconds until the next rebalance."""
         self._open()
         return await self._rebalancing.run(self._rebalance(), self.group)
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _open(self) -> PushParts:
-        if self._parts is None:
+    def _open(self) -> PushService:
+        if self._service is None:
             raise ClosedError("this consumer is not started; use `async with` or start()")
-        return self._parts
+        return self._service
 
     async def _rebalance(self) -> float:
-        parts, topics = self._open(), list(self._subscriptions)
+        service, topics = self._open(), list(self._subscriptions)
         async with self._changing:
             if self._closed or self._draining:
                 return rebalance_service.SECONDS
-            before = set(parts.queues)
-            complete = await parts.keep_topics(topics)
-            shares = await parts.rebalance.shares(topics)
+            before = set(service.queues)
+            complete = await service.keep_topics(topics)
+            shares = await service.rebalance.shares(topics)
             self._follow_modes(shares)
-            complete &= await parts.become(shares)
-            changed = {queue.topic for queue in before.symmetric_difference(parts.queues)}
+            complete &= await service.become(shares)
+            changed = {queue.topic for queue in before.symmetric_difference(service.queues)}
         for topic in changed:
             share = shares.get(topic)
             self._tell(topic, share.every if share else [])
-        parts.compare_members(self._subscriptions)
+        service.compare_members(self._subscriptions)
         if not complete:
             return rebalance_service.MIN_SECONDS
         if len(shares) < len(topics):
@@ -329,15 +324,15 @@ class Consumer(Receiving):
         return rebalance_service.SECONDS
 
     def _follow_modes(self, shares: Mapping[str, Share]) -> None:
-        """Subscribe the retry topics of what was popped and is pulled now, and the reverse."""
-        parts = self._open()
-        if parts.popped is None:
+        """Subscribe the retry topics of topics that changed from pop to pull, and the reverse."""
+        service = self._open()
+        if service.popped is None:
             return
         for name, is_pulled in changed_retries(shares, self.group, self._subscriptions).items():
             if is_pulled:
                 self._subscriptions[name] = subscription_of(name, "*")
-                parts.held.pop_retries[name] = normal_topic(name, self.group)
-                parts.cluster.rebalance_soon()
+                service.assigned.pop_retries[name] = normal_topic(name, self.group)
+                service.cluster.rebalance_soon()
             else:
                 del self._subscriptions[name]
 

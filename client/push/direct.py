@@ -1,6 +1,6 @@
-"""One message that an administrator wants consumed now, by this member (309).
+"""Direct consumption of one message, at an administrator's request (309).
 
-It goes to the listener, or to whoever iterates; nothing is committed for it.
+The message goes to the listener, or to an iterating task; nothing is committed for it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from ..group.process_queue import Limits, ProcessQueue
 from ..group.received import ReceivedMessage
 from .listening import Workers
 
-DIRECT_SECONDS = 60.0  # for whoever iterates to take it and settle it
+DIRECT_SECONDS = 60.0  # until an iterating task takes and settles it
 
 
 async def consume_directly(
@@ -26,12 +26,12 @@ async def consume_directly(
     """What became of the stored message: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and so on."""
     record = decode_record(stored)
     queue = MessageQueue(record.topic, broker_name, record.queue_id)
-    held = ProcessQueue(queue, record.queue_offset, Limits(), namespace=namespace)
-    held.hold(record.queue_offset, len(record.body))
+    process_queue = ProcessQueue(queue, record.queue_offset, Limits(), namespace=namespace)
+    process_queue.hold(record.queue_offset, len(record.body))
     once = _Once()
-    message = ReceivedMessage(record, held, once)
+    message = ReceivedMessage(record, process_queue, once)
     if workers is not None:
-        verdict = await workers.call(held, [message])
+        verdict = await workers.call(process_queue, [message])
         return ConsumeMessageDirectlyResult(
             consume_result=verdict.result,
             remark=repr(verdict.error) if verdict.error is not None else None,
@@ -41,7 +41,7 @@ async def consume_directly(
         async with asyncio.timeout(DIRECT_SECONDS):
             return ConsumeMessageDirectlyResult(consume_result=await once.result)
     except TimeoutError:
-        held.drop()
+        process_queue.drop()
         return ConsumeMessageDirectlyResult(
             consume_result="CR_LATER",
             remark=f"the application did not settle it within {DIRECT_SECONDS:g} s",

@@ -1,16 +1,16 @@
-"""A consumer whose broker decides: some of its topics are pulled and others popped.
+"""The consume service of a consumer with both pulled and popped topics.
 
-Each message goes to the service that it came from.
+Each message is settled by the service that delivered it.
 """
 
 from ..group.received import ReceivedMessage, Settler
 from .listening import Batch, Verdict
-from .pop_service import PoppedAndHeld, PopService
+from .pop_service import PoppedReceivedMessage, PopService
 from .tracing import Service
 
 
-class EitherService:
-    """Stands before the service of what was pulled and that of what was popped."""
+class HybridService:
+    """Dispatches to the services of pulled and of popped messages."""
 
     def __init__(self, pulled: Service, popped: PopService) -> None:
         self._pulled = pulled
@@ -18,7 +18,7 @@ class EitherService:
 
     @property
     def settler(self) -> Settler:
-        """What the messages of both are settled by."""
+        """The settler of the messages of both."""
         return self._pulled.settler
 
     @settler.setter
@@ -46,8 +46,8 @@ class EitherService:
         self._of(batch.messages[0]).begin(batch)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The listener is through."""
+        """The listener has returned."""
         await self._of(batch.messages[0]).finish(batch, verdict)
 
     def _of(self, message: ReceivedMessage) -> Service:
-        return self._popped if isinstance(message, PoppedAndHeld) else self._pulled
+        return self._popped if isinstance(message, PoppedReceivedMessage) else self._pulled

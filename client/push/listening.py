@@ -1,9 +1,9 @@
-"""A listener: the application's function that is called with messages, and what it may answer.
+"""Listeners: the application's function for messages, and its results.
 
-Batches wait in an inbox; so many workers take from it and call the function. A coroutine function
-runs in the loop, a plain one in a thread. Returning nothing (or Outcome.SUCCESS) means done,
-Outcome.LATER or raising means that the messages come again. Anything else is no answer: it is
-logged and counts as LATER, because a message must not be lost to a mistake.
+Batches wait in an inbox; workers take from it and call the function. A coroutine function runs on
+the loop, a plain one in a thread. Returning None (or Outcome.SUCCESS) acknowledges; Outcome.LATER
+or an exception means redelivery. Any other result is logged and counts as LATER, because a message
+must not be lost to a mistake.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ ALL = sys.maxsize  # every message of the batch, however many those are
 
 
 class Outcome(Enum):
-    """What a listener answers: SUCCESS, or LATER for another try."""
+    """The result of a listener: SUCCESS, or LATER for redelivery."""
 
     SUCCESS = "CONSUME_SUCCESS"
     LATER = "RECONSUME_LATER"
@@ -66,8 +66,8 @@ Function = Callable[..., Any]
 class Listener:
     """A function and how it is called.
 
-    It is called with one message (`batch_max` None) or with a list and a `Context`, by at most
-    `concurrency` workers at the same time; each batch is of one queue.
+    It gets one message (`batch_max` None) or a list and a `Context`, in at most `concurrency`
+    concurrent calls; each batch comes from one queue.
     """
 
     function: Function
@@ -86,20 +86,20 @@ class Listener:
 class Batch:
     """Messages of one queue that are consumed together."""
 
-    held: ProcessQueue
+    process_queue: ProcessQueue
     messages: list[ReceivedMessage]
 
     @property
     def is_void(self) -> bool:
-        """The messages belong to somebody else now."""
+        """The messages are assigned to another consumer now."""
         return self.messages[0].is_void
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a call: the first `done` messages are, the others come again.
+    """The result of a call: the first `done` messages are acknowledged, the others come again.
 
-    `result` is its name as RocketMQ's CMResult, `error` what the listener raised.
+    `result` is its name in RocketMQ's CMResult, `error` the listener's exception.
     """
 
     done: int
@@ -109,10 +109,10 @@ class Verdict:
 
 
 class Settling(Protocol):
-    """Where batches go when the listener is through: the consume service."""
+    """Settles batches after the listener: the consume service."""
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
+        """The listener was called."""
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """Settle each message of the batch."""
@@ -148,12 +148,13 @@ class Workers:
         ]
 
     async def finish(self) -> None:
-        """Take no more, and wait until the calls under way are through and settled."""
+        """Take no more batches, and wait until running calls have returned and are settled."""
         self.inbox.close()
         await asyncio.gather(*self._tasks)
 
     async def close(self) -> None:
-        """Take no more; what runs in a thread ends by itself, and counts for nothing."""
+        """Take no more batches and cancel; calls in threads run on, but their results are
+        ignored."""
         self.inbox.close()
         for task in self._tasks:
             task.cancel()
@@ -161,9 +162,11 @@ class Workers:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def call(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Verdict:
+    async def call(
+        self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]
+    ) -> Verdict:
         """Call the listener once."""
-        context = Context(held.queue)
+        context = Context(process_queue.queue)
         began = asyncio.get_running_loop().time()
         try:
             answer = await self._answer(messages, context)
@@ -182,9 +185,9 @@ class Workers:
         except Exception as raised:
             log_failure(log, raised, "consuming %r failed, it comes again", messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
-        held.last_settle_ms = now_ms()
-        held.stats.consumed += 1
-        held.stats.consume_seconds += asyncio.get_running_loop().time() - began
+        process_queue.last_settle_ms = now_ms()
+        process_queue.stats.consumed += 1
+        process_queue.stats.consume_seconds += asyncio.get_running_loop().time() - began
         done = done_of(outcome, context.ack_index, len(messages))
         return Verdict(done, result, context, error)
 
@@ -219,7 +222,7 @@ class Workers:
     async def _work(self) -> None:
         while (batch := await self.inbox.take()) is not None:
             self._service.begin(batch)
-            verdict = await self.call(batch.held, batch.messages)
+            verdict = await self.call(batch.process_queue, batch.messages)
             try:
                 await self._service.finish(batch, verdict)
             except Exception:

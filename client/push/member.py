@@ -13,7 +13,7 @@ from ..group.membership import Membership
 from ..group.received import ReceivedMessage
 from ..group.running import running_info
 from .direct import consume_directly
-from .service import PushParts, PushSettings
+from .service import PushService, PushSettings
 
 
 class PushMember(ABC):
@@ -27,11 +27,11 @@ class PushMember(ABC):
     _started_ms: int
 
     @abstractmethod
-    def _open(self) -> PushParts:
+    def _open(self) -> PushService:
         """The running parts; ClosedError before the start."""
 
     def consumer_data(self) -> ConsumerData:
-        """What the heartbeat says about this consumer."""
+        """Its entry in the heartbeat."""
         return ConsumerData(
             self.group,
             "CONSUME_PASSIVELY",
@@ -45,34 +45,34 @@ class PushMember(ABC):
         self._open().cluster.rebalance_soon()
 
     async def persist(self) -> None:
-        """Carry the offsets of what is settled to where they last; done every 5 s by itself."""
-        parts = self._open()
-        parts.stats.sample(asyncio.get_running_loop().time())
-        await parts.held.persist()
+        """Persist the offsets of settled messages; called every 5 s."""
+        service = self._open()
+        service.stats.sample(asyncio.get_running_loop().time())
+        await service.assigned.persist()
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Go on from these offsets in the queues that are held here."""
+        """Continue at these offsets in the assigned queues."""
         for queue, offset in offsets.items():
             if offset >= 0:
-                await self._open().held.reset(queue, offset)
+                await self._open().assigned.reset(queue, offset)
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """The committed offsets of the queues held here, of one topic or of all ("")."""
+        """The committed offsets of the assigned queues, of one topic or of all ("")."""
         return self._open().store.clone(topic)
 
     def running_info(self) -> ConsumerRunningInfo:
         """What this consumer holds and does."""
-        parts = self._open()
+        service = self._open()
         info = running_info(
-            parts.cluster,
+            service.cluster,
             self.consumer_data(),
-            parts.held.infos(),
-            parts.stats,
+            service.assigned.infos(),
+            service.stats,
             ordered=self._settings.ordered,
             started_ms=self._started_ms,
         )
-        if parts.popped is not None:
-            info.mq_pop_table = parts.popped.infos()
+        if service.popped is not None:
+            info.mq_pop_table = service.popped.infos()
         if self._settings.listener is not None:
             threads = str(self._settings.listener.concurrency)
             info.properties["PROP_THREADPOOL_CORE_SIZE"] = threads
@@ -82,12 +82,12 @@ class PushMember(ABC):
         self, request: Command, broker_name: str | None
     ) -> ConsumeMessageDirectlyResult:
         """Hand the record in the request to the application and wait for what becomes of it."""
-        parts = self._open()
+        service = self._open()
         result = await consume_directly(
             request.body or b"",
             broker_name or "",
             self._membership.namespace,
-            parts.workers,
+            service.workers,
             self._inbox,
         )
         result.order = self._settings.ordered

@@ -30,12 +30,12 @@ TIMES_WITHOUT_END = (1 << 31) - 1  # Integer.MAX_VALUE
 
 
 class _Line:
-    """The messages of one queue in order: those that wait, and those with the application."""
+    """The messages of one ordered queue: waiting, and with the application."""
 
-    __slots__ = ("held", "is_locking", "timer", "under_way", "waiting")
+    __slots__ = ("is_locking", "process_queue", "timer", "under_way", "waiting")
 
-    def __init__(self, held: ProcessQueue) -> None:
-        self.held = held
+    def __init__(self, process_queue: ProcessQueue) -> None:
+        self.process_queue = process_queue
         self.waiting: deque[ReceivedMessage] = deque()
         self.under_way: list[ReceivedMessage] = []
         self.timer: asyncio.TimerHandle | None = None
@@ -64,7 +64,7 @@ class OrderlyService:
         freed: Callable[[], None],
         batch_max: int = 1,
     ) -> None:
-        self.settler: Settler = self  # what the messages are settled by
+        self.settler: Settler = self  # the settler of the messages
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -76,20 +76,22 @@ class OrderlyService:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def deliver(self, held: ProcessQueue, records: list[Record]) -> None:
+    def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
         """These were pulled, in this order."""
-        line = self._lines.get(held)
+        line = self._lines.get(process_queue)
         if line is None:
             for other in [each for each in self._lines if each.dropped and not each.under_way]:
                 del self._lines[other]
-            line = self._lines[held] = _Line(held)
-        line.waiting.extend(ReceivedMessage(record, held, self.settler) for record in records)
+            line = self._lines[process_queue] = _Line(process_queue)
+        line.waiting.extend(
+            ReceivedMessage(record, process_queue, self.settler) for record in records
+        )
         if line.is_at_rest:
             self._next(line)
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has it now: its queue is not let go before it is back."""
-        message.held.under_way += 1
+        message.source.under_way += 1
 
     def close(self) -> None:
         """Hand nothing out any more."""
@@ -105,11 +107,11 @@ class OrderlyService:
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """The message is done; the next one of its queue follows."""
-        held = message.held
-        offset = held.settle(message.offset)
+        process_queue = message.source
+        offset = process_queue.settle(message.offset)
         if offset >= 0:
-            held.stats.ok += 1
-            self._store.update(held.queue, offset, increase_only=False)
+            process_queue.stats.ok += 1
+            self._store.update(process_queue.queue, offset, increase_only=False)
         self._leave(message)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
@@ -118,7 +120,7 @@ class OrderlyService:
 
     def again(self, message: ReceivedMessage) -> None:
         """The application let go of the message unsettled: it is handed out again at once."""
-        line = self._lines.get(message.held)
+        line = self._lines.get(message.source)
         if line is not None and message in line.under_way:
             self._rest(line, [message], 0.0)
 
@@ -126,14 +128,14 @@ class OrderlyService:
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
-        batch.held.under_way += len(batch.messages)
+        batch.process_queue.under_way += len(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """All of the batch is done, or all of it comes again: order allows nothing else.
 
         But for the messages that the listener has settled by itself.
         """
-        line = self._lines.get(batch.held)
+        line = self._lines.get(batch.process_queue)
         left = [each for each in batch.messages if line is None or each in line.under_way]
         if verdict.done == len(batch.messages):
             for message in left:
@@ -155,16 +157,16 @@ class OrderlyService:
         *,
         for_good: bool = False,
     ) -> None:
-        held = messages[0].held
-        line = self._lines.get(held)
-        held.stats.failed += len(messages)
+        process_queue = messages[0].source
+        line = self._lines.get(process_queue)
+        process_queue.stats.failed += len(messages)
         kept = []
         for message in messages:
             is_last = for_good or message.reconsume_times >= self._times_max
             if is_last and await self._given_up(message, for_good=for_good):
-                offset = held.settle(message.offset)
+                offset = process_queue.settle(message.offset)
                 if offset >= 0:
-                    self._store.update(held.queue, offset, increase_only=False)
+                    self._store.update(process_queue.queue, offset, increase_only=False)
                 self._leave(message, following=False)
                 continue
             message.reconsume_times += 1
@@ -189,21 +191,21 @@ class OrderlyService:
         return True
 
     def _leave(self, message: ReceivedMessage, *, following: bool = True) -> None:
-        line = self._lines.get(message.held)
+        line = self._lines.get(message.source)
         if line is None or message not in line.under_way:
             return
         line.under_way.remove(message)
-        line.held.under_way -= 1
+        line.process_queue.under_way -= 1
         if not line.under_way and following:
             self._next(line)
 
     def _rest(self, line: _Line, messages: list[ReceivedMessage], seconds: float) -> None:
         line.waiting.extendleft(reversed(messages))
         line.under_way = [each for each in line.under_way if each not in messages]
-        line.held.under_way -= len(messages)
+        line.process_queue.under_way -= len(messages)
         if not line.is_at_rest:
             return
-        if seconds and not line.held.dropped:
+        if seconds and not line.process_queue.dropped:
             seconds = min(max(seconds, SUSPEND_SECONDS_MIN), SUSPEND_SECONDS_MAX)
             self._next_later(line, seconds)
         else:
@@ -218,27 +220,29 @@ class OrderlyService:
             line.timer = asyncio.get_running_loop().call_later(seconds, come)
 
     def _next(self, line: _Line) -> None:
-        held = line.held
-        if held.dropped or self._closed:
-            self._lines.pop(held, None)
+        process_queue = line.process_queue
+        if process_queue.dropped or self._closed:
+            self._lines.pop(process_queue, None)
             self._freed()
             return
         if not line.waiting:
             return
         now = asyncio.get_running_loop().time()
-        if self._locks is not None and not held.is_locked(now):
+        if self._locks is not None and not process_queue.is_locked(now):
             line.is_locking = True
-            task = asyncio.create_task(self._lock_again(line), name=f"lock {name_of(held.queue)}")
+            task = asyncio.create_task(
+                self._lock_again(line), name=f"lock {name_of(process_queue.queue)}"
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
         size = min(self._batch_max, len(line.waiting))
         line.under_way = [line.waiting.popleft() for _ in range(size)]
-        self._emit(held, list(line.under_way))
+        self._emit(process_queue, list(line.under_way))
 
     async def _lock_again(self, line: _Line) -> None:
         assert self._locks is not None
-        locked = await self._locks.lock(line.held.queue, line.held)
+        locked = await self._locks.lock(line.process_queue.queue, line.process_queue)
         line.is_locking = False
         if line.is_at_rest:
             self._next_later(line, RELOCK_SECONDS if locked else LOCKED_ELSEWHERE_SECONDS)

@@ -1,7 +1,7 @@
-"""Consuming what was popped: done means acknowledged, failed that it comes again after a while.
+"""Consumption of popped messages: success acknowledges, failure means redelivery after a while.
 
-ConsumeMessagePopConcurrentlyService. The broker keeps track, so nothing is committed here. Whatever
-is not settled in time, or not heard of by the broker, comes again by itself.
+ConsumeMessagePopConcurrentlyService. The broker tracks the messages, so nothing is committed here.
+Messages that are not settled in time, or whose acknowledgement is lost, are delivered again.
 """
 
 import asyncio
@@ -29,30 +29,30 @@ AGAIN_SECONDS = (
     *(1200, 1800, 3600, 7200),
 )
 
-EXPIRED_LOOK_SECONDS = 1.0  # until the next look whether messages here have expired
+EXPIRED_LOOK_SECONDS = 1.0  # interval of the check for expired messages
 
 
-class Here:
-    """The popped messages of one queue that are here: each until it is settled or has expired."""
+class InFlightMessages:
+    """The popped messages of one queue in this client, until each is settled or has expired."""
 
     def __init__(self) -> None:
-        self._messages: set[PoppedAndHeld] = set()
+        self._messages: set[PoppedReceivedMessage] = set()
         self._fewer = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, message: "PoppedAndHeld") -> None:
+    def add(self, message: "PoppedReceivedMessage") -> None:
         """It came."""
         self._messages.add(message)
 
-    def remove(self, message: "PoppedAndHeld") -> None:
-        """Nobody here works on it any more."""
+    def remove(self, message: "PoppedReceivedMessage") -> None:
+        """Forget the message: the application has finished it."""
         self._messages.discard(message)
         self._fewer.set()
 
     async def at_most(self, count: int) -> None:
-        """Wait until no more than so many are here."""
+        """Wait until at most this many messages remain."""
         while len(self._messages) > count:
             self._messages = {each for each in self._messages if not each.is_expired}
             if len(self._messages) > count:
@@ -62,32 +62,34 @@ class Here:
                         await self._fewer.wait()
 
 
-class PoppedAndHeld(ReceivedMessage):
-    """A popped message with its handle; void once its time is up, when others may have it."""
+class PoppedReceivedMessage(ReceivedMessage):
+    """A popped message with its handle; void once its invisible time is over."""
 
-    __slots__ = ("_expires_at", "_here", "handle")
+    __slots__ = ("_expires_at", "_in_flight", "handle")
 
-    def __init__(self, popped: Popped, settler: Settler, expires_at: float, here: Here) -> None:
-        super().__init__(popped.record, popped.held, settler)
+    def __init__(
+        self, popped: Popped, settler: Settler, expires_at: float, in_flight: InFlightMessages
+    ) -> None:
+        super().__init__(popped.record, popped.process_queue, settler)
         self.reconsume_times = popped.times
         self.handle = popped.handle
         self._expires_at = expires_at
-        self._here = here
-        here.add(self)
+        self._in_flight = in_flight
+        in_flight.add(self)
 
     @property
     def is_void(self) -> bool:
-        """Its queue, or its time, is somebody else's now."""
-        return self.held.dropped or self.is_expired
+        """Its queue was released or its invisible time is over."""
+        return self.source.dropped or self.is_expired
 
     @property
     def is_expired(self) -> bool:
-        """The broker gives it to somebody again."""
+        """The broker may deliver it to another consumer."""
         return monotonic() >= self._expires_at
 
-    def through(self) -> None:
-        """Nobody here works on it any more."""
-        self._here.remove(self)
+    def finished(self) -> None:
+        """Forget the message: the application has finished it."""
+        self._in_flight.remove(self)
 
 
 class PopService:
@@ -101,24 +103,26 @@ class PopService:
         self._emit = emit
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def deliver(self, found: Iterable[Popped], expires_at: float, here: Here) -> None:
-        """These were popped; what nobody wants, or has been tried too often, is done at once."""
+    def deliver(
+        self, found: Iterable[Popped], expires_at: float, in_flight: InFlightMessages
+    ) -> None:
+        """Hand out popped messages; unwanted ones and those tried too often are settled at once."""
         by_queue: dict[ProcessQueue, list[ReceivedMessage]] = {}
         for popped in found:
-            message = PoppedAndHeld(popped, self.settler, expires_at, here)
+            message = PoppedReceivedMessage(popped, self.settler, expires_at, in_flight)
             too_often = popped.times > self._send_back.max_reconsume_times
             if popped.is_wanted and not too_often:
-                by_queue.setdefault(popped.held, []).append(message)
+                by_queue.setdefault(popped.process_queue, []).append(message)
                 continue
             if too_often:
                 log.warning("%r was tried %d times, it is given up", message, popped.times)
-            message.through()
+            message.finished()
             self._in_background(self._ack(message))
-        for held, messages in by_queue.items():
-            self._emit(held, messages)
+        for process_queue, messages in by_queue.items():
+            self._emit(process_queue, messages)
 
     async def close(self) -> None:
-        """Wait for what the broker is being told."""
+        """Wait for pending acknowledgements."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=pop_acks.ACK_SECONDS)
 
@@ -128,16 +132,16 @@ class PopService:
         """The application has it now; the broker knows how long it may."""
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done: its broker is told, in the background."""
+        """Acknowledge the message, in the background."""
         if self._is_ours(message):
-            message.held.stats.ok += 1
+            message.source.stats.ok += 1
             self._in_background(self._ack(message))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """The message comes again after a while; -1 sends it to the dead letters."""
         if not self._is_ours(message):
             return
-        message.held.stats.failed += 1
+        message.source.stats.failed += 1
         times, last = message.reconsume_times, len(AGAIN_SECONDS) - 1
         if delay_level < 0:
             self._in_background(self._give_up(message))
@@ -154,9 +158,9 @@ class PopService:
                 self._in_background(self._again_after(message, next(longer, AGAIN_SECONDS[last])))
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of it unsettled: it may be taken again, here."""
+        """The application released it unsettled; it may be handed out again."""
         if not message.is_void:
-            self._emit(message.held, [message])
+            self._emit(message.source, [message])
 
     # --- for a listener -------------------------------------------------------------------------
 
@@ -173,20 +177,20 @@ class PopService:
     # --- inside ---------------------------------------------------------------------------------
 
     def _is_ours(self, message: ReceivedMessage) -> bool:
-        assert isinstance(message, PoppedAndHeld)
-        message.through()
+        assert isinstance(message, PoppedReceivedMessage)
+        message.finished()
         if message.is_void:
             log.info("%r was settled too late, it comes again", message)
             return False
         return True
 
     async def _ack(self, message: ReceivedMessage) -> None:
-        assert isinstance(message, PoppedAndHeld)
+        assert isinstance(message, PoppedReceivedMessage)
         handle, offset = message.handle, message.offset
         await pop_acks.ack(self._cluster, self._group, message.queue, handle, offset)
 
     async def _again_after(self, message: ReceivedMessage, seconds: int) -> None:
-        assert isinstance(message, PoppedAndHeld)
+        assert isinstance(message, PoppedReceivedMessage)
         handle, offset, ms = message.handle, message.offset, seconds * 1000
         await pop_acks.change_invisible_time(
             self._cluster, self._group, message.queue, handle, offset, ms

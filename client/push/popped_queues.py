@@ -1,7 +1,7 @@
-"""The queues that this member pops: for each assignment one task that asks, again and again.
+"""The popped queues of this member: one task per assignment, which pops in a loop.
 
-A popped queue belongs to nobody: there is no offset to go on from and nothing to be handed over.
-One that is let go is not asked any more, and what is here of it counts for nothing.
+A popped queue has no owner: there is no offset to continue from and no hand-over. A released queue
+is not popped any more, and its messages in this client are ignored.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ..errors import AerobeeError, BrokerError, ClientError
 from ..group.consume_stats import ConsumeStats
 from ..group.process_queue import ProcessQueue, name_of
 from ..pop.popping import pop
-from .pop_service import Here, PopService
+from .pop_service import InFlightMessages, PopService
 from .pulling import FLOW_CONTROL_SECONDS, PullLoop
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,11 @@ class PopSettings:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """One assignment: its queues by id, the messages of it that are here."""
+    """One assignment: its process queues by id, and its messages in this client."""
 
     queue: MessageQueue
-    helds: dict[int, ProcessQueue] = field(default_factory=dict)
-    here: Here = field(default_factory=Here)
+    process_queues: dict[int, ProcessQueue] = field(default_factory=dict)
+    in_flight: InFlightMessages = field(default_factory=InFlightMessages)
     last_pop_ms: int = 0
     task: asyncio.Task[None] | None = None
 
@@ -111,25 +111,25 @@ class PoppedQueues:
             log.info("popping %s", name_of(queue))
 
     def keep_topics(self, topics: Iterable[str]) -> None:
-        """Let go of all other topics: nobody subscribes to them any more."""
+        """Release all other topics, which are not subscribed any more."""
         known = set(topics)
         self._leave(lambda queue: queue.topic not in known)
 
     def infos(self) -> dict[MessageQueue, PopProcessQueueInfo]:
-        """What brokers may be told about them."""
+        """Their state for brokers."""
         return {
-            queue: PopProcessQueueInfo(len(place.here), False, place.last_pop_ms)
+            queue: PopProcessQueueInfo(len(place.in_flight), False, place.last_pop_ms)
             for queue, place in self._places.items()
         }
 
     async def drain(self) -> None:
-        """Pop no more, and wait until everything that is here is settled or has expired."""
+        """Stop popping and wait until all received messages are settled or have expired."""
         await self._stop(self._places.values())
         for place in self._places.values():
-            await place.here.at_most(0)
+            await place.in_flight.at_most(0)
 
     async def close(self) -> None:
-        """Stop popping; what is here comes again when its time is up."""
+        """Stop popping; unsettled messages return when their time is up."""
         places = list(self._places.values())
         self._leave(lambda _: True)
         await self._stop(places)
@@ -140,8 +140,8 @@ class PoppedQueues:
     def _leave(self, is_going: Callable[[MessageQueue], bool]) -> None:
         for queue in [queue for queue in self._places if is_going(queue)]:
             place = self._places.pop(queue)
-            for held in place.helds.values():
-                held.drop()
+            for process_queue in place.process_queues.values():
+                process_queue.drop()
             assert place.task is not None
             place.task.cancel()
             log.info("popping %s no more", name_of(queue))
@@ -156,7 +156,7 @@ class PoppedQueues:
         queue = place.queue
         while True:
             await self._loop.going()
-            await place.here.at_most(self._settings.messages_max)
+            await place.in_flight.at_most(self._settings.messages_max)
             subscription = self._wanted.get(queue.topic)
             if subscription is None:
                 return  # unsubscribed: the next rebalance lets go of it
@@ -193,7 +193,7 @@ class PoppedQueues:
             from_start=self._from_start,
             namespace=self._namespace,
             queue_id=queue.queue_id,
-            helds=place.helds,
+            process_queues=place.process_queues,
             stats=stats,
         )
         if found:
@@ -201,4 +201,4 @@ class PoppedQueues:
             stats.pulls += 1
             stats.pulled += len(found)
             stats.pull_seconds += came - began
-            self._service.deliver(found, came + settings.invisible_s, place.here)
+            self._service.deliver(found, came + settings.invisible_s, place.in_flight)

@@ -1,7 +1,7 @@
-"""The pull loop of one queue: again and again, as long as the queue is held and has room.
+"""The pull loop of one queue: runs as long as the queue is assigned and has room.
 
-What goes wrong is logged and tried again after a while; an offset that is outside of the queue is
-reported to the owner, who begins anew where the broker says.
+Failures are logged and retried after a pause. An offset outside the queue is reported to the owner,
+which restarts where the broker says.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 PULL_AGAIN_SECONDS = (1.0, 2.0, 4.0)  # pullTimeDelayMillsWhenException, then growing
 FLOW_CONTROL_SECONDS = 0.02  # pullTimeDelayMillsWhenBrokerFlowControl
 NOT_LOCKED_SECONDS = 1.0  # until the next look whether a queue in order is ours alone
-SAY_AGAIN_SECONDS = 300.0  # a topic that the broker doesn't know of is worth another word
-NO_ROOM_SECONDS = 60.0  # a queue full for so long is worth a word
+SAY_AGAIN_SECONDS = 300.0  # log an unknown subscription again after this time
+NO_ROOM_SECONDS = 60.0  # log a queue that is full for this long
 
 Deliver = Callable[[ProcessQueue, list[Record]], None]
 Moved = Callable[[int], None]
 
 
 class PullLoop:
-    """Pulls each held queue and hands what comes to `deliver`.
+    """Pulls each assigned queue and passes the messages to `deliver`.
 
-    `is_explained` says whether the log has it already that the group's members want different
-    things: then it is not said again that a broker doesn't know what is wanted here.
+    `is_explained` says whether differing subscriptions in the group are logged already; then errors
+    about an unknown subscription are not logged again.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class PullLoop:
         self._going.set()
 
     def pause(self) -> None:
-        """Begin no pull until `resume`; what is under way still arrives."""
+        """Start no pull until `resume`; a pending one still arrives."""
         self._going.clear()
 
     def resume(self) -> None:
-        """Go on pulling."""
+        """Continue pulling."""
         self._going.set()
 
     async def going(self) -> None:
@@ -74,23 +74,31 @@ class PullLoop:
     def is_paused(self) -> bool:
         return not self._going.is_set()
 
-    async def run(self, held: ProcessQueue, moved: Moved) -> None:
-        """Pull `held` until it is dropped; `moved` is called with an offset to begin anew at."""
+    async def run(self, process_queue: ProcessQueue, moved: Moved) -> None:
+        """Pull a queue until it is dropped; `moved` is called with an offset to restart at."""
+        try:
+            await self._run(process_queue, moved)
+        finally:
+            self._puller.abandon(process_queue)
+
+    async def _run(self, process_queue: ProcessQueue, moved: Moved) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
-        while not held.dropped:
+        while not process_queue.dropped:
             wait = PULL_AGAIN_SECONDS[min(failures, len(PULL_AGAIN_SECONDS) - 1)]
             try:
-                if not await self._may_pull(held, loop):
+                is_ahead = self._puller.is_ahead(process_queue)
+                if not is_ahead and not await self._may_pull(process_queue, loop):
                     continue
-                held.last_pull_ms = now_ms()
-                subscription = self._subscriptions.get(held.queue.topic)
+                process_queue.last_pull = loop.time()
+                process_queue.last_pull_ms = now_ms()
+                subscription = self._subscriptions.get(process_queue.queue.topic)
                 if subscription is None:
                     return  # unsubscribed: the next rebalance lets go of the queue
-                records = await self._puller.pull(held, subscription)
+                records = await self._puller.pull(process_queue, subscription, self._may_pull_ahead)
                 failures = 0
                 if records:
-                    self._deliver(held, records)
+                    self._deliver(process_queue, records)
                 if self._interval_s:
                     await asyncio.sleep(self._interval_s)
                 continue
@@ -99,8 +107,8 @@ class PullLoop:
                     "going on at offset %d of %s instead of %d: it was out of range, or an "
                     "administrator has reset it",
                     gone.offset,
-                    name_of(held.queue),
-                    held.next_offset,
+                    name_of(process_queue.queue),
+                    process_queue.next_offset,
                 )
                 moved(gone.offset)
                 return
@@ -108,54 +116,62 @@ class PullLoop:
                 if wrong.code == codes.FLOW_CONTROL:
                     wait = FLOW_CONTROL_SECONDS
                 elif wrong.code in LOST_US:
-                    self._say_lost(held.queue.topic, wrong, failures, loop.time())
+                    self._say_lost(process_queue.queue.topic, wrong, failures, loop.time())
                 else:
                     log.warning("next try in %g s: %s", wait, wrong)
             except ClientError as wrong:
-                held.suggested_broker_id = 0
-                log.warning("pulling %s, next try in %g s: %s", name_of(held.queue), wait, wrong)
-                await self._look_again(held.queue.topic)  # the broker may have moved
+                process_queue.suggested_broker_id = 0
+                log.warning(
+                    "pulling %s, next try in %g s: %s", name_of(process_queue.queue), wait, wrong
+                )
+                await self._look_again(process_queue.queue.topic)  # the broker may have moved
             except Exception:
-                log.exception("pulling %s failed; next try in %g s", name_of(held.queue), wait)
+                log.exception(
+                    "pulling %s failed; next try in %g s", name_of(process_queue.queue), wait
+                )
             failures += 1
             await asyncio.sleep(wait)
 
-    async def _may_pull(self, held: ProcessQueue, loop: asyncio.AbstractEventLoop) -> bool:
-        """Wait for what a pull needs; False when there is to be another look."""
-        held.last_pull = loop.time()
+    async def _may_pull(self, process_queue: ProcessQueue, loop: asyncio.AbstractEventLoop) -> bool:
+        """Wait until a pull is possible; False if the caller must check again."""
+        process_queue.last_pull = loop.time()
         if not self._going.is_set():
-            await self._awake(held, self._going)
+            await self._awake(process_queue, self._going)
             return False
-        if held.is_full:
-            await self._room(held)
+        if process_queue.is_full:
+            await self._room(process_queue)
             return False
-        if self._in_order and not held.is_locked(loop.time()):
+        if self._in_order and not process_queue.is_locked(loop.time()):
             await asyncio.sleep(NOT_LOCKED_SECONDS)
             return False
         return True
 
-    async def _awake(self, held: ProcessQueue, event: asyncio.Event) -> None:
+    def _may_pull_ahead(self) -> bool:
+        """Whether nothing but the limits of the queue can stop the next pull."""
+        return self._going.is_set() and not self._in_order and not self._interval_s
+
+    async def _awake(self, process_queue: ProcessQueue, event: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(NO_ROOM_SECONDS):
                 await event.wait()
         except TimeoutError:
-            log.debug("%s is still paused", name_of(held.queue))
+            log.debug("%s is still paused", name_of(process_queue.queue))
 
-    async def _room(self, held: ProcessQueue) -> None:
+    async def _room(self, process_queue: ProcessQueue) -> None:
         try:
             async with asyncio.timeout(NO_ROOM_SECONDS):
-                await held.room()
+                await process_queue.room()
         except TimeoutError:
             log.warning(
                 "%s has been full for %g s with %s; settle messages with process(), ack() or "
                 "nack(), or raise the consumer's limits",
-                name_of(held.queue),
+                name_of(process_queue.queue),
                 NO_ROOM_SECONDS,
-                held.load,
+                process_queue.load,
             )
 
     def _say_lost(self, topic: str, wrong: BrokerError, failures: int, now: float) -> None:
-        """The broker doesn't know what is wanted: by now it was told again, so once is nothing."""
+        """Log that the broker does not know the subscription, if it persists after a heartbeat."""
         log.debug("pulling %s failed: %s", topic, wrong)
         said_at = self._said_at.get(topic)
         is_said = said_at is not None and now - said_at < SAY_AGAIN_SECONDS

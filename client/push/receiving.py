@@ -1,7 +1,6 @@
-"""How an application gets the messages of a push consumer: it takes them, or gives a listener.
+"""Receiving from a push consumer: by iteration, or with a listener.
 
-True at all times: a message that was handed out is known to whoever settles it, before the
-application has it.
+Invariant: a message is registered with its settler before the application gets it.
 """
 
 import asyncio
@@ -13,16 +12,16 @@ from ..errors import ClientError
 from ..group.received import ReceivedMessage
 from .listening import CONCURRENCY, Function, Listener
 from .member import PushMember
-from .service import PushParts
+from .service import PushService
 
 
 class Receiving(PushMember):
-    """Hands messages out; the consumer itself adds its life and its topics.
+    """Hands out messages; the subclass adds life cycle and topics.
 
-    `_taken` is told of each; before the start there is none to be taken.
+    `_taken` is called for each message taken; before the start there are none.
     """
 
-    _parts: PushParts | None
+    _service: PushService | None
     _taken: Callable[[ReceivedMessage], None]
 
     @overload
@@ -40,16 +39,16 @@ class Receiving(PushMember):
         batch_max: int | None = None,
         concurrency: int = CONCURRENCY,
     ) -> Function | Callable[[Function], Function]:
-        """Have `function` called with the messages, instead of iterating; before the start.
+        """Call `function` with the messages, instead of iterating; before the start.
 
-        It gets one message, or with `batch_max` a list of at most so many, of one queue, and a
+        It gets one message, or with `batch_max` a list of at most that many, of one queue, and a
         `Context`. At most `concurrency` calls run at the same time; a plain function runs in a
-        thread. Returning means done, raising (or returning `Outcome.LATER`) that the messages come
-        again. Works as `@consumer.listener` and as `@consumer.listener(concurrency=5)`.
+        thread. Returning acknowledges; raising (or returning `Outcome.LATER`) means redelivery.
+        Works as `@consumer.listener` and as `@consumer.listener(concurrency=5)`.
         """
 
         def register(function: Function) -> Function:
-            if self._parts is not None or self._settings.listener is not None:
+            if self._service is not None or self._settings.listener is not None:
                 raise ClientError("give a consumer one listener, before its start")
             listener = Listener(function, batch_max, concurrency)
             self._settings = replace(self._settings, listener=listener)
@@ -92,7 +91,7 @@ class Receiving(PushMember):
         messages_max: int = 32,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[ReceivedMessage]:
-        """The next messages, at least one and at most so many; none as `receive` gives None."""
+        """The next messages, one at least; an empty list where `receive` returns None."""
         first = await self.receive(timeout)
         found = [] if first is None else [first]
         while found and len(found) < messages_max:
@@ -104,7 +103,7 @@ class Receiving(PushMember):
         return found
 
     def pause(self) -> None:
-        """Begin no more pulls; what is here already is still handed out."""
+        """Start no more pulls; messages already received are still handed out."""
         self._open().loop.pause()
 
     def resume(self) -> None:

@@ -1,6 +1,6 @@
-"""The parts of a running push consumer, wired: offsets, pulling, held queues, settling, upkeep.
+"""The service of a running push consumer: offsets, pulling, assigned queues, settling, upkeep.
 
-Made at the start and closed at the end of the consumer; the consumer itself is only their face.
+Created by the consumer's `start` and closed by its `close`.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ from ..group.received import ReceivedMessage
 from ..group.send_back import SendBack
 from ..group.subscription_check import SubscriptionCheck
 from ..producer.trace import Tracer
-from .assigned_queues import HeldQueues
+from .assigned_queues import AssignedQueues
 from .concurrent import ConcurrentService, ConsumeSettings
-from .hybrid_service import EitherService
+from .hybrid_service import HybridService
 from .listening import Batch, Listener, Workers
 from .orderly import TIMES_WITHOUT_END, OrderlyService
 from .pop_service import PopService
 from .popped_queues import PoppedQueues, PopSettings
 from .pulling import PullLoop
-from .tracing import ConsumeTrace, Service, TracedService
+from .tracing import ConsumeTrace, Service, TracedService, tracing_producer
 
 RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
 
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """All that can be set about how a push consumer works.
+    """The settings of a push consumer.
 
-    With `pop` the brokers share the queues out, and say which are popped.
+    With `pop` the brokers assign the queues and decide which are popped.
     """
 
     ordered: bool
@@ -54,8 +54,8 @@ class PushSettings:
     pop: PopSettings | None = None
 
 
-class PushParts:
-    """One running push consumer. `wanted` are its subscriptions, which may change."""
+class PushService:
+    """A running push consumer. `wanted` are its subscriptions, which may change."""
 
     def __init__(
         self,
@@ -85,18 +85,13 @@ class PushParts:
         if times is None:
             times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
         send_back = SendBack(self.cluster, group, times) if clustering else None
-        self.service = self._service(settings, send_back, times)
-        self.settling: Service = self.service
+        self.consume_service = self._consume_service(settings, send_back, times)
+        self.settling: Service = self.consume_service
         pops: PopService | None = None
         if by_broker and send_back is not None:
             pops = PopService(self.cluster, group, send_back, self._emit)
-            self.settling = EitherService(self.service, pops)
-        self.tracer: Tracer | None = None
-        if settings.trace_topic is not None:
-            make = membership.tracing_producer(self.cluster)
-            self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
-            trace = ConsumeTrace(self.tracer, settings.consume.timeout_s, membership.namespace)
-            self.settling = TracedService(self.settling, trace)
+            self.settling = HybridService(self.consume_service, pops)
+        self.tracer = self._traced(settings, membership.namespace)
         self.workers: Workers | None = None
         if settings.listener is not None:
             self.workers = Workers(group, settings.listener, self.settling)
@@ -105,12 +100,12 @@ class PushParts:
             self.cluster,
             Puller(self.cluster, group, self.store, settings.pull, clustering=clustering),
             wanted,
-            self.service.deliver,
+            self.consume_service.deliver,
             interval_s=settings.pull.interval_s,
             in_order=self.locks is not None,
             is_explained=lambda: self.subscription_check.is_broken,
         )
-        self.held = HeldQueues(
+        self.assigned = AssignedQueues(
             self.store,
             self.loop,
             FirstOffset(self.cluster, self.store, membership.start),
@@ -134,12 +129,12 @@ class PushParts:
             )
 
     async def start(self) -> None:
-        """Begin the work that is repeated."""
+        """Start the periodic tasks."""
         if self.tracer is not None:
             await self.tracer.start()
         group, seconds = self._group, self._consume.timeout_s
-        if isinstance(self.service, ConcurrentService):
-            expire = every(seconds, self.service.give_up_expired, f"giving up of {group}")
+        if isinstance(self.consume_service, ConcurrentService):
+            expire = every(seconds, self.consume_service.give_up_expired, f"giving up of {group}")
             self.in_background(asyncio.create_task(expire, name=f"expire-{group}"))
         if self.locks is not None:
             renew = every(RENEW_SECONDS, self._renew, f"locking queues of {group}", FIRST_SECONDS)
@@ -148,12 +143,12 @@ class PushParts:
             self.workers.start()
 
     def in_background(self, task: "asyncio.Task[None]") -> None:
-        """Work that ends with the consumer at the latest."""
+        """Track a task that is cancelled with the consumer at the latest."""
         self._background = [each for each in self._background if not each.done()]
         self._background.append(task)
 
     def compare_members(self, wanted: Mapping[str, SubscriptionData]) -> None:
-        """See in the background whether the group's members want the same."""
+        """Compare the subscriptions of the group's members, in the background."""
 
         async def look() -> None:
             await self.subscription_check.look(list(self.rebalance.members), dict(wanted))
@@ -162,46 +157,58 @@ class PushParts:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """What is pulled and what is popped now."""
-        return [*self.held.queues, *(self.popped.queues if self.popped is not None else ())]
+        """The pulled and the popped queues."""
+        return [*self.assigned.queues, *(self.popped.queues if self.popped is not None else ())]
 
     async def keep_topics(self, topics: Iterable[str]) -> bool:
         """Release the queues of all other topics; False when one could not be released yet."""
         if self.popped is not None:
             self.popped.keep_topics(topics)
-        return await self.held.keep_topics(topics)
+        return await self.assigned.keep_topics(topics)
 
     async def become(self, shares: Mapping[str, Share]) -> bool:
-        """Hold these shares; False when a queue could not be taken or released yet."""
-        complete = await self.held.become({topic: share.mine for topic, share in shares.items()})
+        """Assign these queues; False if a queue could not be taken or released yet."""
+        complete = await self.assigned.become(
+            {topic: share.mine for topic, share in shares.items()}
+        )
         if self.popped is not None:
             self.popped.become({topic: share.popped for topic, share in shares.items()})
         return complete
 
     async def drain(self) -> None:
-        """Ask for no more, and wait until everything that is here is settled."""
-        await self.held.drain()
+        """Stop requesting messages and wait until all received ones are settled."""
+        await self.assigned.drain()
         if self.popped is not None:
             await self.popped.drain()
 
     async def close(self) -> None:
-        """Stop consuming and pulling, commit, let the queues go."""
+        """Stop consuming and pulling, commit, release the queues."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._inbox.close()
         if self.workers is not None:
             await self.workers.close()
-        self.service.close()
+        self.consume_service.close()
         if self.popped is not None:
             await self.popped.close()
-        await self.held.close()
+        await self.assigned.close()
         if self.tracer is not None:
             await self.tracer.close()
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _service(
+    def _traced(self, settings: PushSettings, namespace: str) -> Tracer | None:
+        """The tracer, if the settings want one; messages are then settled through it."""
+        if settings.trace_topic is None:
+            return None
+        make = tracing_producer(self.cluster)
+        tracer = Tracer(settings.trace_topic, self._group, make, "CONSUME")
+        trace = ConsumeTrace(tracer, settings.consume.timeout_s, namespace)
+        self.settling = TracedService(self.settling, trace)
+        return tracer
+
+    def _consume_service(
         self, settings: PushSettings, send_back: SendBack | None, times: int
     ) -> ConcurrentService | OrderlyService:
         if not settings.ordered:
@@ -216,15 +223,16 @@ class PushParts:
             (settings.listener and settings.listener.batch_max) or 1,
         )
 
-    def _emit(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+    def _emit(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         if self.workers is None:
             self._inbox.put(messages)
             return
         size = self._batch_max
         self.workers.inbox.put(
-            Batch(held, list(messages[at : at + size])) for at in range(0, len(messages), size)
+            Batch(process_queue, list(messages[at : at + size]))
+            for at in range(0, len(messages), size)
         )
 
     async def _renew(self) -> None:
         assert self.locks is not None
-        await self.locks.renew(self.held.table)
+        await self.locks.renew(self.assigned.table)

@@ -1,12 +1,12 @@
-"""Message trace of a consumer: when each message went to the application, and what became of it.
+"""Message trace of a consumer: start and result of the processing of each message.
 
-As Java's ConsumeMessageTraceHookImpl writes it: a SubBefore and a SubAfter record, tied together by
-a request id. A message that the application lets go of unsettled has no SubAfter; one that comes
-again has a second pair. Stands in front of a consume service, which without it has no step more. A
-message that was polled is done with at once (DefaultLitePullConsumerImpl.poll).
+In the format of Java's ConsumeMessageTraceHookImpl: a SubBefore and a SubAfter record with the same
+request id. A message that the application releases unsettled has no SubAfter; a redelivered message
+has a second pair. The trace wraps the consume service, so without it there is no overhead. A polled
+message is done at once (DefaultLitePullConsumerImpl.poll).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -14,7 +14,10 @@ from typing import Protocol
 from ...protocol.message import properties as props
 from ...protocol.names import without_namespace
 from ..base.identity import new_unique_ids, now_ms
-from ..group.received import MessageView, ReceivedMessage, Settler
+from ..base.message_view import MessageView
+from ..cluster.cluster import Cluster
+from ..group.received import ReceivedMessage, Settler
+from ..producer.producer import Producer
 from ..producer.trace import Tracer, flag
 from .listening import Batch, Settling, Verdict
 
@@ -41,12 +44,19 @@ OF_RESULT = {
 
 
 class Service(Settler, Settling, Protocol):
-    """A consume service as the application's side sees it. Its messages settle at `settler`."""
+    """A consume service as receiving and listening use it. Its messages are settled by
+    `settler`."""
 
     settler: Settler
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has it now."""
+
+
+def tracing_producer(cluster: Cluster) -> Callable[[str], Producer]:
+    """A function that makes the producer of a trace, given its group. It has its own client."""
+    servers = cluster.name_servers.source
+    return lambda group: Producer(servers, group=group, security=cluster.security)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +67,9 @@ class _Under:
 
 
 class ConsumeTrace:
-    """Tells `tracer` of the messages that the application has and is through with.
+    """Records in `tracer` when the application takes and finishes messages.
 
-    What takes `timeout_s` or longer counts as too late, as in Java.
+    Processing of `timeout_s` or longer is recorded as a timeout, as in Java.
     """
 
     def __init__(self, tracer: Tracer, timeout_s: float, namespace: str = "") -> None:
@@ -87,7 +97,7 @@ class ConsumeTrace:
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
-        """It is through with them; those that were not told of before are left out."""
+        """The application has finished them; messages without a start record are skipped."""
         traced = [each for each in messages if each in self._under_way]
         if not traced:
             return
@@ -115,7 +125,7 @@ class ConsumeTrace:
     # --- inside ---------------------------------------------------------------------------------
 
     def _is_traced(self, message: MessageView) -> bool:
-        # Brokers mark what is traced; without a region Java's client drops the record.
+        # Brokers mark traced messages; Java's client drops records without a region.
         pairs = message.stored_properties
         return (
             props.MSG_REGION in pairs
@@ -125,7 +135,7 @@ class ConsumeTrace:
 
 
 class TracedService:
-    """Tells `trace` of the messages that pass through `service`."""
+    """Records in `trace` the messages that pass through `service`."""
 
     def __init__(self, service: Service, trace: ConsumeTrace) -> None:
         self.settler: Settler = self
@@ -159,7 +169,7 @@ class TracedService:
         self._trace.before(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The listener is through."""
+        """The listener has returned."""
         self._trace.after(batch.messages, OF_RESULT[verdict.result])
         await self._service.finish(batch, verdict)
 

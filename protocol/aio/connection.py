@@ -30,7 +30,7 @@ from ..wire import Header
 from .failures import UNANSWERED
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .rpc_latency import rpc_key
-from .scheduler import BATCH_START, COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, Lane, Scheduler
+from .scheduler import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, START, Lane, Scheduler
 
 if TYPE_CHECKING:
     from .epoll_reader import Crowd
@@ -42,14 +42,10 @@ WRITE_BYTES_MAX = 256 << 10  # of large answers to one peer, in one turn
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 LANE_MUCH = 2_000  # bytes that came in one piece are several messages
-# Of the headers of messages, and of batches of them, that may go in the lane.
-LANE_STARTS = frozenset((b'{"code":310,', BATCH_START))
 HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
-# A broker passes the answer of a client on: its language says nothing about the broker.
-RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY))
 
 Answer = Response | bytes | None
 Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
@@ -112,7 +108,8 @@ class Connection(asyncio.Protocol):
 
     `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
     and the port as int32), `local_address` our end. `codec` is the header codec for requests we
-    send; with `upgrade` it becomes msgpack after the first answer of another aerobee. The end that
+    send; with `upgrade` it becomes msgpack after the first answer of another aerobee, other than to
+    requests with a code in `relayed`, which the peer hands on to somebody else. The end that
     connected has `asks`: it reads on while its own requests wait to be written. `sign` makes the
     custom header of a request from header and body.
     """
@@ -132,6 +129,7 @@ class Connection(asyncio.Protocol):
         "_next_opaque",
         "_on_lost",
         "_queued",
+        "_relayed",
         "_scheduler",
         "_sign",
         "_tasks",
@@ -164,6 +162,7 @@ class Connection(asyncio.Protocol):
         on_lost: Callable[["Connection"], None] | None = None,
         codec: int = 0,
         upgrade: bool = False,
+        relayed: frozenset[int] = frozenset(),
         asks: bool = False,
         expected: Expected = NOTHING_EXPECTED,
         sign: Sign | None = None,
@@ -190,6 +189,7 @@ class Connection(asyncio.Protocol):
         self._scheduler = scheduler
         self._on_lost = on_lost
         self._upgrade = upgrade
+        self._relayed = relayed
         self._sign = sign
         self._writes_first = not asks
         self._drained: asyncio.Event | None = None
@@ -599,8 +599,10 @@ class Connection(asyncio.Protocol):
             self._is_odd = is_odd
             return
         lane, scheduler.lane = scheduler.lane, None
-        self.data_received(data)
-        scheduler.lane = lane
+        try:
+            self.data_received(data)
+        finally:
+            scheduler.lane = lane
 
     def serve_more(self) -> None:
         """Serve what waits; called by `Turn` when it is this connection's turn."""
@@ -637,7 +639,7 @@ class Connection(asyncio.Protocol):
             whole = b"".join((decoder.rest, data))
         else:
             whole = data
-        if whole[8:20] not in LANE_STARTS:
+        if whole[START] not in lane.starts:
             return False
         scheduler, size = self._scheduler, len(whole)
         if size > READ_BYTES or (
@@ -694,7 +696,7 @@ class Connection(asyncio.Protocol):
             data += first
             frame_bytes = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
             size = max(size, min(frame_bytes, READ_BYTES))  # a batch goes as a whole
-        if data[8:20] not in LANE_STARTS or not lane.is_worth(data):
+        if data[START] not in lane.starts or not lane.is_worth(data):
             unread.extendleft(reversed(share))
             return False
         self._lane_now(lane, data)
@@ -859,7 +861,7 @@ class Connection(asyncio.Protocol):
 
     def _upgrade_unless(self, waiter: Waiter | None) -> None:
         """The peer is aerobee, unless it passed on what this one asked somebody else."""
-        if waiter is None or waiter.code not in RELAYED:
+        if waiter is None or waiter.code not in self._relayed:
             self.codec = CODEC_MSGPACK
             self._upgrade = False
 

@@ -49,7 +49,8 @@ class Peers:
     """Connections by address ("host:port"). Make it inside a running loop.
 
     `rows` is what we serve to the other end (a broker asks its clients). With `upgrade` requests
-    switch to the msgpack header once the peer turns out to be aerobee. `sign` signs them.
+    switch to the msgpack header once the peer turns out to be aerobee, which the answers to
+    requests with a code in `relayed` don't say. `sign` signs them.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Peers:
         *,
         on_lost: Callable[[Connection], None] | None = None,
         upgrade: bool = True,
+        relayed: frozenset[int] = frozenset(),
         connect_seconds: float = CONNECT_SECONDS,
         tls: ssl.SSLContext | None = None,
         sign: Sign | None = None,
@@ -65,6 +67,7 @@ class Peers:
         self._rows = rows or {}
         self._on_lost = on_lost
         self._upgrade = upgrade
+        self._relayed = relayed
         self._connect_seconds = connect_seconds
         self._tls = tls
         self._sign = sign
@@ -168,6 +171,7 @@ class Peers:
                         self._rows,
                         on_lost=lambda lost: self._lost(address, lost),
                         upgrade=self._upgrade,
+                        relayed=self._relayed,
                         asks=True,
                         expected=ANSWERS,
                         sign=self._sign,

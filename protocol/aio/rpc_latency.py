@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple
 
-from .. import codes
 from ..histogram import Histogram
 
 BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
@@ -37,10 +36,6 @@ def rpc_key(request: int, response: int) -> int:
     return request << _RESPONSE_BITS | response & _CODE
 
 
-SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
-SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
-
-
 class RpcLatency:
     """The histograms of one server. `began` is when the first bytes of this turn came, 0.0 before
     (time.perf_counter); `answered` counts the answers of this turn by `rpc_key`, `at_once` those of
@@ -60,11 +55,17 @@ class RpcLatency:
             self.answered[rpc_key(request, response) | ONEWAY] += count
 
     def late(
-        self, request: int, response: int, waited_ms: int, *, is_long_polling: bool = False
+        self,
+        request: int,
+        response: int,
+        waited_ms: int,
+        count: int = 1,
+        *,
+        is_long_polling: bool = False,
     ) -> None:
-        """A request that came in an earlier turn is answered."""
+        """So many requests that came in an earlier turn are answered."""
         key = rpc_key(request, response) | (_SUSPENDED if is_long_polling else 0)
-        self._record(key, max(0, waited_ms), 1)
+        self._record(key, max(0, waited_ms), count)
 
     def end_turn(self) -> None:
         """The answers of this turn have left."""

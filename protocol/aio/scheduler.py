@@ -30,7 +30,7 @@ SHARED_SECONDS = 0.1  # for how long after that
 LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
 LANE_SHARE = 2 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
 CROWD_MIN = 16  # connections served in a turn, from which on they are read together
-BATCH_START = b'{"code":320,'  # of the header of a batch
+START = slice(8, 20)  # of a frame with a JSON header: the twelve bytes that begin the header
 LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
 
 
@@ -38,8 +38,11 @@ class Lane:
     """What came in this turn from connections that sent plain messages, to be read all at once.
 
     Such a connection leaves its bytes in `laned`; those that a `crowd` (`crowd.py`) read together
-    are one `block`. Whoever opened the lane takes all at the end of the turn (`Turn.before_write`),
-    and lists those he has an answer for (`answered`): when all is stored, he is asked to `write`.
+    are one `block`. The owner takes all at the end of the iteration (`Scheduler.before_write`) and
+    adds the connections whose messages it took, or for which it has responses, to `answered`. When
+    all is stored the scheduler calls `write`, which writes these responses, else `drop`. `starts`
+    are what the headers (`START`) of requests begin with that may go there; `is_worth` says of what
+    came from one connection alone whether this is the shorter way for it.
     `served` is for how many connections the turn before had one. While it `is_held` it is for the
     next turn.
     """
@@ -50,14 +53,23 @@ class Lane:
         "bytes",
         "connections",
         "crowd",
+        "drop",
         "few",
         "is_held",
+        "is_worth",
         "many",
         "served",
+        "starts",
         "write",
     )
 
-    def __init__(self, write: Callable[[list["Connection"]], None]) -> None:
+    def __init__(
+        self,
+        write: Callable[[], None],
+        drop: Callable[[], None],
+        starts: frozenset[bytes],
+        is_worth: Callable[[bytes], bool],
+    ) -> None:
         self.connections: list[Connection] = []
         self.block: Block | None = None
         self.bytes = 0
@@ -67,11 +79,10 @@ class Lane:
         self.served = 0
         self.is_held = False
         self.write = write
+        self.drop = drop
+        self.starts = starts
+        self.is_worth = is_worth
         self.crowd: Crowd | None = None
-
-    def is_worth(self, piece: bytes) -> bool:
-        """Whether the lane is the shorter way for what came from one connection alone."""
-        return piece[8:20] == BATCH_START or piece.count(b'"extFields"') >= self.few
 
     def split(self) -> None:
         """Have what is in the block wait as what came by itself does."""
@@ -165,6 +176,12 @@ class Scheduler:
     def add(self, connection: "Connection") -> None:
         """The connection has output; called once a turn for each."""
         self._dirty.append(connection)
+        if not self._scheduled:  # as `plan_end`, without a call: this is done for every send
+            self._scheduled = True
+            self.loop.call_soon(self._end)
+
+    def plan_end(self) -> None:
+        """Have this iteration's end run, unless it is running already."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._end)
@@ -175,9 +192,7 @@ class Scheduler:
         From inside of it: at the end of the next one.
         """
         self._woken = True
-        if not self._scheduled:
-            self._scheduled = True
-            self.loop.call_soon(self._end)
+        self.plan_end()
 
     @property
     def is_shared(self) -> bool:
@@ -264,6 +279,8 @@ class Scheduler:
             lane.served = len(answered) + len(dirty)
         if not is_stored:
             dirty += answered
+            if lane is not None:
+                lane.drop()
             log.error("closing %d connections whose answers would not be true", len(dirty))
             for connection in dirty:
                 connection.abort()
@@ -275,7 +292,7 @@ class Scheduler:
         for connection in dirty:
             connection.flush()
         if lane is not None and answered:
-            lane.write(answered)
+            lane.write()
         latency = self.latency
         if latency is not None and latency.answered:
             at_once = latency.at_once

@@ -1,6 +1,6 @@
 """Headers of pulling: PULL_MESSAGE (11), LITE_PULL_MESSAGE (361) and their answer."""
 
-from typing import ClassVar
+from typing import ClassVar, Protocol, Self
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
@@ -25,6 +25,17 @@ _TEMPLATE = (
     b'"language":"%b","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
     b'"version":%d}'
 ) % (LANGUAGE.encode(), VERSION)
+
+
+class Page(Protocol):
+    """What a pull has read: whole records of `size` bytes, the offset to go on from, the bounds of
+    the queue."""
+
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes | memoryview]
+    size: int
 
 
 class PullMessage(Header):
@@ -52,37 +63,26 @@ class PullMessage(Header):
     def found(
         self,
         request: Command,
-        next_offset: int,
-        min_offset: int,
-        max_offset: int,
+        page: Page,
         topic_sys_flag: int,
         group_sys_flag: int,
-        records: list[bytes | memoryview],
-        size: int,
         suggested_broker_id: int = 0,
     ) -> Response | bytes:
-        """The answer with `records`, `size` bytes: the finished frame for a JSON request."""
+        """The response with the records of `page`: the finished frame for a JSON request."""
         if request.codec == CODEC_JSON:
             header = _TEMPLATE % (
                 group_sys_flag,
-                max_offset,
-                min_offset,
-                next_offset,
+                page.max_offset,
+                page.min_offset,
+                page.next_offset,
                 suggested_broker_id,
                 topic_sys_flag,
                 request.opaque,
             )
-            head = HEAD.pack(LENGTH_BYTES + len(header) + size, len(header))
-            return b"".join((head, header, *records))
-        answer = PullMessageResponse(
-            suggested_broker_id,
-            next_offset,
-            min_offset,
-            max_offset,
-            topic_sys_flag=topic_sys_flag,
-            group_sys_flag=group_sys_flag,
-        )
-        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", records)
+            head = HEAD.pack(LENGTH_BYTES + len(header) + page.size, len(header))
+            return b"".join((head, header, *page.records))
+        answer = PullMessageResponse.of(page, topic_sys_flag, group_sys_flag, suggested_broker_id)
+        return Response(codes.SUCCESS, answer.to_fields(), "FOUND", page.records)
 
     def missed(self, code: int, answer: "PullMessageResponse", remark: str) -> Response:
         """The answer without messages."""
@@ -100,3 +100,17 @@ class PullMessageResponse(Header):
     topic_sys_flag: Int32 | None = field(name="topicSysFlag", default=None)
     group_sys_flag: Int32 | None = field(name="groupSysFlag", default=None)
     forbidden_type: Int32 | None = field(name="forbiddenType", default=None)
+
+    @classmethod
+    def of(
+        cls, page: Page, topic_sys_flag: int, group_sys_flag: int, suggested_broker_id: int = 0
+    ) -> Self:
+        """The fields for what was read, with the flags of topic and group."""
+        return cls(
+            suggested_broker_id,
+            page.next_offset,
+            page.min_offset,
+            page.max_offset,
+            topic_sys_flag=topic_sys_flag,
+            group_sys_flag=group_sys_flag,
+        )

@@ -5,10 +5,10 @@ The same work is always done in plain Python, too, for where numba is not instal
 arrays, loops and calls of one another may stand in such functions; they make no arrays. An index
 outside of an array raises IndexError, as in Python.
 
-A module with such functions is imported late, by `broker.handlers.plain_lane` and only where numba
+A module with such functions is imported late, by `broker/send/engine.py` and only where numba
 is there: that takes a third of a second, and ten where numba has not compiled it before on this
-machine. What was compiled is kept until the file of the function changes: by daemons in the user's
-cache folder (`scripts/compiled_sends.py`), else in `__pycache__`. After a change of a function that
+machine. What was compiled is kept until the file of the function changes: by brokers in the user's
+cache folder (`broker/send/engine.py`), else in `__pycache__`. After a change of a function that
 functions in other files call, delete these `*.nb?`.
 """
 

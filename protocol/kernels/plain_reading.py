@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from .. import codes
 from ..command import FLAG_ONEWAY
+from ..security import signature
 from .compiled import compiled, compiled_unchecked, wide
 
 Bytes = npt.NDArray[np.uint8]
@@ -23,7 +24,7 @@ Table = npt.NDArray[np.void]
 
 # One send. Places are in the bytes read, those of properties in the texts that were made of them.
 # Its answer is that of so many sends (`answered`) up to this one, and says the unique key of the
-# request (`name`).
+# request (`name`). Its properties as they came end at `sent_end`; a last PAIR_END may follow.
 SEND = np.dtype(
     [
         (name, np.int64)
@@ -32,7 +33,7 @@ SEND = np.dtype(
             "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
             "keys_at", "keys_end", "wait_at", "wait_end", "fifo", "tags", "log_offset",
             "queue_offset",
-            "size", "code", "batch", "answered", "name_at", "name_end",
+            "size", "code", "batch", "answered", "name_at", "name_end", "sent_end",
         )
     ]
 )  # fmt: skip
@@ -54,6 +55,9 @@ ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
 FIFO, BATCH, ONEWAY = 1, 2, 4  # marks of a group: a sharding key, batches, no answer wanted
 PART_NUMBERS = 5  # that are told of each group
+# Of each signed request: its piece and group, where what was signed begins and ends in `contents`,
+# and where the user's name and the signature do in the bytes read.
+SIGNED_NUMBERS = 8
 GROUPS_MAX = 1_024  # that are kept, and in a turn
 NAMES_BYTES = 256 << 10  # of these
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
@@ -81,13 +85,19 @@ DEL, TIMER, TRAN, POP_CK, INNER_NUM = (
     _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_NUM")
 )  # fmt: skip
 # What is another in each send of a client: kind, begin and end of each, and how many behind them.
-QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER = 0, 1, 2, 3
-SPANS = 3 * 4
+QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER, SIGNATURE_TEXT = 0, 1, 2, 3, 4
+SPANS = 3 * 5
+# Where the value of each field of a custom header begins and ends: a to n, then these two.
+LETTERS, PROPERTIES_LETTER = 14, 8
+ACCESS_KEY, SIGNATURE = 14, 15
+FIELDS = 16
+SIGNING_NAME_BYTES = 9  # of each of the two
 # The members of a header, each with its bit.
 CODE, FLAG, OPAQUE, VERSION, LANGUAGE, EXT_FIELDS, SERIALIZE_TYPE = 1, 2, 4, 8, 16, 32, 64
 NEEDED = CODE | FLAG | OPAQUE | EXT_FIELDS
 NUMBERS = CODE | FLAG | OPAQUE | VERSION
 TEXTS = LANGUAGE | SERIALIZE_TYPE
+ACCESS_KEY_WORD, SIGNATURE_WORD = _word(signature.ACCESS_KEY), _word(signature.SIGNATURE)
 CODE_WORD, FLAG_WORD, OPAQUE_WORD = _word("code"), _word("flag"), _word("opaque")
 VERSION_WORD, LANGUAGE_WORD = _word("version"), _word("language")
 EXT_FIELDS_WORD, SERIALIZE_TYPE_WORD = _word("extFields"), _word("serializeTypeCurrentRPC")
@@ -242,6 +252,7 @@ def _properties(
     while at < end:
         one = wide(data[at])
         if one == QUOTE:
+            send.sent_end = to
             if start < to:
                 if name_end < 0 or not _property(texts, start, name_end, to, send):
                     return NOT_PLAIN, to
@@ -415,6 +426,8 @@ def _header_again(
         start, stop = at + spans[number * 3 + 1] - before, at + spans[number * 3 + 2] - before
         if kind == PROPERTIES:
             found, to = _properties(data, start, stop + 1, texts, to, send)
+        elif kind == SIGNATURE_TEXT:
+            found = _text_end(data, start, stop + 1)
         else:
             value, found = _number(data, start, stop)
             if kind == BORN:
@@ -432,6 +445,29 @@ def _header_again(
 
 
 @compiled
+def _field_name(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The number of the field whose name begins behind this quote, and where its value begins;
+    `NOT_PLAIN` for one that no plain send has."""
+    if at + 5 > end or data[at] != QUOTE:
+        return NOT_PLAIN, at
+    field, name_end = wide(data[at + 1]) - 97, at + 2
+    if data[name_end] != QUOTE:
+        name_end = at + 1 + SIGNING_NAME_BYTES
+        if name_end + 3 > end:
+            return NOT_PLAIN, at
+        field = wide(NOT_PLAIN)
+        if _is(data, at + 1, name_end, ACCESS_KEY_WORD):
+            field = wide(ACCESS_KEY)
+        elif _is(data, at + 1, name_end, SIGNATURE_WORD):
+            field = wide(SIGNATURE)
+    elif field >= LETTERS:
+        field = wide(NOT_PLAIN)
+    if data[name_end] != QUOTE or data[name_end + 1] != COLON or data[name_end + 2] != QUOTE:
+        return NOT_PLAIN, at
+    return field, name_end + 3
+
+
+@compiled
 def _fields(
     data: Bytes,
     at: int,
@@ -441,27 +477,30 @@ def _fields(
     send: Any,
     group: Any,
     spans: Numbers,
+    values: Numbers,
 ) -> tuple[int, int]:
     """Read the custom header that begins here. Where it ends, or `NOT_PLAIN`; and the texts."""
     seen = 0
-    send.text_at = send.text_end = to
+    send.text_at = send.text_end = send.sent_end = to
+    for place in range(2 * FIELDS):
+        values[place] = 0
     while True:
-        if at + 5 > end or data[at] != QUOTE or data[at + 2] != QUOTE or data[at + 3] != COLON:
-            return NOT_PLAIN, to
-        letter = wide(data[at + 1]) - 97
-        if data[at + 4] != QUOTE or letter < 0 or letter > 13 or seen >> letter & 1:
+        letter, at = _field_name(data, at, end)
+        if letter < 0 or seen >> letter & 1:
             return NOT_PLAIN, to
         seen |= 1 << letter
-        at += 5
         start = at
-        if letter == 8:  # i, the properties
+        if letter == PROPERTIES_LETTER:  # i
             at, to = _properties(data, at, end, texts, to, send)
             send.text_end = to
             _note(spans, PROPERTIES, start, at)
-        elif letter in (0, 1, 2, 13):  # a group, b topic, c default topic, n broker
+        elif letter in (0, 1, 2, 13, ACCESS_KEY, SIGNATURE):
+            # a group, b topic, c default topic, n broker
             at = _text_end(data, at, end)
             if letter == 1:
                 group.topic_at, group.topic_end = start, at
+            elif letter == SIGNATURE:
+                _note(spans, SIGNATURE_TEXT, start, at)
         elif letter in (10, 12):  # k of a unit, m a batch
             at = _text_end(data, at, end)
             is_true = at >= 0 and _is(data, start, at, TRUE)
@@ -489,6 +528,7 @@ def _fields(
                 send.times = value
         if at < 0 or at + 1 >= end or data[at] != QUOTE:
             return NOT_PLAIN, to
+        values[2 * letter], values[2 * letter + 1] = start, at
         at += 1
         if data[at] == CLOSE:
             # b, e, f, g and h have to be there.
@@ -527,10 +567,11 @@ def _header(
     send: Any,
     group: Any,
     spans: Numbers,
+    values: Numbers,
 ) -> int:
     """Read the header of a send, between these places; where its texts end, or `NOT_PLAIN`.
 
-    `spans` gets where the values are that are another in each send.
+    `spans` gets where the values are that are another in each send, `values` those of all fields.
     """
     spans[SPANS] = 0
     if data[at] != OPEN or data[end - 1] != CLOSE:
@@ -554,7 +595,7 @@ def _header(
         elif first == OPEN:
             if bit != EXT_FIELDS:
                 return NOT_PLAIN
-            at, to = _fields(data, at + 1, end, texts, to, send, group, spans)
+            at, to = _fields(data, at + 1, end, texts, to, send, group, spans, values)
             if at < 0:
                 return NOT_PLAIN
         else:
@@ -655,6 +696,31 @@ def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Num
 
 
 @compiled
+def _signed_content(
+    data: Bytes,
+    values: Numbers,
+    shift: int,
+    texts: Bytes,
+    send: Any,
+    body_at: int,
+    body_end: int,
+    contents: Bytes,
+    to: int,
+) -> int:
+    """Write what the sender of a request signed: the values of its fields in the order of their
+    names, and the body. Where that ends. The `values` lie so many bytes further on in the data."""
+    key_at, key_end = values[2 * ACCESS_KEY], values[2 * ACCESS_KEY + 1]
+    to = copied(data, key_at + shift, key_end + shift, contents, to)
+    for letter in range(LETTERS):
+        end = values[2 * letter + 1]
+        if letter == PROPERTIES_LETTER:
+            to = copied(texts, send.text_at, send.sent_end, contents, to)
+        elif end:
+            to = copied(data, values[2 * letter] + shift, end + shift, contents, to)
+    return copied(data, body_at, body_end, contents, to)
+
+
+@compiled
 def read_sends(
     data: Bytes,
     ends: Numbers,
@@ -668,20 +734,28 @@ def read_sends(
     table: Numbers,
     parts: Numbers,
     spans: Numbers,
+    values: Numbers,
+    contents: Bytes,
+    signed: Numbers,
     taken: Numbers,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, int]:
     """Read the pieces of `data` that end at `ends`, each from another connection.
 
     `groups`, `known`, `names` and `table` are what is kept of the groups (`_group_number`), `parts`
     gets those of these sends (`_count_groups`). `taken` gets how many bytes of each piece were
     whole plain sends, or 0 where something else was there, too: nothing of that piece is among the
-    sends. How many `sends` and `parts` there are, and the bytes taken of all pieces.
+    sends. How many `sends` and `parts` there are, the bytes taken of all pieces, and how many
+    requests are signed.
+
+    Where `signed` has room only signed requests are plain: it gets their `SIGNED_NUMBERS`, and
+    `contents` what was signed.
     """
-    count = to = piece_start = done = 0
+    count = to = piece_start = done = requests = contents_to = 0
+    is_guarded = len(signed) > 0
     before = before_size = like = topic_at = topic_end = 0
     for piece in range(len(ends)):
         piece_end = ends[piece]
-        first, first_to = count, to
+        first, first_to, first_request, first_content = count, to, requests, contents_to
         at = piece_start
         is_plain = True
         while piece_end - at >= 8:
@@ -702,6 +776,7 @@ def read_sends(
             send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
             send.fifo = 0
             text_end = NOT_PLAIN
+            values_at = before  # the header in which the `values` are
             if mixed == before_size:
                 text_end = _header_again(
                     data, header_at, header_end, before, texts, to, send, group, spans
@@ -715,7 +790,10 @@ def read_sends(
                 send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
                 send.times = send.batch = send.fifo = 0
                 before_size = 0
-                text_end = _header(data, header_at, header_end, texts, to, send, group, spans)
+                values_at = header_at
+                text_end = _header(
+                    data, header_at, header_end, texts, to, send, group, spans, values
+                )
                 if text_end >= 0 and not send.batch:
                     before, before_size, like = header_at, mixed, count
                     topic_at, topic_end = group.topic_at - before, group.topic_end - before
@@ -739,6 +817,14 @@ def read_sends(
             if send.oneway:
                 group.marks |= ONEWAY
             send.name_at, send.name_end = send.unique_at, send.unique_end
+            content_at, shift = contents_to, header_at - values_at
+            if is_guarded:
+                if not (values[2 * ACCESS_KEY + 1] and values[2 * SIGNATURE + 1]):
+                    is_plain = False
+                    break
+                contents_to = _signed_content(
+                    data, values, shift, texts, send, header_end, end, contents, contents_to
+                )
             came = 1
             if send.batch:
                 came, to = _entries(
@@ -756,6 +842,13 @@ def read_sends(
                 break
             for place in range(count, count + came):
                 sends[place].group, sends[place].piece = number, piece
+            if is_guarded:
+                row = requests * SIGNED_NUMBERS
+                signed[row], signed[row + 1] = piece, number
+                signed[row + 2], signed[row + 3] = content_at, contents_to
+                for step in range(4):  # begin and end of the user's name, and of the signature
+                    signed[row + 4 + step] = values[2 * ACCESS_KEY + step] + shift
+                requests += 1
             count += came
             at = end
         if is_plain:
@@ -763,7 +856,7 @@ def read_sends(
             done += at - piece_start
         else:
             taken[piece] = 0
-            count, to = first, first_to
+            count, to, requests, contents_to = first, first_to, first_request, first_content
             before_size = 0  # it may be one of those that are forgotten now
         piece_start = piece_end
-    return count, _count_groups(sends, count, groups, known[0], parts), done
+    return count, _count_groups(sends, count, groups, known[0], parts), done, requests

@@ -11,6 +11,7 @@ import numpy as np
 
 from .plain_reading import (
     BATCH,
+    FIELDS,
     FIFO,
     GROUP,
     GROUPS_MAX,
@@ -19,6 +20,7 @@ from .plain_reading import (
     PART_NUMBERS,
     SEND,
     SEND_BYTES_MIN,
+    SIGNED_NUMBERS,
     SPANS,
     Bytes,
     Numbers,
@@ -45,6 +47,9 @@ class Group(NamedTuple):
 # The sends of one group: its number, messages, the bytes of their bodies and of their properties as
 # they came, those of the largest message, and requests.
 Part = tuple[int, int, int, int, int]
+# A signed request: its piece, its group, and the begin and end of what was signed in `contents`, of
+# the user's name and of the signature in the bytes read.
+Signed = tuple[int, int, int, int, int, int, int, int]
 
 
 class PlainSends:
@@ -54,9 +59,17 @@ class PlainSends:
     After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
     `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept
     with their numbers from turn to turn, until they are too many: `forgot` counts how often.
+
+    Where requests have to be signed (`is_guarded`), `signed` lists those that are, and others are
+    not plain. No signature is checked here.
     """
 
-    def __init__(self, answer: Sequence[bytes]) -> None:
+    def __init__(self, answer: Sequence[bytes], *, is_guarded: bool = False) -> None:
+        self._is_guarded = is_guarded
+        self._values = np.zeros(2 * FIELDS, np.int64)
+        self._signed = np.empty(0, np.int64)
+        self.contents = np.empty(0, np.uint8)
+        self.signed: list[Signed] = []
         self._parts = np.frombuffer(b"".join(answer), np.uint8)
         self._part_ends = np.fromiter(accumulate(map(len, answer)), np.int64, len(answer))
         self.texts = np.empty(0, np.uint8)
@@ -87,19 +100,25 @@ class PlainSends:
         texts_max = len(self.data) + len(self.sends)
         if texts_max > len(self.texts):
             self.texts = np.empty(texts_max, np.uint8)
+            if self._is_guarded:
+                self.contents = np.empty(texts_max, np.uint8)
+                self._signed = np.empty(SIGNED_NUMBERS * len(self.sends), np.int64)
         if self._known[0] > GROUPS_MAX // 2 or self._known[1] > NAMES_BYTES // 2:
             self.forget()
         taken = np.empty(len(ends), np.int64)
-        self.count, parts, done = read_sends(
+        self.count, parts, done, signed = read_sends(
             self.data, np.array(ends, np.int64), body_bytes_max, text_bytes_max,
             self.texts, self.sends, self._groups, self._known, self._names, self._table,
-            self._found, self._spans, taken,
+            self._found, self._spans, self._values, self.contents, self._signed, taken,
         )  # fmt: skip
         self.taken = None if done == len(data) else taken.tolist()
         found = iter(self._found[: PART_NUMBERS * parts].tolist())
         self.parts = list(zip(found, found, found, found, found, strict=True))
         if self._known[0] > len(self.groups):
             self._learn()
+        if self._is_guarded:
+            numbers = iter(self._signed[: SIGNED_NUMBERS * signed].tolist())
+            self.signed = list(zip(*[numbers] * SIGNED_NUMBERS, strict=True))
 
     def _learn(self) -> None:
         """The groups that are new."""
@@ -122,6 +141,19 @@ class PlainSends:
         """The pieces that have a message of one of the groups with these numbers."""
         sends = self.sends[: self.count]
         return set(sends["piece"][np.isin(sends["group"], groups)].tolist())
+
+    def pieces_with(self, text: bytes) -> set[int]:
+        """The pieces that have a message with this text somewhere in its properties."""
+        if not self.count:
+            return set()
+        sends = self.sends[: self.count]
+        texts = self.texts[: sends["text_end"][-1]].tobytes()
+        found: set[int] = set()
+        at = texts.find(text)
+        while at >= 0:  # the properties of a batch lie before those of its messages
+            found.add(int(sends["piece"][np.searchsorted(sends["text_end"], at, "right")]))
+            at = texts.find(text, at + 1)
+        return found
 
     def write_responses(self, words: Mapping[int, bytes]) -> Numbers:
         """Write the `answers`; where those to each piece end. All sends have their places.

@@ -6,25 +6,27 @@ of pop-era stores (system flag 0x80) have the same layout in the body of one rec
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from struct import Struct
 
 import msgspec
 
 from ..errors import Malformed
+from .layout import Layout
 from .record import COMPRESSED, INNER_BATCH, NEED_UNWRAP, PROPERTIES_LENGTH, Data, Record
 
-ENTRY = Struct(
-    ">"
-    "i"  # total size of the entry
-    "i"  # magic, written 0, never looked at
-    "i"  # body crc, written 0, never looked at
-    "i"  # flag
-    "i"  # body length; body, properties length, properties follow
+# What stands before body, properties length and properties of each message.
+LAYOUT = Layout(
+    {
+        "size": "i",  # of the entry, bytes
+        "magic": "i",  # written 0, never looked at
+        "body_crc": "i",  # written 0, never looked at
+        "flag": "i",
+        "body_length": "i",
+    }
 )
-FLAG_AND_LENGTH = Struct(">12xii")  # the two of these that are looked at
-assert FLAG_AND_LENGTH.size == ENTRY.size
+FLAG_AT, BODY_LENGTH_AT = LAYOUT.at["flag"], LAYOUT.at["body_length"]
+ENTRY = LAYOUT.struct
+FLAG_AND_LENGTH = LAYOUT.pick("flag", "body_length")  # the two fields that are read
 ENTRY_BYTES_MIN = ENTRY.size + PROPERTIES_LENGTH.size
-assert ENTRY_BYTES_MIN == 22
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import msgspec
 
 from ..errors import Malformed
 from . import properties as props
+from .layout import Layout
 from .message_id import offset_message_id
 
 Data = bytes | bytearray | memoryview
@@ -48,53 +49,49 @@ COMPRESSION_ZLIB = 0x300
 CRC_MASK = 0x7FFFFFFF  # the Java side keeps a crc as a signed int and masks the sign away
 V1_TOPIC_CHARS_MAX = 127
 
-START = Struct(
-    ">"
-    "i"  # total size
-    "I"  # magic
-    "i"  # body crc
-    "i"  # queue id
-    "i"  # flag
-    "q"  # queue offset
-    "q"  # commit log offset
-    "i"  # system flag
-    "q"  # born time, ms; the born host follows
+# What stands before body, topic and properties, where both hosts are IPv4. An IPv6 host has
+# HOST_V6_EXTRA_BYTES more, and moves the fields behind it.
+LAYOUT = Layout(
+    {
+        "size": "i",  # of the whole record, bytes
+        "magic": "I",
+        "body_crc": "i",
+        "queue_id": "i",
+        "flag": "i",
+        "queue_offset": "q",
+        "log_offset": "q",
+        "sys_flag": "i",
+        "born_ms": "q",
+        "born_host": "8s",
+        "store_ms": "q",
+        "store_host": "8s",
+        "reconsume_times": "i",
+        "prepared_offset": "q",  # of a transaction
+        "body_length": "i",
+    }
 )
-MIDDLE = Struct(
-    ">q"  # store time, ms; the store host follows
-)
-END = Struct(
-    ">"
-    "i"  # reconsume times
-    "q"  # prepared transaction offset
-    "i"  # body length; body, topic and properties follow
-)
-# The same fields in one piece, where both hosts are IPv4.
-HEAD = Struct(">iIiiiqqiq8sq8siqi")
+(
+    SIZE_AT, MAGIC_AT, BODY_CRC_AT, QUEUE_ID_AT, FLAG_AT, QUEUE_OFFSET_AT, LOG_OFFSET_AT,
+    SYS_FLAG_AT, BORN_MS_AT, BORN_HOST_AT, STORE_MS_AT, STORE_HOST_AT, RECONSUME_TIMES_AT,
+    PREPARED_OFFSET_AT, BODY_LENGTH_AT,
+) = LAYOUT.at.values()  # fmt: skip
+HEAD = LAYOUT.struct
+HEAD_BYTES = LAYOUT.size
+# The same in pieces, for hosts of any size.
+START = LAYOUT.span("size", "born_ms")
+MIDDLE = LAYOUT.span("store_ms", "store_ms")
+END = LAYOUT.span("reconsume_times", "body_length")
 # What is needed to find the properties, where both hosts are IPv4.
-LENGTHS = Struct(
-    ">"
-    "7xB"  # the last byte of the magic, at 7
-    "31xB"  # the last byte of the system flag, at 39
-    "44xI"  # body length, at 84
-)
-assert LENGTHS.size == HEAD.size
-SIZE_AND_LENGTHS = Struct(">i3xB31xB44xI")  # the same, after the record's size
-SIZE_AND_QUEUE_OFFSET = Struct(">i16xq")
-QUEUE_ID = Struct(">i")
-QUEUE_OFFSET = Struct(">q")
+LENGTHS = LAYOUT.pick("magic.low", "sys_flag.low", "body_length.unsigned")
+SIZE_AND_LENGTHS = LAYOUT.pick("size", "magic.low", "sys_flag.low", "body_length.unsigned")
+SIZE_AND_QUEUE_OFFSET = LAYOUT.pick("size", "queue_offset")
+QUEUE_ID = LAYOUT.span("queue_id", "queue_id")
+QUEUE_OFFSET = LAYOUT.span("queue_offset", "queue_offset")
 BODY_LENGTH = Struct(">I")
 TOPIC_LENGTH_V2 = Struct(">H")
 PROPERTIES_LENGTH = Struct(">h")
-HEAD_BYTES = HEAD.size
 HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
-QUEUE_ID_AT = 12
-QUEUE_OFFSET_AT = 20
-LOG_OFFSET_AT = 28
-SYS_FLAG_AT = 36
-BORN_HOST_AT = START.size
-assert BORN_HOST_AT == 48
-assert HEAD.size == START.size + 8 + MIDDLE.size + 8 + END.size == 88
+HOST_BYTES_V4 = 8
 
 RECORD_BYTES_MIN = HEAD.size + 1 + PROPERTIES_LENGTH.size  # v1, IPv4, nothing inside
 HOST_V6_EXTRA_BYTES = 12

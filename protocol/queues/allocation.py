@@ -1,14 +1,14 @@
-"""Who gets which queue: the strategies, pure functions that every member computes for itself.
+"""Allocation of queues to members: pure functions that every member computes for itself.
 
-All members see the same queues and ids in the same order, so they agree without talking. A strategy
-gets the member's own id, the sorted queues of one topic and the sorted ids of the group's members,
-and gives the member's queues. Those with settings of their own are made by a function that takes
-them: `consistent_hash(10)`, `by_config(queues)`, `machine_room(rooms)`, `nearby(average)`. Any
-function of that form will do; all members of a group must use the same.
+All members see the same queues and ids in the same order, so they reach the same result without
+communication. A strategy gets the member's own id, the sorted queues of one topic and the sorted
+ids of the group's members, and returns the member's queues. Strategies with settings are made by
+functions: `consistent_hash(10)`, `by_config(queues)`, `machine_room(rooms)`, `nearby(average)`. Any
+function of that form works; all members of a group must use the same one.
 
-Average keeps runs of neighbours together, circle spreads a broker's queues over more members, and
-consistent hash moves the fewest queues when members come and go: for groups whose size changes
-often.
+Average gives each member a contiguous run of queues, circle spreads a broker's queues over more
+members, and consistent hash moves the fewest queues when members come and go: for groups whose size
+changes often.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Strategy:
     def allocate(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list[MessageQueue]:
         if me not in ids:
             return []
-        # Of points with one hash the later member's stands, as in Java's map.
+        # If points have the same hash, the later member's wins, as in Java's map.
         owners = {_point(f"{each}-{at}"): each for each in ids for at in range(virtual_nodes)}
         ring = sorted(owners)
         found = []
@@ -73,7 +73,7 @@ def consistent_hash(virtual_nodes: int = VIRTUAL_NODES) -> Strategy:
 
 
 def by_config(mine: Iterable[MessageQueue]) -> Strategy:
-    """CONFIG: this member has exactly these queues, whoever else is in the group."""
+    """CONFIG: this member gets exactly these queues, independent of other members."""
     wanted = list(mine)
 
     def allocate(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list[MessageQueue]:
@@ -158,7 +158,7 @@ def _point(text: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-# By the names that Java's classes give for themselves; those that need settings are not here.
+# By the names of Java's classes; strategies with settings are not listed.
 STRATEGIES: dict[str, Strategy] = {
     "AVG": average,
     "AVG_BY_CIRCLE": circle,

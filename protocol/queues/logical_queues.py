@@ -1,7 +1,7 @@
-"""Static topics: between logical and physical offsets, and which broker leads a logical queue.
+"""Static topics: conversion between logical and physical offsets, and leaders of logical queues.
 
-A logical queue is a list of items (`LogicQueueMappingItem`), oldest first. Items whose logical
-offset is not decided yet (-1: a remapping is under way) hold messages that nobody can read so far.
+A logical queue is a list of items (`LogicQueueMappingItem`), oldest first. Messages of items
+without a logical offset yet (-1, during a remapping) can't be read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from ..bodies.topic_queue_mapping import (
     TopicQueueMappingInfo,
 )
 
-# What stands for the broker in the name of a logical queue, and for a leader that is not known
+# Placeholder broker names: of a logical queue, and of an unknown leader
 MOCK_BROKER_PREFIX = "__syslo__"
 NO_BROKER = "__syslo__none__"
 
@@ -31,7 +31,7 @@ def to_logical(item: Item, offset: int) -> int:
 
 
 def to_logical_within(item: Item, offset: int) -> int:
-    """The same, -1 while the item's is not decided, and no more than the end of the item."""
+    """The logical offset, -1 while the item has none, at most the end of the item."""
     if item.logic_offset < 0:
         return -1
     if item.start_offset <= item.end_offset < offset:
@@ -78,9 +78,9 @@ def next_item(items: Sequence[Item], item: Item) -> Item | None:
 
 
 def leaders(mapping_by_broker: Mapping[str, TopicQueueMappingInfo]) -> dict[str, dict[int, str]]:
-    """By scope, the broker that leads each logical queue, as the brokers of a topic told it.
+    """The leader of each logical queue by scope, from the mappings of a topic's brokers.
 
-    The highest epoch counts. A queue that no broker leads has `NO_BROKER`.
+    The highest epoch wins. A queue without a leader has `NO_BROKER`.
     """
     found: dict[str, dict[int, str]] = {}
     newest = sorted(mapping_by_broker.values(), key=lambda info: -info.epoch)

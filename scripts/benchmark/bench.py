@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = read_options(words)
     # Else the first broker would go without its machine code for the first part.
     if importlib.util.find_spec("numba") is not None:
-        subprocess.run([sys.executable, "-m", "aerobee.scripts.compiled_sends"], check=True)
+        subprocess.run([sys.executable, "-m", "aerobee.broker.send.engine"], check=True)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
         blocks = {part: _measure(part, options, folder, words) for part in options.only}

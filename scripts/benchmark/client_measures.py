@@ -1,10 +1,10 @@
-"""What `scripts/bench --only client` measures: clients beside each other, at the same broker.
+"""Measures of `scripts/bench --only client`: clients compared at the same broker.
 
-A producer of 128-byte messages on one connection, as many under way as its way of sending allows,
-and a push consumer of a topic that is full; messages a second, of one process each. Ours on the
-stock loop, on uvloop and from threads, Java's, and with `--cpp-python` the C++ binding. At our
-broker and at Java's, one client at a time, in turns; each with a fifth more to warm up. And what an
-idle consumer holds in memory.
+A producer of 128-byte messages on one connection with a fixed number of pending sends, and a push
+consumer of a full topic; messages a second, one process each. Our client on the stock loop, on
+uvloop and from threads, Java's client, and with `--cpp-python` the C++ binding; at our broker and
+at Java's, one client at a time, in rounds, each with a warm-up of a fifth. Also the memory of an
+idle consumer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .store_measures import Held
 SENDS_MIN, RECEIVES_MIN = 60_000, 150_000  # a second, from one process
 IDLE_MIB_MAX = 40
 SENDS, RECEIVES = 150_000, 400_000
-SLOW_PART = 5  # clients that are known to be slow do so much less
+SLOW_PART = 5  # slow clients get this fraction of the messages
 IN_FLIGHT, THREADS = 256, 64
 SECONDS_MAX = 300
 FILLS_MAX = 5
@@ -34,7 +34,7 @@ TOPIC = "ClientLoad"
 
 @dataclass(frozen=True)
 class Client:
-    """A client: how a process of it is started, with the words of clientgen."""
+    """A client and how to start its process, with the arguments of clientgen."""
 
     name: str
     start: Callable[[Path, list[str]], Reporter]
@@ -64,7 +64,7 @@ def _cpp(python: Path) -> Callable[[Path, list[str]], Reporter]:
 
 
 def clients(cpp_python: Path | None) -> list[Client]:
-    """The clients that are compared."""
+    """The clients to compare."""
     found = [
         Client("ours on uvloop", _ours("uvloop"), IN_FLIGHT, f"{IN_FLIGHT} under way"),
         Client("ours on the stock loop", _ours("asyncio"), IN_FLIGHT, f"{IN_FLIGHT} under way"),
@@ -111,7 +111,7 @@ def beside(
 
 
 def idle(side: Cluster, folder: Path) -> Held:
-    """The memory of a consumer that has nothing to do."""
+    """The memory of an idle consumer."""
     words = ["--what", "idle", "--namesrv", side.namesrv, "--topic", TOPIC, "--group", "Idle"]
     with _ours("asyncio")(folder, words) as child:
         assert isinstance(child, Reporter)
@@ -122,7 +122,7 @@ def idle(side: Cluster, folder: Path) -> Held:
 
 
 def _fill(program: Path, side: Cluster, messages: int, say: Say) -> None:
-    """Fills the topic; a broker on a busy machine refuses some, then there is another go."""
+    """Fill the topic; retry, because a broker on a busy machine refuses some messages."""
     for left in reversed(range(FILLS_MAX)):
         try:
             fill(program, side, TOPIC, messages)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...store.base.settings import StoreSettings
+from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..harness.clusters import AerobeeCluster, Cluster, JavaCluster
 from ..loads import loadgen
@@ -251,7 +252,7 @@ def fill_keyed(root: Path, messages: int) -> Wait:
     try:
         for number in range(messages):
             raw = b"UNIQ_KEY\x01%032X\x02KEYS\x01order-%d\x02" % (number, number)
-            store.put(KEYED, number & 3, 0, 0, 1, bytes(8), BODY, raw, 0)
+            store.put(Message((KEYED, number & 3), 0, 0, 1, bytes(8), BODY, raw, 0))
             if number % TURN_MESSAGES:
                 continue
             store.write_staged()

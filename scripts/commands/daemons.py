@@ -119,7 +119,6 @@ def up(options: argparse.Namespace) -> int:
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
         from ..broker_door import broker_door
-        from ..compiled_sends import CompiledSends
 
         names = _name_server(names_config)
         await stack.start(names)
@@ -131,7 +130,6 @@ def up(options: argparse.Namespace) -> int:
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(final, progress=progress)
             await stack.start(ours)
-        await stack.start(CompiledSends(ours))
         door = broker_door(ours)
         await stack.start(door)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
@@ -184,12 +182,10 @@ def broker(options: argparse.Namespace) -> int:
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
         from ..broker_door import broker_door
-        from ..compiled_sends import CompiledSends
 
         with bytes_bar(RECOVERING, lines=True) as progress:
             ours = Broker(config, progress=progress)
             await stack.start(ours)
-        await stack.start(CompiledSends(ours))
         door = broker_door(ours)
         await stack.start(door)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...broker.settings.config import KEYS
-from ...broker.settings.dynamic import HOT
+from ...broker.settings.dynamic import DYNAMIC
 from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import ACCEPTED
 from .. import cli
@@ -126,7 +126,7 @@ def help_of(*command: str) -> str:
 
 def settings_page(daemon: str) -> str:
     """Each key of conf/DAEMON.yaml with its default and effect."""
-    hot = HOT if daemon == "broker" else frozenset[str]()
+    hot = DYNAMIC if daemon == "broker" else frozenset[str]()
     lines = [f"# Settings of the {'broker' if daemon == 'broker' else 'name server'}\n"]
     lines.append(
         f"This page is made from `conf/{daemon}.yaml`. Times are in milliseconds unless a line "

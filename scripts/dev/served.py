@@ -80,7 +80,7 @@ async def _broker_rows(folder: Path) -> list[Row]:
     await broker.start()
     try:
         pulls = PullHandlers(
-            *(config, broker.store, broker.topics, broker.groups, broker.offsets),
+            *(config, broker.store, broker.permissions, broker.groups, broker.offsets),
             *(broker.clients, broker.filters, broker.stats, broker.now_ms),
         )
         return list(full_table(broker, pulls).values())

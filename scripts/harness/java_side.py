@@ -43,10 +43,11 @@ OPEN_PACKAGES = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
-# A client lives for seconds: compiling it well costs more than it gives.
+# No optimizing compiler and one thread for the garbage: a fifth less processor time for a start.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# A client lives for seconds: the optimizing compiler costs more than it saves.
 SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
+    *QUICK_START,
     "-Xmx256m",
     f"-Drmq.logback.configurationFile={INTEROP}/java/logback.xml",
 )
@@ -107,7 +108,7 @@ def server(main: str, *orders: str, home: Path, version: str) -> list[str]:
     (home / "conf").mkdir(parents=True, exist_ok=True)
     for role in ("namesrv", "broker"):  # they insist on a file there
         shutil.copy(INTEROP / "java" / "logback.xml", home / "conf" / f"logback_{role}.xml")
-    flags = ("-Xmx512m", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+    flags = ("-Xmx512m", *QUICK_START, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
     return ["java", *flags, *OPEN_PACKAGES, "-cp", f"{jars}/*", main, *orders]
 
 

@@ -1,10 +1,9 @@
-"""Our own client as fast as it goes, for `scripts/bench --only client`: one process, one report.
+"""Load generator that drives our client at full speed, for `scripts/bench --only client`.
 
-`--client asyncio` (or `uvloop`, which is asyncio on that loop) and `blocking` are the two faces,
-`--what` is what they do: send so many messages
-of 128 bytes with so many of them under way, have as many delivered to a listener in batches, or be
-a consumer that waits. A fifth more comes first, to warm up. Prints a line of JSON: how many
-messages, how many seconds and how much processor time (in us) a message took.
+One process prints one report. `--client` is `asyncio`, `uvloop` (asyncio on that loop) or
+`blocking`. `--what` is `send` (128-byte messages, `--in-flight` of them pending), `receive`
+(delivery to a listener in batches) or `idle` (a consumer that waits). A warm-up of a fifth comes
+first. The report is a line of JSON: number of messages, seconds, processor time per message in us.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from ...client.group.received import ReceivedMessage
 from ..serving import loop_factory
 
 BODY = b"x" * 128
-BATCH = 32  # messages that a listener gets at a time
-WARM_UP = 5  # one message in so many
+BATCH = 32  # messages per call of the listener
+WARM_UP = 5  # the warm-up is one WARM_UPth of the messages
 
 
 class Clock:
-    """Counts messages and takes the time of those behind the first `skip`."""
+    """Counts messages and measures the time of those after the first `skip`."""
 
     def __init__(self, count: int) -> None:
         self.total = count + count // WARM_UP
         self.skip = self.total - count
         self.seen = 0
-        self._from = -1  # the first that counts
+        self._from = -1  # position of the first measured message
         self._began = self._cpu = 0.0
 
     def add(self, count: int) -> bool:
-        """So many more; True with the last one."""
+        """Add `count` messages; True for the last one."""
         self.seen += count
         if self._from < 0 and self.seen > self.skip:
             self._from = self.seen
@@ -50,14 +49,14 @@ class Clock:
         return self.seen >= self.total
 
     def report(self) -> dict[str, object]:
-        """What is printed."""
+        """The report."""
         count, seconds = self.seen - self._from, time.perf_counter() - self._began
         cpu_us = (time.process_time() - self._cpu) / count * 1e6
         return {"event": "rate", "count": count, "seconds": seconds, "cpu_us": cpu_us}
 
 
 async def send(name_server: str, topic: str, clock: Clock, in_flight: int) -> None:
-    """So many tasks, each with a message under way."""
+    """Send from `in_flight` tasks, each with one pending message."""
     async with Producer(name_server, group="ClientLoad") as producer:
         left = clock.total
 
@@ -72,7 +71,7 @@ async def send(name_server: str, topic: str, clock: Clock, in_flight: int) -> No
 
 
 def send_blocking(name_server: str, topic: str, clock: Clock, in_flight: int) -> None:
-    """So many threads, each with a message under way."""
+    """Send from `in_flight` threads, each with one pending message."""
     numbers, lock = iter(range(clock.total)), threading.Lock()
     with blocking.Producer(name_server, group="ClientLoad") as producer:
 
@@ -93,7 +92,7 @@ def send_blocking(name_server: str, topic: str, clock: Clock, in_flight: int) ->
 
 
 async def receive(name_server: str, topic: str, clock: Clock, group: str) -> None:
-    """A listener that gets messages in batches."""
+    """Receive with a listener, in batches."""
     done = asyncio.Event()
     consumer = Consumer(name_server, group=group, topics=[topic], start="earliest")
 
@@ -110,7 +109,7 @@ async def receive(name_server: str, topic: str, clock: Clock, group: str) -> Non
 
 
 def receive_blocking(name_server: str, topic: str, clock: Clock, group: str) -> None:
-    """The same in threads."""
+    """Receive with the blocking consumer."""
     done, lock = threading.Event(), threading.Lock()
 
     def take(messages: list[ReceivedMessage], _: object) -> None:
@@ -126,7 +125,7 @@ def receive_blocking(name_server: str, topic: str, clock: Clock, group: str) -> 
 
 
 async def idle(name_server: str, topic: str, group: str) -> None:
-    """A consumer that has nothing to do, until its input ends."""
+    """Run an idle consumer until standard input ends."""
     has_queues = asyncio.Event()
     consumer = Consumer(
         name_server,
@@ -142,7 +141,7 @@ async def idle(name_server: str, topic: str, group: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Does what is asked for."""
+    """Run the requested load."""
     parser = argparse.ArgumentParser(prog="clientgen")
     parser.add_argument("--client", choices=("asyncio", "uvloop", "blocking"), default="asyncio")
     parser.add_argument("--what", choices=("send", "receive", "idle"), required=True)

@@ -8,18 +8,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
-from ...protocol.message.record import LOG_OFFSET_AT, QUEUE_OFFSET_AT
+from ...protocol.message.record import (
+    BORN_MS_AT,
+    FLAG_AT,
+    LOG_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    RECONSUME_TIMES_AT,
+    STORE_MS_AT,
+)
 from ..base.errors import DamagedStore, StoreError
 from ..base.piece import MessagesGone, Piece
 from ..files.listing import Row
-from ..log.records import (
-    BORN_TIMESTAMP_AT,
-    FLAG_AT,
-    QUEUE_ID_AT,
-    RECONSUME_TIMES_AT,
-    STORE_TIMESTAMP_AT,
-    locate,
-)
+from ..log.records import locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER
 from .arrays import numbers
@@ -36,8 +37,8 @@ _COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
     "queue_id": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
     "queue_offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
     "log_offset": (pa.int64(), lambda rows: rows.int64(LOG_OFFSET_AT)),
-    "born_time": (TIMESTAMP, lambda rows: rows.time(BORN_TIMESTAMP_AT)),
-    "store_time": (TIMESTAMP, lambda rows: rows.time(STORE_TIMESTAMP_AT, rows.records.born_v6)),
+    "born_time": (TIMESTAMP, lambda rows: rows.time(BORN_MS_AT)),
+    "store_time": (TIMESTAMP, lambda rows: rows.time(STORE_MS_AT, rows.records.born_v6)),
     "tags": (pa.string(), Rows.tags),
     "keys": (TEXTS, Rows.keys),
     "message_id": (pa.string(), Rows.message_id),

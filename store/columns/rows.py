@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import offset_message_id
-from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT
-from ..log.records import STORE_HOST_AT, Records, host_text, locate
+from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT, STORE_HOST_AT
+from ..log.records import Records, host_text, locate
 from .arrays import constant, numbers
 from .properties import Properties, as_text
 from .slices import slices

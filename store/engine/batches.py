@@ -5,7 +5,6 @@ together (`even_batch`), several of a turn at once; all others message by messag
 """
 
 from collections.abc import Sequence
-from struct import Struct
 
 from ...protocol.errors import Malformed
 from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
@@ -13,8 +12,9 @@ from ...protocol.message.batch import FLAG_AND_LENGTH as BATCH_ENTRY
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.record import (
     CRC_MASK,
-    HEAD,
+    HOST_BYTES_V4,
     INNER_BATCH,
+    LAYOUT,
     PROPERTIES_LENGTH,
     TRANSACTION_MASK,
     Record,
@@ -26,60 +26,34 @@ from ..base.errors import IllegalMessage, MessageTooLarge, StoreError
 from ..index.index import Pending
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
-from .batch_writing import BatchWriting, with_crc
-from .parts import HOST_BYTES_V4
-from .uniform_batch import Batch, Shape, even_records, shape_of
+from .batch_writing import too_large, with_crc, with_room_for_crc
+from .messages import Batch, PlacedBatch
+from .state import StoreState
+from .uniform_batch import Shape, even_records, shape_of
 
-# The fixed head of a record with IPv4 hosts in two pieces: what differs from message to message of
-# a batch, and what differs with the length of the body only.
-HEAD_START = Struct(
-    ">"
-    "i"  # total size
-    "I"  # magic
-    "i"  # body crc
-    "i"  # queue id
-    "i"  # flag
-    "q"  # queue offset
-    "q"  # log offset
-)
-HEAD_REST = Struct(
-    ">"
-    "i"  # system flag
-    "q"  # born time, ms
-    "8s"  # born host
-    "q"  # store time, ms
-    "8s"  # store host
-    "i"  # reconsume times
-    "q"  # prepared transaction offset
-    "i"  # body length
-)
-assert HEAD_START.size + HEAD_REST.size == HEAD.size
+# The head of a record in two pieces: what differs from message to message of a batch, and what
+# differs only with the length of the body.
+HEAD_START = LAYOUT.span("size", "log_offset")
+HEAD_REST = LAYOUT.span("sys_flag", "body_length")
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
 
-# First queue offset, log offset of each message, where the last one ends in the log.
-PlacedBatch = tuple[int, Sequence[int], int]
 # Records in pieces, flat queue entries, keys, the end of the log.
 _Made = tuple[list[bytes], list[int], list[Pending], int]
 
 
-class Batches(BatchWriting):
-    """The part of the store that takes batches."""
+class BatchAppender:
+    """Stores batches in plain queues."""
 
-    def put_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        batch: bytes,
-        shared_properties: bytes,
-        reconsume_times: int = 0,
-    ) -> PlacedBatch:
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+
+    def put_batch(self, batch: Batch, shared: bytes) -> PlacedBatch:
         """Store one batch, as `put_batches` does; StoreError or Malformed when it is not stored."""
-        each: Batch = ((topic, queue_id), sys_flag, born_ms, born_host, batch, reconsume_times)
-        (placed,) = self.put_batches((each,), shared_properties)
+        (placed,) = self.put_batches((batch,), shared)
         if isinstance(placed, StoreError | Malformed):
             raise placed
         return placed
@@ -92,7 +66,7 @@ class Batches(BatchWriting):
         They lie side by side, and are readable after the next `write_staged`. The properties
         `shared` are added to each message's own. Malformed stands for a body that can't be read.
         """
-        store_ms, start = self._now_ms(), self._log.end
+        store_ms, start = self._state.now_ms(), self._log.end
         places: list[PlacedBatch | StoreError | Malformed] = []
         alike: list[Batch] = []
         topic, shape, room = "", None, 0
@@ -106,15 +80,15 @@ class Batches(BatchWriting):
             room -= len(batch[4])
         places += self._put_alike(alike, shape, shared, store_ms)
         if self._log.end != start:
-            self._last_ms = store_ms
+            self._state.last_ms = store_ms
         return places
 
     def _put_alike(
         self, batches: list[Batch], shape: Shape | None, shared: bytes, store_ms: int
     ) -> list[PlacedBatch | StoreError | Malformed]:
         """`put_batches` for batches of one topic that have this shape, if any."""
-        if len(self._index.pending) > self.index_pending_max:
-            self._relieve_index()
+        if len(self._index.pending) > self._state.index_pending_max:
+            self._state.relieve_index()
         places: list[PlacedBatch | StoreError | Malformed] = []
         try:
             together = self._put_together(batches, shape, shared, store_ms) if shape else None
@@ -150,16 +124,16 @@ class Batches(BatchWriting):
             queues.append(queue)
             wanted[queue] = wanted.get(queue, 0) + count
         if (
-            len(self.host) != HOST_BYTES_V4
-            or self.settings.append_crc
-            or shape.body > self._body_bytes_max
+            len(self._state.host) != HOST_BYTES_V4
+            or self._state.settings.append_crc
+            or shape.body > self._state.settings.max_message_bytes
         ):
             return None
-        made = even_records(queues, batches, shape, log.end, shared, store_ms, self.host)
+        made = even_records(queues, batches, shape, log.end, shared, store_ms, self._state.host)
         if made is None or log.end + len(made.data) > log.room_end:
             return None
         size = made.size
-        if count * size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+        if count * size > self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
             return None
         for queue, entries in wanted.items():
             if queue.at + entries * ENTRY_BYTES > queue.limit:
@@ -180,7 +154,7 @@ class Batches(BatchWriting):
         log.end = start
         self._index.pending += made.pending
         if start - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return places
 
     def _put_batch(self, batch: Batch, shared: bytes, store_ms: int) -> PlacedBatch:
@@ -195,10 +169,10 @@ class Batches(BatchWriting):
         log = self._log
         parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
         size = end - log.end
-        if size > self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
+        size_max = self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX
+        if size > size_max:
             raise MessageTooLarge(
-                f"the batch is {size} bytes as stored, the limit is "
-                f"{self.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX} (maxMessageSize and "
+                f"the batch is {size} bytes as stored, the limit is {size_max} (maxMessageSize and "
                 "64 KiB); send fewer messages at once"
             )
         if end > log.room_end:
@@ -210,11 +184,11 @@ class Batches(BatchWriting):
         log.end = end
         self._index.pending += pending
         if end - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return first, entries[0::3], end
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        if self.has_batch_queue(topic, queue_id):
+        if self._state.has_batch_queue(topic, queue_id):
             raise StoreError(
                 f"topic {topic} has batch consume queues: a batch goes there as one record"
             )
@@ -232,8 +206,8 @@ class Batches(BatchWriting):
         _, sys_flag, born_ms, born_host, data, reconsume_times = batch
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
-        host, body_bytes_max = self.host, self.settings.max_message_bytes
-        append_crc = self.settings.append_crc
+        host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
+        append_crc = self._state.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         parts: list[bytes] = []
         entries: list[int] = []
@@ -270,7 +244,7 @@ class Batches(BatchWriting):
                 own += 1
             properties_bytes = own + shared_bytes
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
-                raise self._too_large(body_bytes, properties_bytes)
+                raise too_large(body_bytes, properties_bytes, body_bytes_max)
             if is_plain:
                 size = fixed_bytes + body_bytes + properties_bytes
                 middle = middles.get(body_bytes)
@@ -296,7 +270,7 @@ class Batches(BatchWriting):
                 record = Record(
                     0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
                     store_ms, host, reconsume_times, 0, body, topic,
-                    self._with_room_for_crc(raw) if append_crc else raw,
+                    with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
                 encoded = encode_record(record)
                 parts.append(with_crc(encoded) if append_crc else encoded)

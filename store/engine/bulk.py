@@ -11,17 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
+from ...protocol.message.record import QUEUE_ID_AT
 from ..base import status
-from ..log.records import QUEUE_ID_AT, Records, locate
+from ..base.kernels import Buffer
+from ..log.records import Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, read_array
-from .reading import Buffer, Found, Reading
+from .reading import Found, Reader
+from .state import StoreState
 
 MANY_BYTES_MAX = 15 << 20  # an answer must fit into a frame
 
 
-class BulkReading(Reading):
-    """The half of the store that hands messages out, also in bulk."""
+class BulkReader:
+    """Reads messages in bulk."""
+
+    def __init__(self, state: StoreState, reader: Reader) -> None:
+        self._state = state
+        self._log = state.log
+        self._queues = state.queues
+        self._get = reader.get
 
     def get_many(
         self,
@@ -42,7 +51,7 @@ class BulkReading(Reading):
         if queue is not None and queue.min_offset <= offset:
             found = self._many(queue, offset, messages_max, bytes_max, tags_codes)
         # Nothing there, or something that only the careful way can tell of.
-        return found or self.get(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
+        return found or self._get(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
 
     def _many(
         self,
@@ -53,8 +62,8 @@ class BulkReading(Reading):
         tags_codes: frozenset[int] | None,
     ) -> Found | None:
         log = self._log
-        self.write_staged()
-        end = queue.readable_end(log.durable) if self.settings.sync_flush else queue.next
+        self._log.write_staged()
+        end = queue.readable_end(log.durable) if self._state.settings.sync_flush else queue.next
         if offset >= end:
             return None
         file, at, room = queue.locate(offset)
@@ -75,7 +84,7 @@ class BulkReading(Reading):
         if segment is None:
             return None
         bytes_max = min(bytes_max, MANY_BYTES_MAX)
-        if log.end - int(places[0]) > self._memory_bytes:
+        if log.end - int(places[0]) > self._state.memory_bytes:
             bytes_max //= 4
         fits = (np.cumsum(sizes) <= bytes_max) & (places + sizes <= segment.end)
         fits[0] = True

@@ -22,7 +22,7 @@ from ..files.segment import Segment, sync_folder
 from ..files.segments import Segments
 from ..queues.batch_queue import BatchQueue
 from ..queues.consume_queue import ConsumeQueue
-from .parts import Parts
+from .state import StoreState
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +48,17 @@ class Leaving:
     since_ms: int
 
 
-class Cleaning(Parts):
-    """The part of the store that lets old files go."""
+class Cleaner:
+    """Deletes old files of a store."""
 
-    _retry_ms = 0  # not before then, when the first file could not be deleted
-    _cleaned_start = -1  # the start of the log when queues and index were last cleaned
-    _leaving: list[Leaving]
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+        self._retry_ms = 0  # not before then, when the first file could not be deleted
+        self._cleaned_start = -1  # the start of the log when queues and index were last cleaned
+        self._leaving: list[Leaving] = []
 
     def clean(self, *, by_hand: bool = False) -> Iterator[Step]:
         """One round, in steps, each to be finished before the next is asked for.
@@ -61,9 +66,9 @@ class Cleaning(Parts):
         It looks at the disks and refuses messages or takes them again; then files go. `by_hand`
         lets the expired ones go at any hour. StoreError when the disk fails.
         """
-        now_ms = self._now_ms()
+        now_ms = self._state.now_ms()
         yield from self._forget(now_ms)
-        verdict = judge(self.settings.rules, self._rooms(), now_ms, by_hand=by_hand)
+        verdict = judge(self._state.settings.rules, self._rooms(), now_ms, by_hand=by_hand)
         self._admit(verdict)
         yield from self._clean_log(verdict, now_ms)
         if self._log.start != self._cleaned_start:
@@ -82,7 +87,7 @@ class Cleaning(Parts):
                 queue.correct_min(start)
             if number % QUEUES_PER_STEP == 0:
                 yield Step()
-        pause_ms = self.settings.rules.queue_pause_ms
+        pause_ms = self._state.settings.rules.queue_pause_ms
         is_complete = True
         for number, queue in enumerate(queues, 1):
             while (row := self._row_to_shorten(queue, start)) is not None:
@@ -96,14 +101,14 @@ class Cleaning(Parts):
         if is_complete:
             self._cleaned_start = start
 
-    @property
-    def pause_reason(self) -> str | None:
-        """Why no message is taken for now; None while they are. It ends without a restart."""
-        return next(iter(self._log.paused.values()), None)
-
     def disk_ratio(self) -> float:
         """How full the disk of the commit log is, 0 to 1, rounded up to a hundredth."""
-        return self._room(self.log_folder, "commit log").percent / 100
+        return self._room(self._state.log_folder, "commit log").percent / 100
+
+    def release(self) -> None:
+        """Close the deleted files that readers still hold."""
+        for each in self._leaving:
+            each.segment.release()
 
     # ---- inside
 
@@ -117,9 +122,12 @@ class Cleaning(Parts):
             self._log.resume(CAUSE)
 
     def _rooms(self) -> list[Room]:
-        rooms = [self._room(self.log_folder, "commit log")]
-        if disk.current.stat(self.log_folder).st_dev != disk.current.stat(self.root).st_dev:
-            rooms.append(self._room(self.root, "consume queues"))
+        rooms = [self._room(self._state.log_folder, "commit log")]
+        if (
+            disk.current.stat(self._state.log_folder).st_dev
+            != disk.current.stat(self._state.root).st_dev
+        ):
+            rooms.append(self._room(self._state.root, "consume queues"))
         return rooms
 
     @staticmethod
@@ -130,7 +138,7 @@ class Cleaning(Parts):
     def _clean_log(self, verdict: Verdict, now_ms: int) -> Iterator[Step]:
         if now_ms < self._retry_ms:
             return
-        rules, segments = self.settings.rules, self._log.segments
+        rules, segments = self._state.settings.rules, self._log.segments
         leaving = sum(each.size for each in self._leaving)
         count = doomed(rules, verdict, self._old_files(), now_ms, leaving)
         for _ in range(count):
@@ -187,7 +195,7 @@ class Cleaning(Parts):
         if held is None or held() is None:
             return Step(lambda: _finish(folder, segment), pause_ms)
         size = 0 if found is None else found.st_blocks * 512
-        self._leaving.append(Leaving(segment, held, size, self._now_ms()))
+        self._leaving.append(Leaving(segment, held, size, self._state.now_ms()))
         # The order in which names go must survive a power cut: no file may be missing in between.
         return Step(lambda: sync_folder(folder), pause_ms)
 
@@ -195,7 +203,7 @@ class Cleaning(Parts):
         """The room of files whose last reader has let go."""
         for each in self._leaving[:]:
             is_held = each.held() is not None
-            if is_held and now_ms - each.since_ms < self.settings.rules.held_ms:
+            if is_held and now_ms - each.since_ms < self._state.settings.rules.held_ms:
                 continue
             if is_held:
                 log.warning(

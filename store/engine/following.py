@@ -16,7 +16,7 @@ from ..log.commit_log import BLANK
 from ..log.run import RUN_BYTES, Run, read_run
 from ..log.walk import whole_record
 from .derive_runs import RunDerive
-from .parts import Parts
+from .state import StoreState
 
 log = logging.getLogger(__name__)
 
@@ -26,39 +26,25 @@ RUN_BYTES_MIN = 32 << 10  # with less new in the log, message by message is quic
 Key = tuple[str, int]  # topic, queue id
 
 
-class Following(Parts):
-    """The half of the store that takes another broker's log. Only `raw` is for masters, too."""
+class Follower:
+    """Appends the log of another broker."""
 
-    _derive: RunDerive | None = None
-    _whole_end = 0
-    _damaged_at = -1  # what was told of, so that it is told once
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+        self._derive: RunDerive | None = None
+        self._damaged_at = -1  # the place of the damage that was logged last
 
     def follow(self, reason: str) -> None:
         """Take no messages from now on, only another log; `reason` is what senders are told."""
         self._log.write_staged()
         self._log.pause(CAUSE, reason)
-        self._whole_end = self._log.end
+        self._state.is_following = True
+        self._state.followed_end = self._log.end
         # What the log lacks before a queue's first message here is on the master alone.
-        self._derive = RunDerive(self._queues, self._index, self.settings, is_whole=True)
-
-    @property
-    def whole_end(self) -> int:
-        """Where the last message ends that is in its queue. On a master that is the log's end."""
-        return self._log.end if self._derive is None else self._whole_end
-
-    def raw(self, place: int, most: int) -> bytes:
-        """The log's bytes from this place on, within one file; none behind what is written."""
-        return self._log.raw(place, most)
-
-    @property
-    def written_end(self) -> int:
-        """Where the log in the file ends: what is staged lies behind it."""
-        return self._log.written
-
-    @property
-    def segment_bytes(self) -> int:
-        """The size of a file of the log."""
-        return self._log.segments.size
+        self._derive = RunDerive(self._queues, self._index, self._state.settings, is_whole=True)
 
     def append_raw(self, place: int, data: bytes) -> None:
         """Append the bytes that the other log has at this place; none say where it stands.
@@ -76,16 +62,16 @@ class Following(Parts):
             )
         if not data:
             return
-        if len(self._index.pending) > self.index_pending_max:
-            self._relieve_index()
-            if len(self._index.pending) > self.index_pending_max:
+        if len(self._index.pending) > self._state.index_pending_max:
+            self._state.relieve_index()
+            if len(self._index.pending) > self._state.index_pending_max:
                 raise WritesRefused(
                     f"the index can't follow: keys of {len(self._index.pending)} messages wait, "
-                    f"the limit is {self.index_pending_max}; make room on the disk"
+                    f"the limit is {self._state.index_pending_max}; make room on the disk"
                 )
         if not end and place:
             commit_log.begin_at(place)
-            self._whole_end = place
+            self._state.followed_end = place
         commit_log.append_raw(data)
 
     def derive_new(self) -> set[Key]:
@@ -98,14 +84,14 @@ class Following(Parts):
         derive, commit_log = self._derive, self._log
         assert derive is not None
         found: set[Key] = set()
-        while (place := self._whole_end) < commit_log.written:
+        while (place := self._state.followed_end) < commit_log.written:
             segment = commit_log.segments.find(place)
             assert segment is not None
             size = self._next_size(segment, place)
             if size is None:
                 break
             if size <= 0:
-                self._whole_end = segment.end
+                self._state.followed_end = segment.end
                 continue
             run = None
             new_bytes = commit_log.written - place
@@ -119,8 +105,8 @@ class Following(Parts):
                 self._told_damage(place, "the message there has another crc, or doesn't add up")
                 break
             derive.queue(passed)
-            self._last_ms = derive.last_ms
-            self._whole_end = place + passed.size
+            self._state.last_ms = derive.last_ms
+            self._state.followed_end = place + passed.size
             derive.index(passed)
             found.add((passed.topic, passed.queue_id))
         return found
@@ -134,8 +120,8 @@ class Following(Parts):
         if self._log.refusal is not None:
             return
         self.derive_new()
-        if self._log.written > self._whole_end != self._damaged_at:
-            self._log.cut(self._whole_end)
+        if self._log.written > self._state.followed_end != self._damaged_at:
+            self._log.cut(self._state.followed_end)
 
     def end_following(self) -> None:
         """Drop all behind the last whole message, so that a start as a master finds nothing there
@@ -147,14 +133,14 @@ class Following(Parts):
         except StoreError as wrong:
             log.error("%s", wrong)
             return
-        if self._log.written > self._whole_end:
-            self._log.cut(self._whole_end)
+        if self._log.written > self._state.followed_end:
+            self._log.cut(self._state.followed_end)
 
     def _take_run(self, derive: RunDerive, run: Run) -> Iterable[Key]:
         derive.queue_run(run)
-        self._last_ms = derive.last_ms
-        self._whole_end = run.end
-        if self.settings.index_enable:
+        self._state.last_ms = derive.last_ms
+        self._state.followed_end = run.end
+        if self._state.settings.index_enable:
             try:
                 derive.index_run(run)
             except StoreError as wrong:  # the keys wait, as on a master

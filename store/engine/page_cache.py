@@ -5,13 +5,18 @@ from collections.abc import Collection
 
 from ..files import disk
 from ..files.segment import Segment
-from .parts import Parts
+from .state import StoreState
 
 log = logging.getLogger(__name__)
 
 
-class PageCache(Parts):
-    """Asked by the broker's control of cold data (`broker/pull/cold_data.py`)."""
+class PageCache:
+    """The page cache of one store. The broker's cold data control (`broker/pull/cold_data.py`)
+    uses it."""
+
+    def __init__(self, state: StoreState) -> None:
+        self._log = state.log
+        self._queues = state.queues
 
     def read_cold(
         self,

@@ -6,12 +6,9 @@ the system's work for many small buffers.
 """
 
 import logging
-import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from operator import add, itemgetter
 from struct import Struct
 
 import numpy as np
@@ -19,14 +16,15 @@ import numpy.typing as npt
 
 from ...protocol.message.record import decode_record, store_ms_of
 from ..base import status
-from ..files.segment import Segment
+from ..base.kernels import Buffer
+from ..kernels.interpreted import copy_records, places_of
 from ..log.keys import index_keys
 from ..log.walk import whole_record
 from ..queues.batch_queue import BatchQueue
-from ..queues.consume_queue import EXT_ADDRESS_MAX, RUN_MAX, ConsumeQueue, Entry, read_array
+from ..queues.consume_queue import EXT_ADDRESS_MAX, ConsumeQueue, Entry, read_array
 from ..queues.queues import Queue
 from ..queues.time_search import offset_at
-from .parts import Parts
+from .state import StoreState
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +38,6 @@ QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")
-
-Buffer = bytes | memoryview
-Bytes = npt.NDArray[np.uint8]
-Gather = Callable[[Bytes, int, int, Bytes, int, Bytes], tuple[int, bool]]
 
 
 @dataclass(slots=True)
@@ -63,12 +57,6 @@ class Found:
     count: int
 
 
-@lru_cache(RUN_MAX)
-def _places_of(count: int) -> Struct:
-    """The layout of the first two fields of so many entries in a row, flat."""
-    return Struct(">" + "qi8x" * count)
-
-
 def _beside(offset: int, start: int, end: int) -> Found:
     """What there is for an offset that has no message, of a queue from `start` to `end`."""
     if end == 0:
@@ -80,17 +68,15 @@ def _beside(offset: int, start: int, end: int) -> Found:
     return Found(status.OFFSET_OVERFLOW_BADLY, end, start, end, [], 0, 0)
 
 
-class Reading(Parts):
-    """The half of the store that hands messages out.
+class Reader:
+    """Finds messages and returns their records."""
 
-    `gather` copies records in machine code, where that is loaded (`gather.py`).
-    """
-
-    gather: Gather | None = None
-    _copies: Bytes = np.empty(0, np.uint8)
-    _memory_bytes = 0
-    _opened_end = 0  # what lies before it in the log was written by an earlier run
-    _damaged: set[int]
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+        self._damaged: set[int] = set()  # places in the log whose damage was reported
 
     def get(
         self,
@@ -112,7 +98,7 @@ class Reading(Parts):
         queue = self._queues.plain.get((topic, queue_id))
         if queue is None:
             return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
-        settings = self.settings
+        settings = self._state.settings
         end = queue.readable_end(log.durable) if settings.sync_flush else queue.next
         start = queue.min_offset
         if not start <= offset < end:
@@ -128,7 +114,7 @@ class Reading(Parts):
             bytes_max = settings.pull_bytes_max
         count = messages_max if messages_max < room else room
         first = PLACE.unpack_from(segment.view, at)[0]
-        if log.end - first > self._memory_bytes:
+        if log.end - first > self._state.memory_bytes:
             messages_max = max(1, min(messages_max, settings.pull_messages_max_on_disk))
             bytes_max = min(bytes_max, settings.pull_bytes_max_on_disk)
             if count > messages_max:
@@ -141,13 +127,17 @@ class Reading(Parts):
                 queue, offset, min(room, scan), messages_max, bytes_max, tags_codes, end
             )
         found = Found(status.FOUND, offset + count, start, end, [], 0, count)
-        is_known = offset >= queue.opened
-        if is_known and self._gather(found, segment, at, first, bytes_max):
-            return found
-        flat = _places_of(count).unpack_from(segment.view, at)
-        if not is_known or not self._take(found, flat[::2], flat[1::2], bytes_max):
-            numbers = range(offset, offset + count)
-            self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
+        log_file = log.segments.find(first) if offset >= queue.opened else None
+        if log_file is not None:
+            records = self._state.kernels.gather(segment, at, count, log_file, bytes_max)
+            if records is not None:
+                found.records.append(records)
+                found.size = size = len(records)
+                log.count_read(size)
+                return found
+        flat = places_of(count).unpack_from(segment.view, at)
+        numbers = range(offset, offset + count)
+        self._collect(found, queue, numbers, flat[::2], flat[1::2], bytes_max)
         return found
 
     def _get_tagged(
@@ -180,12 +170,19 @@ class Reading(Parts):
         found.count = count
         wanted = entries.take(numbers)  # seven times quicker than entries[numbers]
         offsets, sizes = wanted["offset"].tolist(), wanted["size"].tolist()
-        if offset < queue.opened or not self._take(found, offsets, sizes, bytes_max):
-            behind = found.next_offset
-            places = [offset + number for number in numbers.tolist()]
-            done = self._collect(found, queue, places, offsets, sizes, bytes_max)
-            if done == count:
-                found.next_offset = behind
+        log_file = self._log.segments.find(offsets[0]) if offset >= queue.opened else None
+        if log_file is not None:
+            records = copy_records(log_file, offsets, sizes, bytes_max)
+            if records is not None:
+                found.records.append(records)
+                found.size = len(records)
+                self._log.count_read(found.size)
+                return found
+        behind = found.next_offset
+        places = [offset + number for number in numbers.tolist()]
+        done = self._collect(found, queue, places, offsets, sizes, bytes_max)
+        if done == count:
+            found.next_offset = behind
         return found
 
     def _tagged(
@@ -206,56 +203,6 @@ class Reading(Parts):
                 hits[number] = code is None or code in tags_codes
         return hits.nonzero()[0]
 
-    def _gather(self, found: Found, queue: Segment, at: int, first: int, bytes_max: int) -> bool:
-        """`_take` for the records that the entries at this byte name, in machine code if there is
-        some; `first` is the place of the first."""
-        segment = self._log.segments.find(first)
-        if self.gather is None or segment is None:
-            return False
-        if bytes_max > len(self._copies):
-            self._copies = np.empty(bytes_max, np.uint8)
-        room = self._copies[:bytes_max]
-        size, is_row = self.gather(queue.array, at, found.count, segment.array, segment.base, room)
-        if size < 0:
-            return False
-        start = first - segment.base
-        found.records.append(
-            segment.memory[start : start + size] if is_row else room[:size].tobytes()
-        )
-        found.size = size
-        self._log.count_read(size)
-        return True
-
-    def _take(
-        self, found: Found, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
-    ) -> bool:
-        """Put all these records into `found`, in one piece; False when that can't be."""
-        log = self._log
-        first = offsets[0]
-        last = offsets[-1] + sizes[-1]
-        size = sum(sizes)
-        segment = log.segments.find(first)
-        if segment is None or size > bytes_max:
-            return False
-        base = segment.base
-        if last - base > segment.size:
-            return False
-        records: Buffer
-        if last - first == size:
-            records = segment.memory[first - base : last - base]
-        else:
-            starts = [place - base for place in offsets] if base else offsets
-            # Nothing of what is done for each message is left to the interpreter, and views make
-            # it one copy.
-            pieces = itemgetter(*map(slice, starts, map(add, starts, sizes)))
-            records = b"".join(pieces(segment.memory))
-        if len(records) != size:
-            return False
-        found.records.append(records)
-        found.size = size
-        log.count_read(size)
-        return True
-
     def _collect(
         self,
         found: Found,
@@ -272,7 +219,7 @@ class Reading(Parts):
         behind the last of them.
         """
         commit_log = self._log
-        limit = self.readable_end
+        limit = self._state.readable_end
         done = 0
         for number, place, length in zip(numbers, offsets, sizes, strict=True):
             if found.records and found.size + length > bytes_max:
@@ -334,7 +281,7 @@ class Reading(Parts):
         queue = self._queues.batch.get((topic, queue_id))
         if queue is None:
             return Found(status.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [], 0, 0)
-        limit = self.readable_end
+        limit = self._state.readable_end
         start, end = queue.min_offset, queue.readable_end(limit)
         found = Found(status.NO_MATCHED_MESSAGE, offset, start, end, [], 0, 0)
         if end == 0:
@@ -347,15 +294,15 @@ class Reading(Parts):
             found.status, found.next_offset = status.OFFSET_OVERFLOW_BADLY, end
         if found.status != status.NO_MATCHED_MESSAGE:
             return found
-        messages_max = min(messages_max, self.settings.pull_messages_max)
-        bytes_max = min(bytes_max, self.settings.pull_bytes_max)
+        messages_max = min(messages_max, self._state.settings.pull_messages_max)
+        bytes_max = min(bytes_max, self._state.settings.pull_bytes_max)
         for unit in queue.units(offset, messages_max, limit):
             too_many = found.count + unit.number > messages_max
             if found.records and (too_many or found.size + unit.size > bytes_max):
                 break
             found.next_offset = unit.base + unit.number
             record = self._log.record(unit.log_offset, limit)
-            if record is not None and unit.log_offset < self._opened_end:
+            if record is not None and unit.log_offset < self._state.opened_end:
                 segment = self._log.segments.find(unit.log_offset)
                 if segment is None or whole_record(segment, unit.log_offset) is None:
                     self._report(unit.log_offset, "a batch")
@@ -377,7 +324,7 @@ class Reading(Parts):
         """
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue.next == 0:
-            return -1 if self.has_batch_queue(topic, queue_id) else 0
+            return -1 if self._state.has_batch_queue(topic, queue_id) else 0
         return queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -385,14 +332,16 @@ class Reading(Parts):
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
-        return queue.readable_end(self._log.durable) if self.settings.sync_flush else queue.next
+        return (
+            queue.readable_end(self._log.durable) if self._state.settings.sync_flush else queue.next
+        )
 
     def offset_at(self, topic: str, queue_id: int, moment_ms: int, upper: bool = False) -> int:
         """The offset of the message stored at this moment, as RocketMQ finds it.
 
         Between two messages it is the later one, with `upper` the earlier one.
         """
-        self.write_staged()
+        self._log.write_staged()
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
@@ -405,7 +354,7 @@ class Reading(Parts):
 
     def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
         """When the message at this offset was stored; -1 when there is none."""
-        self.write_staged()
+        self._log.write_staged()
         queue = self._queues.find(topic, queue_id)
         place = None if queue is None else self._place(queue, offset)
         return -1 if place is None else self._store_ms(place) or -1
@@ -418,16 +367,16 @@ class Reading(Parts):
         """Whether a message is so near the end of the log that it is most likely in memory."""
         queue = self._queues.find(topic, queue_id)
         place = None if queue is None else self._place(queue, offset)
-        return place is None or self._log.end - place <= self._memory_bytes
+        return place is None or self._log.end - place <= self._state.memory_bytes
 
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
         """Up to `count` entries of a consume queue: log offset, size, tags code each."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return []
-        self.write_staged()
+        self._log.write_staged()
         if isinstance(queue, BatchQueue):
-            units = queue.units(offset, count, self.readable_end)
+            units = queue.units(offset, count, self._state.readable_end)
             return [(unit.log_offset, unit.size, unit.tags_code) for unit in units]
         return queue.entries(offset, count, self.max_offset(topic, queue_id))
 
@@ -457,11 +406,11 @@ class Reading(Parts):
     def message_at(self, log_offset: int) -> bytes | None:
         """The record that begins at this log offset; None when none does."""
         if log_offset >= self._log.written:
-            self.write_staged()
-        record = self._log.record(log_offset, self.readable_end)
+            self._log.write_staged()
+        record = self._log.record(log_offset, self._state.readable_end)
         if record is None:
             return None
-        if log_offset < self._opened_end:
+        if log_offset < self._state.opened_end:
             segment = self._log.segments.find(log_offset)
             if segment is None or whole_record(segment, log_offset) is None:
                 self._report(log_offset, "a message")
@@ -473,7 +422,7 @@ class Reading(Parts):
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
     ) -> list[bytes]:
         """The records of a topic with this key or unique key, of a time range, oldest first."""
-        self.index_pending()
+        self._state.index_pending()
         steps = self.query_in_parts(topic, key, begin_ms, end_ms, limit)
         try:
             while True:
@@ -503,34 +452,6 @@ class Reading(Parts):
             yield
         return [found[place] for place in sorted(found)]
 
-    # ---- the store as a whole
-
-    @property
-    def log_start(self) -> int:
-        """The log offset of the first byte that is still there."""
-        return self._log.start
-
-    @property
-    def log_end(self) -> int:
-        """The log offset that the next record gets."""
-        return self._log.end
-
-    @property
-    def durable_end(self) -> int:
-        """How far the log is on the disk."""
-        return self._log.durable
-
-    @property
-    def index_end(self) -> tuple[int, int]:
-        """Store time in ms and log offset of the last message in the index; zeros for none."""
-        last = self._index.files[-1] if self._index.files else None
-        return (0, 0) if last is None else (last.end_ms, last.end_offset)
-
-    @property
-    def readable_end_moves_with_sync(self) -> bool:
-        """Whether messages become readable only by a sync (SYNC_FLUSH)."""
-        return self.settings.sync_flush
-
     def queues(self, topic: str) -> list[int]:
         """The ids of the queues of a topic that have been used, ascending."""
         return sorted(queue.queue_id for queue in self._queues.all() if queue.topic == topic)
@@ -546,25 +467,16 @@ class Reading(Parts):
             found.setdefault(queue.topic, []).append(queue.queue_id)
         return found
 
-    def _measure_memory(self) -> None:
-        """How much of the log is taken to be in memory: a part of what the machine has."""
-        self._memory_bytes = self.memory_part(self.settings.memory_ratio_percent)
-
-    @staticmethod
-    def memory_part(percent: int) -> int:
-        """So many percent of the machine's memory, in bytes."""
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
-
     def _place(self, queue: Queue, offset: int) -> int | None:
         """The log offset of the message at this queue offset."""
         if not queue.min_offset <= offset < queue.next:
             return None
         if isinstance(queue, BatchQueue):
-            units = queue.units(offset, 1, self.readable_end)
+            units = queue.units(offset, 1, self._state.readable_end)
             return units[0].log_offset if units else None
         return queue.entry(offset)[0]
 
     def _store_ms(self, place: int) -> int:
         """When the record at this place was stored; 0 when there is none."""
-        record = self._log.record(place, self.readable_end)
+        record = self._log.record(place, self._state.readable_end)
         return 0 if record is None else store_ms_of(record)

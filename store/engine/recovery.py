@@ -17,14 +17,13 @@ from ..log.walk import Progress, Walk, whole_record
 from ..queues.consume_queue import FILLER
 from .derive import LMQ_PREFIX, QueueGap
 from .derive_runs import RunDerive
-from .parts import Parts
+from .state import StoreState
 
 log = logging.getLogger(__name__)
 
 
 def recover(
-    parts: Parts,
-    checkpoint: Checkpoint,
+    state: StoreState,
     *,
     is_clean: bool,
     progress: Progress | None = None,
@@ -35,9 +34,9 @@ def recover(
     The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
     a sync had failed, so the system may take for synced what is not, and all is written again.
     """
-    commit_log, queues, index = parts._log, parts._queues, parts._index
-    settings = parts.settings
-    parts._deleted.load()
+    commit_log, queues, index = state.log, state.queues, state.index
+    checkpoint, settings = state.checkpoint, state.settings
+    state.deleted.load()
     # Whoever was killed may not have synced the names of new files.
     commit_log.new_files = index.new_files = not is_clean
     commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
@@ -47,7 +46,7 @@ def recover(
         sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,
         sure_batch=checkpoint.batch_queue_file_bytes == settings.batch_queue_file_bytes,
     )
-    queues.drop_deleted(parts._deleted.ends)
+    queues.drop_deleted(state.deleted.ends)
     _load_index(index, checkpoint, is_clean=is_clean)
     if not commit_log.segments.items:
         # Java does the same: queues and index of a log that is not there lead nowhere.
@@ -57,7 +56,7 @@ def recover(
         queues.batch.clear()
         index.drop_after(-1)
         commit_log.set_end(0)
-        parts._deleted.cut_at_log(0)
+        state.deleted.cut_at_log(0)
         return 0
     if 0 <= checkpoint.log_start < commit_log.start:
         log.log(
@@ -67,22 +66,22 @@ def recover(
             checkpoint.log_start,
             "" if is_clean else "old files went just before the crash, or ",
         )
-    start = _start(parts, checkpoint, is_clean=is_clean)
-    trusted = _trusted_end(parts, checkpoint, is_clean=is_clean)
-    indexed = _indexed_end(parts, checkpoint)
+    start = _start(state, checkpoint, is_clean=is_clean)
+    trusted = _trusted_end(state, checkpoint, is_clean=is_clean)
+    indexed = _indexed_end(state, checkpoint)
     if checkpoint.synced_end < 0:
-        _drop_stale(parts)
+        _drop_stale(state)
     walk = Walk(commit_log.segments, trusted, progress)
     mark = index.mark
     sure_end = start if start == checkpoint.synced_end else -1
     try:
         is_whole = start == commit_log.start
-        end, last_ms = _derive(parts, walk, start, indexed, sure_end, is_whole=is_whole)
+        end, last_ms = _derive(state, walk, start, indexed, sure_end, is_whole=is_whole)
     except QueueGap as gap:
         log.warning("queue %s lacks entries; all queues are made again from the log", gap)
         if index.mark != mark:
             indexed = index.end_offset + 1  # not again what was indexed on the way
-        end, last_ms = _derive(parts, walk, commit_log.start, indexed, sure_end, is_whole=True)
+        end, last_ms = _derive(state, walk, commit_log.start, indexed, sure_end, is_whole=True)
     for segment in commit_log.segments.items:
         if segment.base >= end and not segment.is_blank:
             log.warning("%s lies behind the end of the log at %d; it goes", segment.path, end)
@@ -96,51 +95,51 @@ def recover(
         queue.cut_at_log(end)
         queue.correct_min(commit_log.start)
     index.cut_at_log(end)
-    parts._deleted.cut_at_log(end)
+    state.deleted.cut_at_log(end)
     if doubted:
-        _write_again(parts, checkpoint.synced_end)
+        _write_again(state, checkpoint.synced_end)
     queues.trim()
     return last_ms
 
 
-def _write_again(parts: Parts, synced_end: int) -> None:
+def _write_again(state: StoreState, synced_end: int) -> None:
     """Write again what the disk may lack, so that the next sync covers it."""
-    commit_log = parts._log
+    commit_log = state.log
     for segment in commit_log.segments.items:
         if segment.end > synced_end:
             at = max(0, synced_end - segment.base)
             segment.rewrite(commit_log.end - segment.base, at)
-    files = [segment for queue in parts._queues.all() for segment in queue.segments.items]
-    for segment in (*files, *(file.segment for file in parts._index.files)):
+    files = [segment for queue in state.queues.all() for segment in queue.segments.items]
+    for segment in (*files, *(file.segment for file in state.index.files)):
         segment.rewrite(segment.size)
 
 
-def _indexed_end(parts: Parts, checkpoint: Checkpoint) -> int:
+def _indexed_end(state: StoreState, checkpoint: Checkpoint) -> int:
     """Messages before this place have all their keys in the index."""
-    index = parts._index
-    if not parts.settings.index_enable:
-        return parts._log.segments.last.end
+    index = state.index
+    if not state.settings.index_enable:
+        return state.log.segments.last.end
     last = index.files[-1] if index.files else None
     found = ("", 0) if last is None else (last.segment.path.name, last.count)
     if checkpoint.synced_end >= 0 and found == (checkpoint.index_name, checkpoint.index_count):
         return checkpoint.synced_end
     if last is None:
-        return parts._log.start
+        return state.log.start
     # Java can stop between two keys of a message only where a file is full.
     return last.end_offset if last.is_full else last.end_offset + 1
 
 
 def _derive(
-    parts: Parts, walk: Walk, start: int, indexed: int, sure_end: int, *, is_whole: bool
+    state: StoreState, walk: Walk, start: int, indexed: int, sure_end: int, *, is_whole: bool
 ) -> tuple[int, int]:
-    index = parts._index
+    index = state.index
     index.forget(0)
     derive = RunDerive(
-        parts._queues,
+        state.queues,
         index,
-        parts.settings,
+        state.settings,
         is_whole=is_whole,
-        deleted=parts._deleted.ends,
+        deleted=state.deleted.ends,
         sure_end=sure_end,
     )
 
@@ -156,7 +155,7 @@ def _derive(
         if fresh := run.since(indexed):
             derive.index_run(fresh)
 
-    begin = _record_start(parts._log, index.end_offset, start) if indexed < start else start
+    begin = _record_start(state.log, index.end_offset, start) if indexed < start else start
     end = walk.run(begin, on_record, on_run)
     index.flush(end)
     return end, derive.last_ms
@@ -182,20 +181,20 @@ def _load_index(index: Index, checkpoint: Checkpoint, *, is_clean: bool) -> None
     index.cut_at_file(checkpoint.index_name, checkpoint.index_count)
 
 
-def _trusted_end(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+def _trusted_end(state: StoreState, checkpoint: Checkpoint, *, is_clean: bool) -> int:
     """Up to where the log was whole once: a bad record before that is damage, not the end."""
     if checkpoint.synced_end >= 0:
         return checkpoint.synced_end
-    return _queues_end(parts) if is_clean else 0
+    return _queues_end(state) if is_clean else 0
 
 
-def _drop_stale(parts: Parts) -> None:
+def _drop_stale(state: StoreState) -> None:
     """Drop entries at the ends of queues that are not of the message they lead to.
 
     Java leaves what it cuts off in the files, and it counts again once the log has grown past it.
     """
-    commit_log = parts._log
-    for queue in parts._queues.plain.values():
+    commit_log = state.log
+    for queue in state.queues.plain.values():
         if queue.topic.startswith(LMQ_PREFIX):
             continue  # the messages have the offsets of their own queue
         offset = queue.next
@@ -213,13 +212,13 @@ def _drop_stale(parts: Parts) -> None:
             queue.cut(offset)
 
 
-def _queues_end(parts: Parts) -> int:
-    return max((queue.log_end for queue in parts._queues.all()), default=0)
+def _queues_end(state: StoreState) -> int:
+    return max((queue.log_end for queue in state.queues.all()), default=0)
 
 
-def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
+def _start(state: StoreState, checkpoint: Checkpoint, *, is_clean: bool) -> int:
     """The place from which on messages are checked and dispatched; a record begins there."""
-    commit_log, queues = parts._log, parts._queues
+    commit_log, queues = state.log, state.queues
     segments = commit_log.segments
     first = commit_log.start
     own = checkpoint.synced_end
@@ -227,7 +226,7 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
         if is_clean:
             holds = (checkpoint.queues, checkpoint.entries) == queues.counts()
             holds &= checkpoint.first_entries == queues.first_entries
-            holds &= _queues_end(parts) <= own
+            holds &= _queues_end(state) <= own
         else:
             if first == checkpoint.log_start and queues.first_entries > checkpoint.first_entries:
                 log.warning(
@@ -248,7 +247,7 @@ def _start(parts: Parts, checkpoint: Checkpoint, *, is_clean: bool) -> int:
             segments.last.end,
         )
     if is_clean:
-        end = _queues_end(parts)
+        end = _queues_end(state)
         bases = [segment.base for segment in segments.items if segment.base <= end]
         return bases[-1] if bases else first
     safe_ms = checkpoint.safe_ms

@@ -16,22 +16,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.message.batch import ENTRY, ENTRY_BYTES_MIN, FLAG_AND_LENGTH
+from ...protocol.message.batch import (
+    BODY_LENGTH_AT,
+    ENTRY,
+    ENTRY_BYTES_MIN,
+    FLAG_AND_LENGTH,
+    FLAG_AT,
+)
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
-from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, PROPERTIES_LENGTH, crc32
+from ...protocol.message.record import CRC_MASK, HEAD, HEAD_BYTES, LAYOUT, PROPERTIES_LENGTH, crc32
 from ...protocol.message.tags import TAG_HASHES
 from ..index.index import Pending
 from ..queues.consume_queue import ENTRY_TYPE, ConsumeQueue
+from .messages import Batch
 
 MESSAGES_MIN = 8  # for fewer the table costs more than it saves
 LAYOUTS_KEPT = 1_024
-FLAG_AT = 12  # in an entry of a batch
-LENGTH_AT = 16  # of its body
 UNIQUE_KEY, KEYS, TAGS = b"UNIQ_KEY", b"KEYS", b"TAGS"
 _length = Struct(">H").unpack_from
-
-# Topic and queue id, system flag, born time in ms, born host, body of the request, reconsume times.
-Batch = tuple[tuple[str, int], int, int, bytes, bytes, int]
 
 
 class Shape(NamedTuple):
@@ -85,7 +87,7 @@ def even_records(
     length_at = ENTRY.size + body_bytes
     text_at = length_at + 2
     if rows < MESSAGES_MIN or not (
-        (_column(data, ">i4", LENGTH_AT, entry_bytes) == body_bytes).all()
+        (_column(data, ">i4", BODY_LENGTH_AT, entry_bytes) == body_bytes).all()
         and (_column(data, ">u2", length_at, entry_bytes) == own).all()
     ):
         return None
@@ -136,7 +138,7 @@ def even_records(
     places = np.arange(base, end, size)
     numbers = np.ndarray(rows, _numbers(size), records)
     bodies = range(ENTRY.size, len(data), entry_bytes)
-    numbers["crc"] = [crc32(data[at : at + body_bytes]) & CRC_MASK for at in bodies]
+    numbers["body_crc"] = [crc32(data[at : at + body_bytes]) & CRC_MASK for at in bodies]
     numbers["flag"] = _column(data, ">i4", FLAG_AT, entry_bytes)
     numbers["queue_offset"] = (np.array(firsts)[:, None] + np.arange(count)).ravel()
     numbers["log_offset"] = places
@@ -216,13 +218,8 @@ def _column(data: bytes, kind: str, at: int, entry_bytes: int) -> npt.NDArray[np
 
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
-def _numbers(size: int) -> npt.DTypeLike:
+def _numbers(size: int) -> "np.dtype[np.void]":
     """The numbers that differ between records of this size."""
-    return np.dtype(
-        {
-            "names": ["crc", "flag", "queue_offset", "log_offset"],
-            "formats": [">i4", ">i4", ">i8", ">i8"],
-            "offsets": [8, 16, 20, 28],
-            "itemsize": size,
-        }
-    )
+    columns = LAYOUT.dtype("body_crc", "flag", "queue_offset", "log_offset", size=size)
+    found: np.dtype[np.void] = np.dtype(columns)
+    return found

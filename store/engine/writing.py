@@ -13,6 +13,7 @@ from ...protocol.message.record import (
     BORN_HOST_V6,
     CRC_MASK,
     HEAD,
+    HOST_BYTES_V4,
     INNER_BATCH,
     PROPERTIES_LENGTH,
     STORE_HOST_V6,
@@ -27,9 +28,9 @@ from ..base.errors import IllegalMessage, StoreError
 from ..index.index import is_indexed
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
-from .batch_writing import with_crc
-from .batches import Batches
-from .parts import HOST_BYTES_V4
+from .batch_writing import BatchQueueAppender, too_large, with_crc, with_room_for_crc
+from .messages import Message, MessageFields, Placed
+from .state import StoreState
 
 if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends
@@ -39,45 +40,29 @@ if TYPE_CHECKING:
 # rolled back (which has both bits) has no place in a queue.
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 
-# Topic and queue id, flag, system flag, born time in ms, born host (8 or 20 bytes), body,
-# properties in stored form (ending in \x02), tags code, reconsume times, prepared transaction
-# offset; and its unique key, where that is known to be its only key. The tags code is None for what
-# is to wait in SCHEDULE_TOPIC_XXXX as long as the level of its queue says, and DELAY with it.
-Message = tuple[
-    tuple[str, int], int, int, int, bytes, bytes, bytes, int | None, int, int, bytes | None
-]
-Placed = tuple[int, int, int]  # log offset, queue offset, where it ends in the log
 
+class Appender:
+    """Stores messages: one by one, or all plain messages of a tick at once."""
 
-class Writing(Batches):
-    """The half of the store that takes messages."""
+    def __init__(self, state: StoreState, batch_queues: BatchQueueAppender) -> None:
+        self._state = state
+        self._batch_queues = batch_queues
+        self._log = state.log
+        self._queues = state.queues
+        self._index = state.index
+        # Direct references for the hot path.
+        self._plain_queues = state.queues.plain
+        self._pending_keys = state.index.pending
 
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        reconsume_times: int = 0,
-        prepared_offset: int = 0,
-    ) -> Placed:
+    def put(self, message: Message) -> Placed:
         """Store one message, as `put_all` does; StoreError when it is not stored."""
-        message = (
-            (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-            reconsume_times, prepared_offset, None,
-        )  # fmt: skip
         (placed,) = self.put_all((message,))
         if isinstance(placed, StoreError):
             raise placed
         return placed
 
     def put_all(
-        self, messages: Iterable[Message], *, until_error: bool = False
+        self, messages: Iterable[MessageFields], *, until_error: bool = False
     ) -> list[Placed | StoreError]:
         """Store messages in their order, each by itself: where it is, or why it was not stored.
 
@@ -85,12 +70,12 @@ class Writing(Batches):
         worked out here, from the property DELAY unless it is None. With `until_error` none is
         stored behind the first that was not, and the answer ends with that one.
         """
-        log, queues, host = self._log, self._plain_queues, self.host
+        log, queues, host = self._log, self._plain_queues, self._state.host
         staged, pending = log.staged, self._pending_keys
-        if len(pending) > self.index_pending_max:
-            self._relieve_index()
-        body_bytes_max = self._body_bytes_max
-        store_ms, start = self._now_ms(), log.end
+        if len(pending) > self._state.index_pending_max:
+            self._state.relieve_index()
+        body_bytes_max = self._state.settings.max_message_bytes
+        store_ms, start = self._state.now_ms(), log.end
         places: list[Placed | StoreError] = []
         for message in messages:
             (
@@ -124,7 +109,7 @@ class Writing(Batches):
                     at = queue.at
                 queue_offset = queue.next
                 if queue.is_schedule:
-                    levels_ms = self.settings.delay_levels_ms
+                    levels_ms = self._state.settings.delay_levels_ms
                     if tags_code is None:
                         tags_code = store_ms + levels_ms[key[1]]
                     else:
@@ -146,14 +131,14 @@ class Writing(Batches):
                 queue.next = queue_offset + 1
                 pending.append((key[0], properties, log_offset, store_ms, unique))
                 if end - log.written > STAGED_BYTES_MAX:
-                    self.write_staged()
+                    self._log.write_staged()
                 places.append((log_offset, queue_offset, end))
             except StoreError as wrong:
                 places.append(wrong)
                 if until_error:
                     break
         if log.end != start:
-            self._last_ms = store_ms
+            self._state.last_ms = store_ms
         return places
 
     def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
@@ -176,16 +161,16 @@ class Writing(Batches):
             size += messages * (queue.fixed_bytes + len(more)) + came
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
-        if end > log.room_end or len(self.host) != HOST_BYTES_V4:
+        if end > log.room_end or len(self._state.host) != HOST_BYTES_V4:
             return False
         for queue, messages in counts.items():
             if queue.at + messages * ENTRY_BYTES > queue.limit and not _has_room(queue, messages):
                 return False
-        if self._index.waiting > self.index_pending_max:
-            self._relieve_index()
-        store_ms = self._now_ms()
+        if self._index.waiting > self._state.index_pending_max:
+            self._state.relieve_index()
+        store_ms = self._state.now_ms()
         records, entries, keys = maker.make(
-            plain, courses, counts, hosts, self.host, base, size, store_ms
+            plain, courses, counts, hosts, self._state.host, base, size, store_ms
         )
         log.staged.append(records)
         log.end = end
@@ -197,52 +182,35 @@ class Writing(Batches):
             queue.next += messages
             start = behind
         self._index.add_block(keys)
-        self._last_ms = store_ms
+        self._state.last_ms = store_ms
         if end - log.written > STAGED_BYTES_MAX:
-            self.write_staged()
+            self._log.write_staged()
         return True
 
-    def _put_unusual(self, message: Message, queue: ConsumeQueue | None, store_ms: int) -> Placed:
-        """`put_all` for one that is not as nearly all are. StoreError when it is not stored."""
-        (
-            (topic, queue_id), flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-            reconsume_times, prepared_offset, _,
-        ) = message  # fmt: skip
-        if tags_code is None:
-            tags_code = store_ms + self.settings.delay_levels_ms[queue_id]
-        if queue is None and self.has_batch_queue(topic, queue_id):
-            return self.put_in_batch_queue(
-                topic, queue_id, flag, sys_flag, born_ms, born_host, body, properties,
-                tags_code, 1, reconsume_times,
-            )  # fmt: skip
-        if len(body) > self._body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
-            raise self._too_large(len(body), len(properties))
-        if queue is None:
-            self._new_queue(topic, queue_id)
-            (placed,) = self.put_all((message,))
-            if isinstance(placed, StoreError):
-                raise placed
-            return placed
-        return self._put_special(
-            queue, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-            reconsume_times, prepared_offset, store_ms,
-        )  # fmt: skip
-
-    def _put_special(
-        self,
-        queue: ConsumeQueue,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        body: bytes,
-        properties: bytes,
-        tags_code: int,
-        reconsume_times: int,
-        prepared_offset: int,
-        store_ms: int,
+    def _put_unusual(
+        self, fields: MessageFields, queue: ConsumeQueue | None, store_ms: int
     ) -> Placed:
+        """`put_all` for a message that needs a closer look. StoreError when it is not stored."""
+        message = Message(*fields)
+        topic, queue_id = message.key
+        if message.tags_code is None:
+            due = store_ms + self._state.settings.delay_levels_ms[queue_id]
+            message = message._replace(tags_code=due)
+        if queue is None and self._state.has_batch_queue(topic, queue_id):
+            return self._batch_queues.put(message, 1)
+        body_bytes, properties_bytes = len(message.body), len(message.properties)
+        body_bytes_max = self._state.settings.max_message_bytes
+        if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+            raise too_large(body_bytes, properties_bytes, body_bytes_max)
+        if queue is None:
+            self._queues.make(topic, queue_id)
+            return self.put(Message(*fields))
+        return self._put_special(queue, message, store_ms)
+
+    def _put_special(self, queue: ConsumeQueue, message: Message, store_ms: int) -> Placed:
         """`put_all` for IPv6 hosts, transactions and records with a crc property."""
+        sys_flag, properties, tags_code = message.sys_flag, message.properties, message.tags_code
+        assert tags_code is not None
         if sys_flag & INNER_BATCH:
             raise IllegalMessage(
                 f"system flag {sys_flag} says that the body is a batch in one record, which only "
@@ -250,23 +218,25 @@ class Writing(Batches):
             )
         log = self._log
         if queue.is_schedule:
-            tags_code = due_ms(properties, store_ms, self.settings.delay_levels_ms, tags_code)
+            levels_ms = self._state.settings.delay_levels_ms
+            tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = queue.next if is_queued else 0
-        if self.settings.append_crc:
-            properties = self._with_room_for_crc(properties)
+        if self._state.settings.append_crc:
+            properties = with_room_for_crc(properties)
         record = Record(
-            0, 0, 0, queue.queue_id, flag, queue_offset, 0, sys_flag, born_ms, born_host, store_ms,
-            self.host, reconsume_times, prepared_offset, body, queue.topic, properties,
+            0, 0, 0, queue.queue_id, message.flag, queue_offset, 0, sys_flag, message.born_ms,
+            message.born_host, store_ms, self._state.host, message.reconsume_times,
+            message.prepared_offset, message.body, queue.topic, properties,
         )  # fmt: skip
-        size = queue.fixed_bytes + len(body) + len(properties)
-        size += len(born_host) + len(self.host) - 2 * HOST_BYTES_V4
+        size = queue.fixed_bytes + len(message.body) + len(properties)
+        size += len(message.born_host) + len(self._state.host) - 2 * HOST_BYTES_V4
         if log.end + size > log.room_end:
             log.roll(size)
         log_offset = record.log_offset = log.end
         data = encode_record(record)
         assert len(data) == size
-        if self.settings.append_crc:
+        if self._state.settings.append_crc:
             data = with_crc(data)
         if is_queued:
             queue.append(log_offset, size, tags_code)

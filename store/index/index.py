@@ -17,6 +17,7 @@ import numpy as np
 
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ..base.errors import DamagedStore, plain_errors
+from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..files import disk
 from ..files.segment import Segment, make_folder
@@ -51,7 +52,10 @@ class Index:
     """The index. `pending` gets what `MessageStore.put` stored since the last flush, or `add_block`
     where the hashes are known."""
 
-    def __init__(self, folder: Path, settings: StoreSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, folder: Path, settings: StoreSettings, now_ms: Callable[[], int], kernels: Kernels
+    ) -> None:
+        self.kernels = kernels
         self._folder = folder
         self._slots = settings.index_slots
         self._capacity = settings.index_entries
@@ -228,7 +232,7 @@ class Index:
         done = 0
         while self._is_enabled and done < len(hashes):
             file = self._writable()
-            done += file.insert(hashes[done:], places[done:], store_times[done:])
+            done += file.insert(hashes[done:], places[done:], store_times[done:], self.kernels)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Log offsets under this key, newest first, of the time range.

@@ -7,14 +7,14 @@ file exactly as its keys one by one would.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from ...protocol.message.layout import Layout
+from ..base.kernels import Kernels, Numbers
 from ..files.segment import Segment
 from ..log.key_hash import Hashes
 
@@ -29,35 +29,28 @@ HEADER = Struct(
 )
 HEADER_BYTES = HEADER.size
 SLOT_BYTES = 4
-ENTRY_TYPE = np.dtype(
-    [
-        ("hash", ">i4"),
-        ("offset", ">i8"),  # commit log offset
-        ("seconds", ">i4"),  # store time, in seconds since that of the file
-        ("older", ">i4"),  # the next older entry of the slot; 0 at the end
-    ]
+LAYOUT = Layout(
+    {
+        "hash": "i",
+        "offset": "q",  # of the message in the commit log
+        "seconds": "i",  # store time, in seconds since that of the file
+        "older": "i",  # the next older entry of the slot; 0 at the end
+    }
 )
-ENTRY_BYTES = ENTRY_TYPE.itemsize
-ENTRY = Struct(">iqii")
+ENTRY = LAYOUT.struct
+ENTRY_BYTES = LAYOUT.size
+HASH_AT, OFFSET_AT, SECONDS_AT, OLDER_AT = LAYOUT.at.values()
+ENTRY_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 assert HEADER_BYTES == 40
-assert ENTRY_BYTES == ENTRY.size == 20
 SECONDS_MAX = 0x7FFFFFFF
 RESERVE_BYTES = 1 << 20
 NAME_DIGITS = 17
 CHAIN_STEPS_MAX = 10_000  # entries of a slot that are followed before all are looked through
 SCAN_ENTRIES = 1 << 18  # looked through at once
 
-Numbers = npt.NDArray[np.int64]
-Link = Callable[[npt.NDArray[np.uint8], int, int, Numbers, Numbers, Numbers, Numbers, Numbers], int]
-
 
 class IndexFile:
-    """A file of the index. `count` is the number that the next entry gets.
-
-    `link` does the same as `_link` in machine code, where that is loaded (`index_links.py`).
-    """
-
-    link: ClassVar[Link | None] = None
+    """A file of the index. `count` is the number that the next entry gets."""
 
     __slots__ = (
         "_entries",
@@ -132,7 +125,7 @@ class IndexFile:
     def is_full(self) -> bool:
         return self.count >= self.capacity
 
-    def insert(self, hashes: Hashes, offsets: Numbers, store_ms: Numbers) -> int:
+    def insert(self, hashes: Hashes, offsets: Numbers, store_ms: Numbers, kernels: Kernels) -> int:
         """Add keys in their order, as many as fit; returns how many did.
 
         DiskFull when there is no room on the disk for them.
@@ -143,13 +136,9 @@ class IndexFile:
         hashes, offsets, store_ms = hashes[:number], offsets[:number], store_ms[:number]
         self._reserve(self._entries_at + ENTRY_BYTES * (self.count + number))
         seconds = self._seconds(store_ms)
-        if IndexFile.link is None:
-            self.used_slots += self._link(hashes, offsets, seconds)
-        else:
-            room = np.empty((2, number), np.int64)
-            self.used_slots += IndexFile.link(
-                self._memory, self.slot_count, self.count, hashes, offsets, seconds, *room
-            )
+        self.used_slots += kernels.index_insert(
+            self._memory, self.slot_count, self.count, hashes, offsets, seconds
+        )
         if self.count <= 1:
             self.begin_offset = int(offsets[0])
             self.begin_ms = int(store_ms[0])
@@ -158,35 +147,6 @@ class IndexFile:
         self.end_ms = int(store_ms[-1])
         self._write_header()
         return number
-
-    def _link(self, hashes: Hashes, offsets: Numbers, seconds: Numbers) -> int:
-        """Write the entries of these keys and let the slots name them; how many slots had none."""
-        number = len(hashes)
-        own = np.arange(self.count, self.count + number)
-        entries = self._entries[self.count : self.count + number]
-        entries["hash"] = hashes
-        entries["offset"] = offsets
-        entries["seconds"] = seconds
-        slots = hashes % self.slot_count
-        order = np.argsort(slots, kind="stable")
-        sorted_slots = slots[order]
-        is_first = np.empty(number, np.bool_)
-        is_first[0] = True
-        np.not_equal(sorted_slots[1:], sorted_slots[:-1], out=is_first[1:])
-        before = self._slots[sorted_slots].astype(np.int64)
-        before[(before < 0) | (before > self.count)] = 0
-        used = int(np.count_nonzero(before[is_first] == 0))
-        numbers = own[order]
-        older = np.empty(number, np.int64)
-        older[0] = 0
-        older[1:] = numbers[:-1]
-        older = np.where(is_first, before, older)
-        entries["older"][order] = older
-        is_last = np.empty(number, np.bool_)
-        is_last[:-1] = is_first[1:]
-        is_last[-1] = True
-        self._slots[sorted_slots[is_last]] = numbers[is_last]
-        return used
 
     def find(self, key: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Log offsets of the messages with this key hash, newest first, of the time range.

@@ -70,8 +70,8 @@ def rebuild(
     store = MessageStore(root, used, bytes(HOST_BYTES), now_ms)
     store.open(progress)
     try:
-        queues, entries = store._queues.counts()
-        return Rebuilt(queues, entries, sum(file.count - 1 for file in store._index.files))
+        queues, entries = store.state.queues.counts()
+        return Rebuilt(queues, entries, sum(file.count - 1 for file in store.state.index.files))
     finally:
         store.close()
 

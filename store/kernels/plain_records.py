@@ -13,9 +13,29 @@ import numpy.typing as npt
 from ...protocol.kernels.compiled import compiled, compiled_unchecked, wide
 from ...protocol.kernels.plain_reading import GROUPS_MAX, Bytes, Numbers, Table, copied
 from ...protocol.kernels.plain_sends import PlainSends
-from ...protocol.message.record import HEAD_BYTES
+from ...protocol.message.record import (
+    BODY_CRC_AT,
+    BODY_LENGTH_AT,
+    BORN_HOST_AT,
+    BORN_MS_AT,
+    FLAG_AT,
+    HEAD_BYTES,
+    HOST_BYTES_V4,
+    LOG_OFFSET_AT,
+    MAGIC_AT,
+    PREPARED_OFFSET_AT,
+    PROPERTIES_LENGTH,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    RECONSUME_TIMES_AT,
+    SIZE_AT,
+    STORE_HOST_AT,
+    STORE_MS_AT,
+    SYS_FLAG_AT,
+)
 from ..index.index import KeyBlock
-from ..queues.consume_queue import ENTRY_BYTES, ConsumeQueue
+from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, TAGS_AT, ConsumeQueue
+from ..queues.consume_queue import SIZE_AT as ENTRY_SIZE_AT
 
 CRC_STEP = 16  # bytes at a time, by as many tables
 SHARED_BYTES = 256 << 10  # of texts that records of one course have in common
@@ -35,6 +55,7 @@ def _crc_tables() -> npt.NDArray[np.uint32]:
 
 CRC_TABLES = _crc_tables()
 BLANK = 32
+LENGTH_BYTES = PROPERTIES_LENGTH.size
 
 
 @compiled_unchecked
@@ -151,38 +172,39 @@ def make_records(
         field_at, field_end = queues[queue, 3], queues[queue, 4]
         body = send.body_end - send.body_at
         text = send.text_end - send.text_at + more_end - more_at
-        size = HEAD_BYTES + body + field_end - field_at + 2 + text
+        size = HEAD_BYTES + body + field_end - field_at + LENGTH_BYTES + text
         offset = base + to
         send.size, send.log_offset, send.queue_offset = size, offset, queues[queue, 0]
         queues[queue, 0] += 1
-        put32(records, to, size)
-        put32(records, to + 4, queues[queue, 2])
-        put32(records, to + 8, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
-        put32(records, to + 12, queues[queue, 6])
-        put32(records, to + 16, send.flag)
-        put64(records, to + 20, send.queue_offset)
-        put64(records, to + 28, offset)
-        put32(records, to + 36, send.sys_flag)
-        put64(records, to + 40, send.born_ms)
-        copied(hosts, send.piece * 8, send.piece * 8 + 8, records, to + 48)
-        put64(records, to + 56, store_ms)
-        copied(store_host, 0, 8, records, to + 64)
-        put32(records, to + 72, send.times)
-        put64(records, to + 76, 0)
-        put32(records, to + 84, body)
+        host_at = send.piece * HOST_BYTES_V4
+        put32(records, to + SIZE_AT, size)
+        put32(records, to + MAGIC_AT, queues[queue, 2])
+        put32(records, to + BODY_CRC_AT, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
+        put32(records, to + QUEUE_ID_AT, queues[queue, 6])
+        put32(records, to + FLAG_AT, send.flag)
+        put64(records, to + QUEUE_OFFSET_AT, send.queue_offset)
+        put64(records, to + LOG_OFFSET_AT, offset)
+        put32(records, to + SYS_FLAG_AT, send.sys_flag)
+        put64(records, to + BORN_MS_AT, send.born_ms)
+        copied(hosts, host_at, host_at + HOST_BYTES_V4, records, to + BORN_HOST_AT)
+        put64(records, to + STORE_MS_AT, store_ms)
+        copied(store_host, 0, HOST_BYTES_V4, records, to + STORE_HOST_AT)
+        put32(records, to + RECONSUME_TIMES_AT, send.times)
+        put64(records, to + PREPARED_OFFSET_AT, 0)
+        put32(records, to + BODY_LENGTH_AT, body)
         to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES)
         to = copied(shared, field_at, field_end, records, to)
         records[to] = text >> 8
         records[to + 1] = text & 255
-        to = copied(texts, send.text_at, send.text_end, records, to + 2)
+        to = copied(texts, send.text_at, send.text_end, records, to + LENGTH_BYTES)
         to = copied(shared, more_at, more_end, records, to)
 
         entry = queues[queue, 1]
         queues[queue, 1] = entry + ENTRY_BYTES
         delay_ms = courses[course, 3]
-        put64(entries, entry, offset)
-        put32(entries, entry + 8, size)
-        put64(entries, entry + 12, send.tags if delay_ms < 0 else store_ms + delay_ms)
+        put64(entries, entry + OFFSET_AT, offset)
+        put32(entries, entry + ENTRY_SIZE_AT, size)
+        put64(entries, entry + TAGS_AT, send.tags if delay_ms < 0 else store_ms + delay_ms)
 
         before = queues[queue, 5]
         if send.unique_end:

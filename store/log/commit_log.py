@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct
 
 from ...protocol.message.record import (
-    LOG_OFFSET_AT,
+    LAYOUT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -34,8 +34,7 @@ STAGED_BYTES_MAX = 8 << 20  # gathered at most before a write
 ZEROS_BYTES = 256 << 10  # written ahead of the log at once
 NOWHERE = 1 << 63  # no log gets there
 READ_BYTES_KEPT = 64 << 20  # of the mappings that readers have touched, in memory
-RECORD_START = Struct(">iI20xq")  # total size, magic, (crc, queue, flag, queue offset,) place
-assert RECORD_START.size == LOG_OFFSET_AT + 8
+RECORD_START = LAYOUT.pick("size", "magic", "log_offset")
 
 
 class CommitLog:

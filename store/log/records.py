@@ -17,35 +17,21 @@ from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
 from ...protocol.message.record import (
-    BORN_HOST_AT,
     BORN_HOST_V6,
-    END,
-    HEAD,
+    HEAD_BYTES,
     HOST_V6_EXTRA_BYTES,
     LOG_OFFSET_AT,
+    MAGIC_AT,
     MAGIC_V1,
     MAGIC_V2,
-    MIDDLE,
     QUEUE_OFFSET_AT,
     RECORD_BYTES_MIN,
     STORE_HOST_V6,
+    STORE_MS_AT,
     SYS_FLAG_AT,
 )
 
 Positions = NDArray[np.int64]
-
-# Positions within a record beside those of `protocol.record`; the ones after a host move by
-# HOST_V6_EXTRA_BYTES for each IPv6 host before them.
-MAGIC_AT = 4
-BODY_CRC_AT = 8
-QUEUE_ID_AT = 12
-FLAG_AT = 16
-BORN_TIMESTAMP_AT = BORN_HOST_AT - 8
-STORE_TIMESTAMP_AT = BORN_HOST_AT + 8
-STORE_HOST_AT = STORE_TIMESTAMP_AT + MIDDLE.size
-RECONSUME_TIMES_AT = STORE_HOST_AT + 8
-BODY_AT = RECONSUME_TIMES_AT + END.size
-assert HEAD.size == BODY_AT
 
 _SIZE = Struct(">i")
 
@@ -90,7 +76,7 @@ class Records:
 
     def store_times(self) -> NDArray[np.int64]:
         """When each record was stored, ms."""
-        return self.int64(STORE_TIMESTAMP_AT, self.born_v6)
+        return self.int64(STORE_MS_AT, self.born_v6)
 
     def picked(self, rows: NDArray[Any] | slice) -> "Records":
         """Only these records (a mask or positions in rising order), over the same bytes."""
@@ -174,7 +160,7 @@ def _located(data: bytes, begins: list[int], end: int) -> Records:
     least = sizes - RECORD_BYTES_MIN - all_v6 - second  # for body, topic, properties
     _check(least >= 0, lambda row: f"is {sizes[row]} bytes, too short for its hosts")
 
-    body_at = starts + BODY_AT + all_v6
+    body_at = starts + HEAD_BYTES + all_v6
     bodies = ints[body_at - 4].astype(np.int64)
     _check((bodies >= 0) & (bodies <= least), lambda row: f"has a body of {bodies[row]} bytes")
     body_end = body_at + bodies

@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol.message import properties as props
-from ...protocol.message.record import CRC_MASK, TRANSACTION_MASK, TRANSACTION_ROLLBACK, crc32
+from ...protocol.message.record import (
+    BODY_CRC_AT,
+    CRC_MASK,
+    QUEUE_ID_AT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    crc32,
+)
 from ..files.segment import Segment
 from .key_hash import slice_hashes
 from .keys import hashes_of_keys, places_of_keys, table_of
 from .property_table import PropertyTable
-from .records import BODY_CRC_AT, QUEUE_ID_AT, Positions, Records, chain, survey
+from .records import Positions, Records, chain, survey
 
 RUN_BYTES = 2 << 20  # read at once; the arrays of small messages then fit the cache
 TOPICS_SEEN_AT_ONCE = 16  # with more topics than this in a run, names are looked up one by one

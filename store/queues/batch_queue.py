@@ -6,40 +6,29 @@ found by halving.
 """
 
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 
+from ...protocol.message.layout import Layout
 from ..files.segment import Segment
 from ..files.segments import Segments
 
-UNIT = Struct(
-    ">"
-    "q"  # commit log offset
-    "i"  # size of the record in bytes
-    "q"  # tag hash
-    "q"  # store time, ms
-    "q"  # offset of the first inner message
-    "h"  # number of inner messages
-    "i"  # compacted offset, -1
-    "i"  # reserved, 0
+LAYOUT = Layout(
+    {
+        "offset": "q",  # of the record in the commit log
+        "size": "i",  # of the record, bytes
+        "tags": "q",  # tag hash
+        "time": "q",  # store time, ms
+        "base": "q",  # offset of the first inner message
+        "number": "h",  # of inner messages
+        "compacted": "i",  # offset, -1
+        "reserved": "i",  # 0
+    }
 )
-UNIT_BYTES = UNIT.size
-assert UNIT_BYTES == 46
-UNIT_TYPE = np.dtype(
-    [
-        ("offset", ">i8"),
-        ("size", ">i4"),
-        ("tags", ">i8"),
-        ("time", ">i8"),
-        ("base", ">i8"),
-        ("number", ">i2"),
-        ("compacted", ">i4"),
-        ("reserved", ">i4"),
-    ]
-)
-assert UNIT_TYPE.itemsize == UNIT_BYTES
+UNIT = LAYOUT.struct
+UNIT_BYTES = LAYOUT.size
+UNIT_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 NOT_COMPACTED = -1
 
 

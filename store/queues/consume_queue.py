@@ -15,21 +15,23 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.message.record import topic_field
+from ...protocol.message.layout import Layout
+from ...protocol.message.record import HEAD_BYTES, PROPERTIES_LENGTH, topic_field
 from ...protocol.message.tags import string_hash
 from ..files.segment import Segment
 from ..files.segments import Segments
 
-ENTRY = Struct(
-    ">"
-    "q"  # commit log offset
-    "i"  # size of the record in bytes
-    "q"  # tag hash; the time of delivery in SCHEDULE_TOPIC_XXXX
+LAYOUT = Layout(
+    {
+        "offset": "q",  # of the message in the commit log
+        "size": "i",  # of the record, bytes
+        "tags": "q",  # tag hash; the delivery time in SCHEDULE_TOPIC_XXXX
+    }
 )
-ENTRY_BYTES = ENTRY.size
-assert ENTRY_BYTES == 20
-ENTRY_TYPE = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-assert ENTRY_TYPE.itemsize == ENTRY_BYTES
+ENTRY = LAYOUT.struct
+ENTRY_BYTES = LAYOUT.size
+OFFSET_AT, SIZE_AT, TAGS_AT = LAYOUT.at.values()
+ENTRY_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 
 Entry = tuple[int, int, int]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -39,8 +41,8 @@ FILL_CHUNK = 100_000  # fillers written at once
 SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
 EXT_ADDRESS_MAX = -(1 << 31) - 1  # a tag hash up to here is an address in consumequeue_ext
 
-# What a record of this queue has besides body and properties: 88 bytes, topic, properties length.
-RECORD_FIXED_BYTES = 88 + 2
+# What a record has besides topic, body and properties.
+RECORD_FIXED_BYTES = HEAD_BYTES + PROPERTIES_LENGTH.size
 
 RUN_MAX = 1_024  # entries handled at once as one struct
 _RUNS: dict[int, Struct] = {}
@@ -50,7 +52,7 @@ def run_of(count: int) -> Struct:
     """The layout of up to `RUN_MAX` entries in a row: three numbers each, flat."""
     found = _RUNS.get(count)
     if found is None:
-        found = _RUNS[count] = Struct(">" + "qiq" * count)
+        found = _RUNS[count] = Struct(">" + LAYOUT.format * count)
     return found
 
 

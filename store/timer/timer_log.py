@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...protocol.message.layout import Layout
 from ...protocol.message.record import MAGIC_BLANK
 from ..base.errors import plain_errors
 from ..files.segment import Segment, sync_folder
@@ -21,34 +22,22 @@ from ..files.segments import Segments, warn_of
 
 WHEEL_TOPIC = "rmq_sys_wheel_timer"  # has the messages that the units lead to
 QUEUE = 0  # of it, the only one
-UNIT = Struct(
-    ">"
-    "i"  # size of the unit
-    "q"  # position of the unit before it in the slot, or NO_UNIT
-    "i"  # magic: IS_TIMER, with IS_ROLLED and IS_RECALL
-    "q"  # when it came into the wheel, ms, a multiple of the precision
-    "i"  # the slot's time minus that, ms
-    "q"  # commit log offset of the message
-    "i"  # size of its record
-    "i"  # Java hash of its real topic
-    "q"  # reserved
+LAYOUT = Layout(
+    {
+        "size": "i",  # of the unit
+        "previous": "q",  # position of the unit before it in the slot, or NO_UNIT
+        "magic": "i",  # IS_TIMER, with IS_ROLLED and IS_RECALL
+        "written_ms": "q",  # when it came into the wheel, a multiple of the precision
+        "delay_ms": "i",  # the time of the slot minus that
+        "log_offset": "q",  # of the message
+        "record_bytes": "i",  # of the message
+        "topic_hash": "i",  # Java hash of its real topic
+        "reserved": "q",
+    }
 )
-UNIT_BYTES = UNIT.size
-assert UNIT_BYTES == 52
-UNIT_TYPE = np.dtype(
-    [
-        ("size", ">i4"),
-        ("previous", ">i8"),
-        ("magic", ">i4"),
-        ("written_ms", ">i8"),
-        ("delay_ms", ">i4"),
-        ("log_offset", ">i8"),
-        ("record_bytes", ">i4"),
-        ("topic_hash", ">i4"),
-        ("reserved", ">i8"),
-    ]
-)
-assert UNIT_TYPE.itemsize == UNIT_BYTES
+UNIT = LAYOUT.struct
+UNIT_BYTES = LAYOUT.size
+UNIT_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 BLANK = Struct(
     ">"
     "i"  # bytes left in the file

@@ -8,30 +8,28 @@ written with the system's write, not through the mapping, so a full disk is an e
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ...protocol.message.layout import Layout
 from ..base.errors import DamagedStore, plain_errors
 from ..files.segment import Segment, sync_folder
 from .timer_log import IS_RECALL, NO_UNIT
 
-SLOT = Struct(
-    ">"
-    "q"  # time of the slot, in ticks
-    "q"  # position of its first unit in the timer log
-    "q"  # position of its last unit
-    "i"  # messages in it; one that takes another back counts -1
-    "i"  # magic, always 0
+LAYOUT = Layout(
+    {
+        "tick": "q",  # time of the slot, in ticks
+        "first": "q",  # position of its first unit in the timer log
+        "last": "q",  # position of its last unit
+        "number": "i",  # of messages in it; a recall counts -1
+        "magic": "i",  # 0
+    }
 )
-SLOT_BYTES = SLOT.size
-assert SLOT_BYTES == 32
-SLOT_TYPE = np.dtype(
-    [("tick", ">i8"), ("first", ">i8"), ("last", ">i8"), ("number", ">i4"), ("magic", ">i4")]
-)
-assert SLOT_TYPE.itemsize == SLOT_BYTES
+SLOT = LAYOUT.struct
+SLOT_BYTES = LAYOUT.size
+SLOT_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 ROUND_SLOTS = 7 * 86_400
 SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES

@@ -1,10 +1,9 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
@@ -146,6 +145,7 @@ def config(tmp_path: Path) -> Config:
             "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
+            "compiled_sends": False,  # which test_sends_compiled.py switches on
         }
         return BrokerConfig(**(base | wanted))  # type: ignore[arg-type]
 
@@ -210,12 +210,3 @@ async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
     for broker, caller in running:
         await caller.peers.close()
         await broker.stop()
-
-
-def result_of(steps: Generator[object, None, Any]) -> Any:
-    """What these steps return, all of them done at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value

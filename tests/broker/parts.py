@@ -39,6 +39,7 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command, Response, read_ext
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.tags import tag_hash
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
@@ -92,15 +93,11 @@ class Parts:
         self.store.open()
         self.stats = Stats(config.broker_cluster_name, clock)
         self.topics = Topics(root / "config" / "topics.json", config, self.stats, clock)
-        self.store.batch_topics = self.topics.with_batch_queues
+        self.store.state.batch_topics = self.topics.with_batch_queues
         self.topics.load()
         self.changes: list[TopicConfig] = []
         self.topics.on_change = self.changes.append
-        self.groups = Groups(
-            root / "config" / "subscriptionGroup.json",
-            clock,
-            auto_create=config.auto_create_subscription_group,
-        )
+        self.groups = Groups(root / "config" / "subscriptionGroup.json", config, clock)
         self.groups.load()
         self.offsets = Offsets(root / "config" / "consumerOffset.json", clock)
         self.clients = Clients(lambda _: None)
@@ -176,8 +173,10 @@ class Parts:
             self.now_ms = at_ms
         tags = pairs.get("TAGS")
         log_offset, _, _ = self.store.put(
-            topic, queue_id, 0, 0, self.now_ms, HOST, body, properties.encode(pairs),
-            0 if tags is None else tag_hash(tags),
+            Message(
+                (topic, queue_id), 0, 0, self.now_ms, HOST, body, properties.encode(pairs),
+                0 if tags is None else tag_hash(tags),
+            )
         )  # fmt: skip
         counter = self.stats.puts(topic)
         counter.messages += 1

@@ -62,6 +62,7 @@ class StaticCluster:
                 "broker_name": name,
                 "broker_ip1": "127.0.0.1",
                 "listen_port": 0,
+                "compiled_sends": False,
                 "store_path_root_dir": str(folder),
                 "namesrv_addr": f"127.0.0.1:{self.names.port}",
                 "mapped_file_size_commit_log": 1 << 20,

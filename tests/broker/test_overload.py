@@ -15,6 +15,7 @@ from aerobee.protocol.headers.pop import PopMessage
 from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
+from aerobee.store.engine.messages import Message
 
 from .conftest import BORN_MS, Caller, Config, parked
 
@@ -127,7 +128,7 @@ async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Con
 async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.broker.pull.long_polls.HOLDS_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr("aerobee.broker.pull.long_polls.PARKED_PER_QUEUE_MAX", 2)
     await caller.send("T", queue_id=1)
     waiting = [asyncio.ensure_future(caller.pull("T", suspend_ms=15_000)) for _ in range(2)]
     await parked(broker, 2)
@@ -286,7 +287,9 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
 
     def bring() -> None:
         for number in range(brought):
-            store.put("T", 0, 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
+            store.put(
+                Message(("T", 0), 0, 0, 0, b"\0" * 8, b"y", b"UNIQ_KEY\x01%d\x02" % number, 0)
+            )
 
     monkeypatch.setattr(store, "index_pending", index_pending)
     broker.server.scheduler.share = share

@@ -1,7 +1,8 @@
-"""A clock that a test moves: what waits for a time in the loop is due when the test says so.
+"""A clock that a test moves: timers of the loop fire when the test advances it.
 
-Only the loop's clock moves. Sockets go on for real, so after each step the loop gets some turns in
-which what was sent arrives. By itself time goes on slowly, so that a busy machine changes nothing.
+Only the loop's clock moves. Sockets work in real time, so after each step the loop runs a few
+iterations to receive what was sent. Otherwise the clock advances slowly, so that a busy machine
+makes no difference.
 """
 
 from __future__ import annotations

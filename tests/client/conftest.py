@@ -1,4 +1,4 @@
-"""Fakes and real daemons for the client's tests, started and stopped around each."""
+"""Fixtures for the client's tests: fake and real servers, started and stopped for each test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -71,6 +71,7 @@ def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> "Broker
         mapped_file_size_timer_log=1 << 20,
         max_hash_slot_num=1_000,
         max_index_num=4_000,
+        compiled_sends=False,
         **settings,
     )
 

@@ -1,6 +1,6 @@
-"""A name server and brokers that say what a test tells them to, on free ports.
+"""A fake name server and fake brokers on free ports, which respond as the test says.
 
-They speak through the real connections, so what a test sees is what went over the wire.
+They use the real connections, so a test sees what went over the wire.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A member of a group in a process of its own, so that it can be killed for real.
+"""A group member in its own process, so that a test can kill it.
 
-It prints a line of JSON for each message before that is settled. On "drain" or "close" on standard
-input it leaves its group, the one way or the other. Arguments: name server, group, topic, client
-id, "ordered" or "concurrent".
+It prints a line of JSON for each message before settling it. "drain" or "close" on standard input
+makes it leave its group by that call. Arguments: name server, group, topic, client id, "ordered" or
+"concurrent".
 """
 
 import asyncio

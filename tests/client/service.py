@@ -1,8 +1,8 @@
-"""A program that consumes until a signal stops it: each message is reported when it is done.
+"""A program that consumes until a signal stops it and reports each message when it is done.
 
-A handler waits for the line "go" on standard input, so that a test decides when it is through.
-Arguments: name server, "asyncio", "blocking", or "others" for a program that has its own
-handler for SIGTERM.
+A handler waits for the line "go" on standard input, so that a test decides when it returns.
+Arguments: name server, "asyncio", "blocking", or "others" for a program with its own SIGTERM
+handler.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A broker's queues for tests: messages, offsets, locks, all in plain tables.
+"""A fake broker's queues for tests: messages, offsets and locks in plain tables.
 
-It answers pulls (held while there is nothing), offsets and locks as a broker does, so that a test
-looks at what a consumer asked for and changes what is there.
+It handles pulls (parked while there is nothing), offsets and locks like a broker. A test inspects
+the requests and changes the tables.
 """
 
 from __future__ import annotations

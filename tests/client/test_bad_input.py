@@ -1,4 +1,4 @@
-"""What is given wrongly is told with its cause and remedy, and the rest of the client goes on."""
+"""Invalid arguments raise errors with cause and remedy, and the client keeps working."""
 
 import asyncio
 

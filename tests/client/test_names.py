@@ -1,4 +1,4 @@
-"""The names of `aerobee.client` are imported when they are used."""
+"""The names of `aerobee.client` are imported on first use."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""Our client on a static topic: its logical queues move while messages come and go."""
+"""The client on a static topic whose logical queues move between brokers during sends and
+receives."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The public classes of the client have types that a strict type checker takes."""
+"""The public classes of the client pass a strict type checker."""
 
 import subprocess
 import sys

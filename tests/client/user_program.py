@@ -1,4 +1,4 @@
-"""A user's program with each public class of the client: it is only looked at by a type checker."""
+"""A user's program with each public class of the client. Only type-checked, never run."""
 
 import asyncio
 import contextlib

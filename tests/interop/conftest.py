@@ -12,7 +12,13 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from aerobee.protocol.aio.peers import Peers
 from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin
 
@@ -46,7 +52,7 @@ def mqadmin(java: Java) -> Mqadmin:
 def java_cluster(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaCluster]:
-    cluster = JavaCluster(tmp_path_factory.mktemp("java-cluster"), flags=("-Xmx1g",))
+    cluster = JavaCluster(tmp_path_factory.mktemp("java-cluster"), flags=TEST_BROKER_FLAGS)
     try:
         cluster.start()
         yield cluster
@@ -73,7 +79,7 @@ def server(
     if os.environ.get("AEROBEE_INTEROP_SERVER") != "java":
         yield request.getfixturevalue("aerobee_cluster")
         return
-    cluster = JavaCluster(tmp_path_factory.mktemp("server"), apart=True, flags=("-Xmx1g",))
+    cluster = JavaCluster(tmp_path_factory.mktemp("server"), apart=True, flags=TEST_BROKER_FLAGS)
     try:
         cluster.start()
         yield cluster

@@ -30,6 +30,8 @@ from aerobee.protocol.message.record import (
 )
 from aerobee.protocol.message.tags import raw_tags_code
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Batch
+from aerobee.store.engine.messages import Message as StoreMessage
 from aerobee.store.engine.store import MessageStore
 
 Message = dict[str, Any]
@@ -181,19 +183,24 @@ def put_all(store: MessageStore, plan: list[Message]) -> list[tuple[int, int]]:
     """Put the messages of a plan; the place in the log and the queue offset of each."""
     places = []
     for each in plan:
-        store.host = bytes.fromhex(each["storeHost"])
+        store.state.host = bytes.fromhex(each["storeHost"])
         born = each["born"], bytes.fromhex(each["bornHost"])
         body, raw = bytes.fromhex(each["body"]), each["properties"].encode()
         if each["batch"]:
             offset, found, _ = store.put_batch(
-                each["topic"], each["queue"], each["sysFlag"], *born, body, raw,
-                each["reconsumeTimes"],
+                Batch(
+                    (each["topic"], each["queue"]), each["sysFlag"], *born, body,
+                    each["reconsumeTimes"],
+                ),
+                raw,
             )  # fmt: skip
             places.append((found[0], offset))
         else:
             place, offset, _ = store.put(
-                each["topic"], each["queue"], each["flag"], each["sysFlag"], *born, body, raw,
-                raw_tags_code(raw), each["reconsumeTimes"], each["prepared"],
+                StoreMessage(
+                    (each["topic"], each["queue"]), each["flag"], each["sysFlag"], *born, body, raw,
+                    raw_tags_code(raw), each["reconsumeTimes"], each["prepared"],
+                ),
             )  # fmt: skip
             places.append((place, offset))
         store.write_staged()

@@ -21,6 +21,7 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
+    TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
@@ -205,7 +206,7 @@ def test_users_and_lists_are_kept_before_access_control_is_switched_on(
         if key.endswith("MetadataProvider") or key == "authConfigPath"
     }
     ours = AerobeeCluster(tmp_path / "ours", SMALL_FILES | kept)
-    real = JavaCluster(tmp_path / "real", kept, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path / "real", kept, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as clusters, ThreadPoolExecutor(2) as pool:
         homes = [tmp_path / "our-tool", tmp_path / "real-tool"]
         first, second = pool.map(prepare, clusters, homes)
@@ -230,7 +231,7 @@ def outputs(
     """What came of the story with ours and with the real one."""
     folders = [tmp_path_factory.mktemp(kind) for kind in ("ours", "real")]
     ours = AerobeeCluster(folders[0], {**SMALL_FILES, **settings(folders[0])})
-    real = JavaCluster(folders[1], settings(folders[1]), flags=("-Xmx1g",))
+    real = JavaCluster(folders[1], settings(folders[1]), flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as clusters, ThreadPoolExecutor(2) as pool:
         first, second = pool.map(
             lambda cluster, folder: walk(cluster, java, folder / "tool"), clusters, folders

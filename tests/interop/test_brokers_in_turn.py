@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aerobee.protocol.codec import fastjson
-from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, AerobeeCluster, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, wait_until
 
@@ -32,7 +32,7 @@ def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
     settings = SETTINGS | {"storePathRootDir": str(tmp_path / "store")}
     both: dict[str, Cluster] = {
         "ours": AerobeeCluster(tmp_path / "ours", settings),
-        "java": JavaCluster(tmp_path / "java", settings, flags=("-Xmx512m",)),
+        "java": JavaCluster(tmp_path / "java", settings, flags=TEST_BROKER_FLAGS),
     }
     yield both
     for cluster in both.values():

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 from aerobee.store.inspect.check import check
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
@@ -28,7 +34,7 @@ LATE_MS_MAX = 10_000  # on a busy machine; the promise itself is measured elsewh
 def make(folder: Path, *, real: bool) -> Cluster:
     """A name server and a broker on the store in this folder, not started."""
     if real:
-        return JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
+        return JavaCluster(folder, SETTINGS, apart=True, flags=TEST_BROKER_FLAGS)
     return AerobeeCluster(folder, SETTINGS)
 
 

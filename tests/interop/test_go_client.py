@@ -15,6 +15,7 @@ from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
+    TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
@@ -52,7 +53,7 @@ def go(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def both(go: Go, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-go"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-go"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-go"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         yield started
 

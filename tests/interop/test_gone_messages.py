@@ -18,7 +18,7 @@ from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import ViewMessage
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import JavaCluster
+from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 
 TOPIC, GONE_TOPIC = "Partly", "Wholly"
 FILE_BYTES = 64 << 10
@@ -82,7 +82,7 @@ def real(java_is_here: None, store: Path, tmp_path: Path) -> Iterator[JavaCluste
     """The real broker on a copy of it."""
     shutil.copytree(store, tmp_path / "copy")
     settings = SIZES | {"storePathRootDir": str(tmp_path / "copy")}
-    cluster = JavaCluster(tmp_path / "java", settings, flags=("-Xmx512m",))
+    cluster = JavaCluster(tmp_path / "java", settings, flags=TEST_BROKER_FLAGS)
     cluster.start()
     yield cluster
     cluster.stop()

@@ -17,6 +17,7 @@ from aerobee.scripts.harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
     SMALL_FILES,
+    TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
@@ -44,7 +45,7 @@ def both(
     """Ours and the real ones, with a broker that can be started again."""
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-kinds"), SETTINGS)
     folder = tmp_path_factory.mktemp("java-kinds")
-    real = JavaCluster(folder, SETTINGS, apart=True, flags=("-Xmx1g",))
+    real = JavaCluster(folder, SETTINGS, apart=True, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         yield started
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, Producer
-from aerobee.scripts.harness.clusters import JavaCluster
+from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 from aerobee.store import StoreView
 from aerobee.store.inspect.check import LOG, Report, check
 from aerobee.store.inspect.check_timer import TIMER
@@ -26,7 +26,7 @@ SETTINGS: dict[str, str | int] = {
 
 @pytest.fixture
 def cluster(java_is_here: None, tmp_path: Path) -> Iterator[JavaCluster]:
-    started = JavaCluster(tmp_path / "java", SETTINGS, flags=("-Xmx512m",))
+    started = JavaCluster(tmp_path / "java", SETTINGS, flags=TEST_BROKER_FLAGS)
     try:
         started.start()
         yield started

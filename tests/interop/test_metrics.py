@@ -32,7 +32,13 @@ from aerobee.protocol.message.pop_handles import handle
 from aerobee.protocol.message.record import decode_all
 from aerobee.protocol.wire import Header
 from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    BROKER_NAME,
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, side_by_side
 
@@ -98,7 +104,7 @@ def both(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "metricsPromExporterPort": exporter,
     }
     # Apart: in one process the name server's requests would be among the broker's.
-    real = JavaCluster(folder / "real", SETTINGS | export, apart=True, flags=("-Xmx1g",))
+    real = JavaCluster(folder / "real", SETTINGS | export, apart=True, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real):
         urls = tuple(f"http://127.0.0.1:{port}/metrics" for port in (door, exporter))
         yield Both(ours, real, urls)  # type: ignore[arg-type]

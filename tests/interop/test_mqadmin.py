@@ -15,32 +15,12 @@ import pytest
 from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
+from .support import in_words, numbers_out
 
 Outputs = dict[str, str]
 
-WORDS_FOR = (
-    (r"\b\S+@\d+#\d+", "CLIENT"),
-    (r"\b127\.0\.0\.1:\d+", "ADDRESS"),
-    (r"\b[0-9A-F]{32,}\b", "ID"),
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d([.,]\d+)?", "TIME"),
-    (r'(?<="subVersion":)\d+', "VERSION"),
-    (r"(?<=physicOffset=)\d+", "PLACE"),
-    (r"(?<=Consume TPS: )[\d.]+", "RATE"),
-    (r"/\S+", "PATH"),
-)
 # What a cluster is made of: the two stand in different folders on different ports.
 OWN_SETTINGS = {"listenPort", "haListenPort", "namesrvAddr", "brokerConfigPath"}
-
-
-def in_words(output: str) -> list[str]:
-    """The lines of an output with all that differs from run to run replaced."""
-    for pattern, word in WORDS_FOR:
-        output = re.sub(pattern, word, output)
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    # Of an exception only its cause is the server's doing.
-    # mqadmin's own consumer comes to be known at no certain time.
-    noise = ("at org.", "at Admin", "... ", "TOOLS_CONSUMER", "%RETRY%TOOLS_CONSUMER")
-    return [line for line in lines if not line.startswith(noise)]
 
 
 def walk(cluster: Cluster, java: Java) -> Outputs:
@@ -240,12 +220,6 @@ def test_the_broker_config_has_the_same_keys_and_what_was_set_has_the_same_value
     }
     for key in set_by_us | defaults:
         assert ours[key] == real[key], key
-
-
-def numbers_out(lines: list[str]) -> list[str]:
-    """Lines with each number replaced by one word, and repeated words by one."""
-    plain = [re.sub(r"-?\d+(\.\d+)?(E-?\d+)?", "N", line) for line in lines]
-    return [re.sub(r"N( N)+", "N", line) for line in plain]
 
 
 def pairs(output: str, divider: str) -> dict[str, str]:

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, Cluster, JavaCluster
 
-from . import test_mqadmin
 from .programs import SECONDS, Java, Mqadmin, wait_until
-from .test_mqadmin import in_words, numbers_out
+from .support import in_words, numbers_out
 
 TOPIC, GROUP = "More", "MoreGroup"
 KEPT = "enableNotifyAfterPopOrderLockRelease"  # has no effect here
@@ -573,7 +572,7 @@ def test_every_command_of_mqadmin_is_walked_through_or_excepted_with_a_reason(
     program = java.start("Admin")
     known = set(program.ask("?", "commands", SECONDS)["names"])
     assert len(known) > 80
-    source = Path(test_mqadmin.__file__).read_text()
+    source = Path(__file__).with_name("test_mqadmin.py").read_text()
     elsewhere = {name for name in known if f'"{name}"' in source}
     walked = walks[0].commands | elsewhere
     assert known - walked - NOT_WALKED.keys() == set()

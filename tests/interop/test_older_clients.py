@@ -12,10 +12,16 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
-from .test_mqadmin import in_words, numbers_out
+from .support import in_words, numbers_out
 
 Outcome = dict[str, Any]
 
@@ -36,7 +42,7 @@ def both(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-older"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-older"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-older"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         yield started
 

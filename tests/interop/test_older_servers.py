@@ -29,7 +29,7 @@ from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
 
 from .programs import SECONDS
-from .test_python_client import received, until
+from .support import received, until
 
 VERSION = "4.9.7"
 

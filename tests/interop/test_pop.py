@@ -16,7 +16,13 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import BROKER_NAME, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    BROKER_NAME,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 
@@ -327,7 +333,7 @@ def test_what_one_broker_left_invisible_comes_again_on_the_other(
         "maxIndexNum": 4_000,
     }
     ours = AerobeeCluster(tmp_path / "ours", settings)
-    real = JavaCluster(tmp_path / "java", settings, flags=("-Xmx512m",))
+    real = JavaCluster(tmp_path / "java", settings, flags=TEST_BROKER_FLAGS)
     try:
         ours.start()
         mqadmin.create_topic(ours, "Taken", 1)

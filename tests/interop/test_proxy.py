@@ -13,6 +13,7 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
+    TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
@@ -38,7 +39,7 @@ def both(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-proxied"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-proxied"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-proxied"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         yield started
 

@@ -17,7 +17,13 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 from aerobee.scripts.loads import loadgen
 
 from .programs import side_by_side
@@ -85,7 +91,7 @@ def clusters(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-pulls"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-pulls"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-pulls"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         for one in started:
             loadgen.create_topic(one.broker, TOPIC)

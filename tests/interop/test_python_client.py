@@ -6,8 +6,6 @@ The same tests run on ours, so that what is judged is the same face on both.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aerobee.client import Consumer, Message, Producer, blocking
@@ -15,6 +13,7 @@ from aerobee.client.group.received import ReceivedMessage
 from aerobee.scripts.harness.clusters import Cluster
 
 from .programs import SECONDS, Java, Mqadmin
+from .support import received, until
 
 
 @pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
@@ -22,38 +21,6 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The real one, then ours."""
     found: Cluster = request.getfixturevalue(request.param)
     return found
-
-
-@asynccontextmanager
-async def received(
-    consumer: Consumer, settle: Callable[[ReceivedMessage], bool] = lambda _: True
-) -> AsyncIterator[list[ReceivedMessage]]:
-    """What a consumer receives while the block runs, each acknowledged if `settle` says so."""
-    found: list[ReceivedMessage] = []
-
-    async def receive() -> None:
-        async for message in consumer:
-            found.append(message)
-            if settle(message):
-                await message.ack()
-            else:
-                await message.nack()
-
-    task = asyncio.create_task(receive())
-    try:
-        yield found
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Waits for a foreign process without holding up the loop."""
-    deadline = asyncio.get_running_loop().time() + SECONDS
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, f"after {SECONDS} s: {what()}"
-        await asyncio.sleep(0.05)
 
 
 def keys_of(messages: list[ReceivedMessage]) -> list[str]:

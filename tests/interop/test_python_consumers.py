@@ -30,7 +30,7 @@ from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
 
 from .programs import SECONDS, Java, Mqadmin
-from .test_python_client import received, until
+from .support import received, until
 
 
 @pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])

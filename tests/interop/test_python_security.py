@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer, Security
 from aerobee.client.errors import BrokerError, UnreachableError
-from aerobee.scripts.harness.clusters import JavaCluster
+from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 
 from .programs import SECONDS
 
@@ -31,7 +31,7 @@ def guarded(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
             f'{{"accessKey":"{USER}","secretKey":"{SECRET}"}}'
         ),
     }
-    cluster = JavaCluster(folder, settings, flags=("-Xmx1g",))
+    cluster = JavaCluster(folder, settings, flags=TEST_BROKER_FLAGS)
     try:
         cluster.start()
         yield cluster

@@ -17,7 +17,12 @@ from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    JavaCluster,
+)
 from aerobee.store.inspect.check import check
 
 from .programs import SECONDS
@@ -62,9 +67,9 @@ def pair(
     if request.param.startswith("ours"):
         ours = AerobeeCluster(folder / "master", SETTINGS)
         slave |= {"namesrvAddr": ours.namesrv}
-        found = Pair(ours, JavaCluster(folder / "slave", SETTINGS | slave, flags=("-Xmx512m",)))
+        found = Pair(ours, JavaCluster(folder / "slave", SETTINGS | slave, flags=TEST_BROKER_FLAGS))
     else:
-        java = JavaCluster(folder / "master", SETTINGS, flags=("-Xmx512m",))
+        java = JavaCluster(folder / "master", SETTINGS, flags=TEST_BROKER_FLAGS)
         slave |= {"namesrvAddr": java.namesrv}
         found = Pair(java, AerobeeCluster(folder / "slave", SETTINGS | slave))
     try:

@@ -20,6 +20,7 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.harness.clusters import (
     BROKER_NAME,
     SMALL_FILES,
+    TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
@@ -235,7 +236,7 @@ def clusters(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-answers"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-answers"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-answers"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real) as started:
         for one in started:
             loadgen.create_topic(one.broker, "T")

@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin, side_by_side
 
@@ -77,7 +83,7 @@ def sides(
     java_is_here: None, java: Java, mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sides]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-select"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-select"), SETTINGS, flags=("-Xmx1g",))
+    real = JavaCluster(tmp_path_factory.mktemp("java-select"), SETTINGS, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real):
         yield Sides(reader(ours, java, mqadmin), reader(real, java, mqadmin))
 

@@ -28,10 +28,16 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message import properties
-from aerobee.scripts.harness.clusters import SMALL_FILES, AerobeeCluster, Cluster, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
-from .test_python_client import received, until
+from .support import received, until
 
 TOPIC, GROUP = "Copied", "CopiedGroup"
 COUNT = 12
@@ -40,7 +46,6 @@ SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "flushConsumerOffsetInterval": 100,
     "flushDelayOffsetInterval": 100,
 }
-HEAP = ("-Xmx512m",)
 
 
 @dataclass
@@ -85,7 +90,7 @@ def ours(folder: Path, settings: dict[str, str | int]) -> AerobeeCluster:
 
 
 def java_kind(folder: Path, settings: dict[str, str | int]) -> JavaCluster:
-    return JavaCluster(folder, settings, apart=True, flags=HEAP)
+    return JavaCluster(folder, settings, apart=True, flags=TEST_BROKER_FLAGS)
 
 
 async def fill(master: Cluster) -> None:

@@ -218,7 +218,7 @@ def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_pa
     for path in sorted((tmp_path / "store" / "commitlog").iterdir())[:8]:
         os.utime(path, (0, 0))
     before = len(files_of(tmp_path / "store" / "consumequeue"))
-    for step in store.clean(by_hand=True):
+    for step in store.cleaner.clean(by_hand=True):
         if step.work is not None:
             step.work()
     ours = store_plan.report(store, keys)

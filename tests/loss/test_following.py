@@ -82,7 +82,7 @@ def made(start: int) -> Log:
 def opened() -> MessageStore:
     store = MessageStore(ROOT, SETTINGS[False], HOST, lambda: 1_700_000_000_000)
     store.open()
-    store.follow("a slave")
+    store.follower.follow("a slave")
     return store
 
 
@@ -101,15 +101,15 @@ def crashes(log: Log) -> list[Crash]:
         for number, (place, data) in enumerate(log.chunks(log.start, seed=4)):
             if place != store.log_end and store.log_end:
                 continue  # what was cut off with the connection
-            store.append_raw(place, data)
+            store.follower.append_raw(place, data)
             came = max(came, store.log_end)
             if number % 5 != 4:
-                store.derive_new()
+                store.follower.derive_new()
             if number % 7 == 6:
                 came = log.floor(came)
-                store.cut_torn()
+                store.follower.cut_torn()
                 for again in log.chunks(store.log_end, seed=number):
-                    store.append_raw(*again)
+                    store.follower.append_raw(*again)
                     came = max(came, store.log_end)
                     if again[0] + len(again[1]) >= place + len(data):
                         break
@@ -153,8 +153,8 @@ def judge(log: Log, image: Image, least: int, most: int) -> Image:
         assert not end or log.floor(end) == end or end == log.start
         look(log, store, max(end, log.start))
         for place, data in log.chunks(max(end, log.start), seed=end):
-            store.append_raw(place, data)
-            store.derive_new()
+            store.follower.append_raw(place, data)
+            store.follower.derive_new()
         look(log, store, log.start + len(log.data))
         store.close()
     return disk.killed()

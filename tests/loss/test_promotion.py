@@ -22,7 +22,7 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.scripts.harness.child import Child
 from aerobee.store.inspect.check import check
 
-from .test_kill import QUEUES, SECONDS, SEED, TOPIC, Load
+from .load import QUEUES, SECONDS, SEED, TOPIC, Load
 
 PROMOTIONS = int(os.environ.get("AEROBEE_PROMOTIONS", "2"))
 ACKNOWLEDGED_MAX = 800  # before a master is lost

@@ -18,6 +18,7 @@ from aerobee.store.base import status
 from aerobee.store.base.errors import StoreError
 from aerobee.store.base.retention import Rules
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.engine.sync import SyncPlan
 from aerobee.store.files import disk as disks
@@ -107,9 +108,8 @@ class Run:
         self.ledger.sent(body, queue)
         raw = b"KEYS\x01k%08d\x02" % self.number if key else b""
         _, offset, end = self.store.put(
-            *queue, flag=0, sys_flag=0, born_ms=1, born_host=HOST, body=body, properties=raw,
-            tags_code=0,
-        )  # fmt: skip
+            Message(queue, 0, 0, 1, HOST, body, raw, 0),
+        )
         self.staged.append(Put(body, queue, offset, end))
 
     def end_turn(self) -> None:
@@ -118,10 +118,10 @@ class Run:
             self.store.write_staged()
         except StoreError:
             self.staged = []  # the connections of this turn are closed, nobody gets an answer
-            self.store.dropped = False
+            self.store.state.dropped = False
             raise
-        if self.store.dropped:
-            self.store.dropped = False
+        if self.store.state.dropped:
+            self.store.state.dropped = False
             self.staged = []
         if self.settings.sync_flush:
             self.waiting += self.staged
@@ -147,7 +147,7 @@ class Run:
             total = 4 + 4 + 4 + 4 + 4 + len(body) + 2
             batch += b"".join(n.to_bytes(4, "big") for n in (total, 0, 0, 0, len(body)))
             batch += body + b"\0\0"
-        first, _, end = self.store.put_batch(*queue, 0, 1, HOST, batch, b"p\x01q\x02")
+        first, _, end = self.store.put_batch(Batch(queue, 0, 1, HOST, batch), b"p\x01q\x02")
         self.staged += [Put(body, queue, first + n, end) for n, body in enumerate(bodies)]
         self.end_turn()
 
@@ -217,7 +217,7 @@ class Run:
     def clean(self) -> None:
         """Old files go."""
         with suppress(OSError):  # what is left to do comes with the next round
-            for step in self.store.clean(by_hand=True):
+            for step in self.store.cleaner.clean(by_hand=True):
                 if step.work is not None:
                     step.work()
 

@@ -1,13 +1,12 @@
 """A name server at a glance."""
 
-from collections.abc import Generator
-from typing import Any
-
 from aerobee.namesrv.overview import families, note, overview
 from aerobee.namesrv.registration import Registration
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.topic import TopicConfig
+
+from ..steps import result_of
 
 
 def register(
@@ -70,12 +69,3 @@ async def test_its_metrics_count_clusters_brokers_and_topics(namesrv: NameServer
         "aerobee_namesrv_masters": [1],
         "aerobee_namesrv_master_changes_total": [0],
     }
-
-
-def result_of(steps: Generator[object, None, Any]) -> Any:
-    """What these steps return, all of them done at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value

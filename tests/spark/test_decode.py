@@ -1,7 +1,6 @@
 """Rows made from stored records: against the real classes' bytes and a plain reader of them."""
 
 import json
-import random
 import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.spark.decode import decode
 from aerobee.spark.schema import BY_NAME, row_columns
 from aerobee.store.columns import unwrap
+from hypothesis import given, strategies
 
 from .stored import HOST_V4, HOST_V6, inner_batch, lz4, stored, zstd
 
@@ -78,32 +78,34 @@ def test_a_body_that_a_java_client_compressed_comes_out_plain(entry: dict[str, A
     assert rows[0]["value"] == rows[2]["value"] == b"body"
 
 
+OWN_NAMES = ["colour", "größe", "K", "KEYSX", "TAG"]
+RECORDS = strategies.fixed_dictionaries(
+    {
+        "body": strategies.binary(max_size=400),
+        "topic": strategies.sampled_from(["t", "o" * 127, "o" * 128, "%RETRY%" + "g" * 200]),
+        "properties": strategies.dictionaries(
+            strategies.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", *OWN_NAMES]),
+            strategies.sampled_from(["", "a", "Stück", "x\x01y", "a b  c", "v" * 300, "😀"]),
+        ),
+        "flag": strategies.integers(-5, 5),
+        "born_host": strategies.sampled_from([HOST_V4, HOST_V6]),
+        "store_host": strategies.sampled_from([HOST_V4, HOST_V6]),
+        "store_ms": strategies.integers(0, (1 << 42) - 1),
+        "reconsume_times": strategies.integers(0, 16),
+    }
+)
+
+
 @pytest.mark.requirement(
     "Spark: Columns straight from the bytes; compressed and batch messages, too"
 )
-def test_many_records_of_all_shapes_equal_what_the_plain_reader_says() -> None:
-    chance = random.Random(5)
-    own_names = ["colour", "größe", "K", "KEYSX", "TAG"]
-    names = ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", *own_names]
-    values = ["", "a", "Stück", "x\x01y", "a b  c", "v" * 300, "\U0001f600"]
-    data = b"".join(
-        stored(
-            offset=offset,
-            body=chance.randbytes(chance.choice([0, 1, 50, 400])),
-            topic=chance.choice(["t", "orders", "o" * 127, "o" * 128, "%RETRY%" + "g" * 200]),
-            properties={
-                name: chance.choice(values) for name in chance.sample(names, chance.randrange(8))
-            },
-            flag=chance.randrange(-5, 5),
-            born_host=chance.choice([HOST_V4, HOST_V6]),
-            store_host=chance.choice([HOST_V4, HOST_V6]),
-            store_ms=chance.randrange(1 << 42),
-            reconsume_times=chance.randrange(17),
-        )
-        for offset in range(700)
-    )
+@given(strategies.lists(RECORDS, max_size=40))
+def test_many_records_of_all_shapes_equal_what_the_plain_reader_says(
+    fields: list[dict[str, Any]],
+) -> None:
+    data = b"".join(stored(offset=offset, **each) for offset, each in enumerate(fields))
     rows, records = rows_of(data), decode_all(data)
-    assert len(rows) == len(records) == 700
+    assert len(rows) == len(records) == len(fields)
     for row, record in zip(rows, records, strict=True):
         properties = record.properties
         assert row["value"] == record.body
@@ -120,7 +122,7 @@ def test_many_records_of_all_shapes_equal_what_the_plain_reader_says() -> None:
         assert row["msgId"] == properties.get("UNIQ_KEY", record.offset_id)
         keys = properties.get("KEYS")
         assert row["keys"] == (None if keys is None else keys.split())
-        own = {name: value for name, value in properties.items() if name in own_names}
+        own = {name: value for name, value in properties.items() if name in OWN_NAMES}
         headers = {each["key"]: each["value"].decode() for each in row["headers"] or ()}
         assert headers == own
         assert (row["headers"] is None) == (not own)

@@ -16,7 +16,7 @@ from aerobee.client import blocking
 from aerobee.client.base.message import Message
 from aerobee.testing import LocalCluster
 
-from .test_ingest_stream import rows_of
+from .tables import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -16,7 +14,8 @@ pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
 from aerobee.scripts.harness.child import Child
-from pyarrow import parquet
+
+from .tables import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -33,17 +32,6 @@ def send(name_server: str, *bodies: bytes) -> None:
                 await producer.send(Message(TOPIC, body), timeout=20)
 
     asyncio.run(work())
-
-
-def rows_of(table: Path) -> list[dict[str, Any]]:
-    """The rows of the files that micro-batches have finished, as Spark's log of the table says."""
-    found = []
-    for batch in sorted((table / "_spark_metadata").glob("[0-9]*")):
-        for line in batch.read_text().splitlines()[1:]:
-            file = Path(unquote(urlparse(json.loads(line)["path"]).path))
-            folder = dict(part.split("=") for part in file.parts if "=" in part)
-            found += [row | folder for row in parquet.ParquetFile(file).read().to_pylist()]
-    return found
 
 
 @pytest.mark.requirement("Spark: `aerobee ingest` as a stream, typed columns, what doesn't fit")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 STORES = Path(__file__).parents[1] / "golden" / "stores"
@@ -97,4 +98,4 @@ def put(
         "born_host": BORN_HOST,
         "tags_code": 0,
     } | more
-    return store.put(topic, queue_id, body=body, properties=properties, **values)
+    return store.put(Message((topic, queue_id), body=body, properties=properties, **values))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aerobee.protocol.message.record import decode_record, is_crc_property_right
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import json_file
 from aerobee.store.queues.consume_queue import ConsumeQueue
@@ -30,7 +31,7 @@ def messages_of(name: str, written: dict[str, Any]) -> list[dict[str, Any]]:
 
 def units_of(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:
     """Every unit of a queue: offset, log offset, size, tags code, number of messages."""
-    queue = store._queues.find(topic, queue_id)
+    queue = store.state.queues.find(topic, queue_id)
     assert queue is not None
     if not isinstance(queue, ConsumeQueue):
         units = queue.units(queue.min_offset, 1 << 30, store.log_end)
@@ -38,7 +39,7 @@ def units_of(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:
     found = []
     start = queue.min_offset
     for index, (place, size, code) in enumerate(store.entries(topic, queue_id, start, 1 << 30)):
-        through_ext = store._queues.ext_tags_code(topic, queue_id, code)
+        through_ext = store.state.queues.ext_tags_code(topic, queue_id, code)
         if through_ext is not None:
             code = through_ext
         found.append([start + index, place, size, code, 1])
@@ -215,7 +216,9 @@ def test_a_java_store_takes_new_messages_where_it_ended(
     end = report["state"]["maxPhyOffset"]
     queue = report["state"]["queues"]["VecTopicA@0"]
     host = bytes(8)
-    place, offset, _ = store.put("VecTopicA", 0, 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0)
+    place, offset, _ = store.put(
+        Message(("VecTopicA", 0), 0, 0, 1, host, b"ours", b"KEYS\x01shared\x02", 0)
+    )
     assert (place, offset) == (end, queue["maxOffset"])
     found = store.get("VecTopicA", 0, offset, 32, 1 << 20)
     assert decode_record(found.records[0]).body == b"ours"

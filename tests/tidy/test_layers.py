@@ -4,9 +4,12 @@ When one of these fails, move the code to the layer it belongs to; the pictures 
 ARCHITECTURE.md. Widening a table here is a decision to be written down there.
 """
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
+from aerobee.protocol import codes
 
 from . import tree
 
@@ -17,13 +20,14 @@ ARROWS = {
     "conf": {"protocol"},
     "store": {"protocol"},
     "namesrv": {"conf", "protocol.aio", "protocol"},
+    "controller": {"conf", "store", "protocol.aio", "protocol"},
     "broker": {"conf", "store", "protocol.aio", "protocol"},
     "client": {"protocol.aio", "protocol"},
     "spark": {"client", "store", "protocol"},
     "console": {"client", "protocol"},
     "testing": {"broker", "namesrv"},
     "scripts": {
-        *("conf", "store", "namesrv", "broker", "client", "spark", "console"),
+        *("conf", "store", "namesrv", "controller", "broker", "client", "spark", "console"),
         *("protocol.aio", "protocol"),
     },
 }
@@ -46,11 +50,6 @@ ROOMS = {
     ],
     "scripts": ["harness", "output", ".", "commands", "dev", "loads", "benchmark"],
 }
-# Imports that point up. To be cut: the client's connection makes the table of a producer's calls.
-UPWARDS = {
-    ("client/cluster/cluster.py", "producer"),
-    ("client/group/membership.py", "producer"),
-}
 FILES_MAX = 20  # of one room
 
 # What plain sends are done with where numba is installed.
@@ -64,14 +63,17 @@ PLACES = {
     "cryptography": ["protocol/security/self_signed.py"],
     "isal": ["protocol/message/record.py"],
     "lark": ["broker/filters/sql92.py"],
+    "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py"],
     "msgspec": [
         "protocol",
         "conf",
         "client/base/responses.py",
         "namesrv",
+        "controller",
         "broker",
         "scripts/commands/daemons.py",
+        "scripts/commands/controller.py",
     ],
     "numba": COMPILED,
     "numpy": ["store", "spark", "broker/scheduled/timer_counters.py", *COMPILED],
@@ -122,7 +124,7 @@ def test_arrows_between_rooms_point_down(folder: str) -> None:
         target = tuple(found.name.split(".")[1:])
         here = tree.room(parts)
         there = tree.room((*target, ""))
-        if target[:1] != (folder,) or there == here or (found.file, there) in UPWARDS:
+        if target[:1] != (folder,) or there == here:
             continue
         if rooms.index(there) > rooms.index(here) and not found.is_for_types:
             wrong.append(f"{found.place}: {folder}/{here} must not import {folder}/{there}")
@@ -161,6 +163,29 @@ def test_protocol_and_store_do_without_the_outside_world(folder: str) -> None:
         for found in tree.all_imports()
         if tree.layer(Path(found.file).parts) == folder and found.top in BARRED[folder]
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_connections_know_no_request() -> None:
+    """What is particular to a request is handed to `protocol/aio` by its owner."""
+    numbers = set(codes.REQUEST_NAMES)
+    names = set(codes.REQUEST_NAMES.values())
+    written = re.compile(rb'"code":(\d+)')
+    wrong = []
+    for path in (tree.ROOT / "protocol" / "aio").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_name = (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "codes"
+                and node.attr in names
+            )
+            text = node.value if isinstance(node, ast.Constant) else None
+            found = written.findall(text if isinstance(text, bytes) else str(text).encode())
+            if is_name or any(int(number) in numbers for number in found):
+                wrong.append(
+                    f"{path.name}:{node.lineno}: pass {ast.unparse(node)} in from its owner"
+                )  # type: ignore[attr-defined]
     assert not wrong, "\n".join(wrong)
 
 

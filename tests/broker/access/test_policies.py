@@ -5,8 +5,8 @@ from aerobee.broker.access.policies import (
     ACTIONS_MAX,
     NAME_CHARS_MAX,
     SOURCES_MAX,
-    Entry,
     Need,
+    PolicyEntry,
     address_of,
     deciding,
     entry_of,
@@ -16,12 +16,14 @@ from aerobee.protocol.bodies.access import PolicyEntryInfo
 from aerobee.protocol.errors import Refusal
 
 
-def entry(resource: str, actions: str = "Pub,Sub", decision: str = "Allow", *ips: str) -> Entry:
+def entry(
+    resource: str, actions: str = "Pub,Sub", decision: str = "Allow", *ips: str
+) -> PolicyEntry:
     return entry_of(PolicyEntryInfo(resource, actions.split(","), list(ips) or None, decision))
 
 
 def decided(
-    entries: list[Entry], resource: str, action: str = "Pub", ip: str = "192.168.0.1"
+    entries: list[PolicyEntry], resource: str, action: str = "Pub", ip: str = "192.168.0.1"
 ) -> str | None:
     kind, _, name = resource.partition(":")
     found = deciding(entries, Need(kind, name, (action,)), address_of(ip))

@@ -1,6 +1,5 @@
 """The look for messages that an expression is true of: what is kept, and where it goes on."""
 
-import random
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,6 +11,7 @@ from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_record, encode_record
 from aerobee.store.base import status
 from aerobee.store.engine.store import Found
+from hypothesis import given, strategies
 
 CHUNK = 32
 
@@ -129,34 +129,30 @@ def test_messages_that_are_gone_are_stepped_over() -> None:
 @pytest.mark.requirement(
     "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
 )
-def test_reading_on_gives_every_match_once_whatever_the_limits() -> None:
-    draw = random.Random(7)
-    for _ in range(200):
-        messages: list[bytes | None] = [
-            None if draw.random() < 0.1 else record(number, {"a": draw.choice("12")})
-            for number in range(draw.randrange(150))
-        ]
-        gone = {number for number, one in enumerate(messages) if one is None}
-        right = [
-            number
-            for number, one in enumerate(messages)
-            if one is not None and decode_record(one).properties["a"] == "1"
-        ]
-        queue = Queue(messages, draw.random() < 0.5)
-        limits = {
-            "messages_max": draw.randrange(1, 40),
-            "bytes_max": draw.randrange(100, 3_000),
-            "entries_max": draw.randrange(1, 100),
-        }
-        numbers, offset = [], 0
-        while offset < len(messages):
-            found, some = looked(queue, offset, **limits)
-            assert found.next_offset > offset
-            assert all(offset <= number < found.next_offset for number in some)
-            numbers += some
-            offset = found.next_offset
-        assert numbers == right
-        assert not gone & set(numbers)
+@given(
+    values=strategies.lists(strategies.sampled_from(["1", "2", None]), max_size=150),
+    is_whole=strategies.booleans(),
+    messages_max=strategies.integers(1, 40),
+    bytes_max=strategies.integers(100, 3_000),
+    entries_max=strategies.integers(1, 100),
+)
+def test_reading_on_gives_every_match_once_whatever_the_limits(
+    values: list[str | None], is_whole: bool, **limits: int
+) -> None:
+    """`values` are those of the property, and None for a message that is gone."""
+    messages = [
+        None if value is None else record(number, {"a": value})
+        for number, value in enumerate(values)
+    ]
+    queue = Queue(messages, is_whole)
+    numbers, offset = [], 0
+    while offset < len(messages):
+        found, some = looked(queue, offset, **limits)
+        assert found.next_offset > offset
+        assert all(offset <= number < found.next_offset for number in some)
+        numbers += some
+        offset = found.next_offset
+    assert numbers == [number for number, value in enumerate(values) if value == "1"]
 
 
 def test_a_record_that_can_not_be_read_is_handed_out() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.filters import sql92
-from aerobee.broker.filters.sql92_cache import Kept
+from aerobee.broker.filters.sql92_cache import ExpressionCache
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "sql92.json").read_text())
 PROPERTIES = next(case["properties"] for case in GOLDEN if case["kind"] == "properties")
@@ -158,7 +158,7 @@ def test_no_more_is_kept_than_may_be_by_length_and_what_is_asked_for_stays() -> 
 
 
 def test_an_expression_that_is_longer_than_all_may_be_is_made_and_not_kept() -> None:
-    kept = Kept(list, 2, 10)
+    kept = ExpressionCache(list, 2, 10)
     assert kept.get("x" * 11) == ["x"] * 11
     assert (len(kept), kept.chars) == (0, 0)
     for text in ("aaa", "bbb", "ccc"):

@@ -127,9 +127,9 @@ async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
     broker = await start(config())
     assert values(broker, "rocketmq_storage_size_bytes")["local", "disk"] > 0
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1
-    broker.store._log.pause("disk", "the disk is full")
+    broker.store.state.log.pause("disk", "the disk is full")
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 0
-    broker.store._log.resume("disk")
+    broker.store.state.log.resume("disk")
     assert not has(broker, "rocketmq_storage_message_reserve_time_milliseconds")
     caller = Caller(broker)
     await caller.send("T")

@@ -7,7 +7,8 @@ from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.topic import TopicConfig
 
-from ..conftest import Caller, Config, result_of
+from ...steps import result_of
+from ..conftest import Caller, Config
 
 
 def table(broker: Broker, title: str) -> list[tuple[object, ...]]:
@@ -24,7 +25,7 @@ async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) ->
     assert found["Store"] == str(tmp_path / "store")
     assert found["Name servers"] == "none"
     assert found["Takes messages"] == "yes"
-    broker.store._log.pause("disk", "the disk is full")
+    broker.store.state.log.pause("disk", "the disk is full")
     assert dict(result_of(overview(broker))[1])["Takes messages"] == "the disk is full"
 
 

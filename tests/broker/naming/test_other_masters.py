@@ -18,7 +18,8 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.headers.namesrv import RegisterBroker
 
-from ..conftest import Config, result_of
+from ...steps import result_of
+from ..conftest import Config
 
 
 class Masters:

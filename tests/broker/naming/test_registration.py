@@ -140,7 +140,7 @@ async def test_a_heartbeat_does_not_wait_for_name_servers_that_are_silent(
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
     caller = Caller(broker)
-    monkeypatch.setattr(handlers, "TOLD_S_MAX", 0.01)
+    monkeypatch.setattr(handlers, "REGISTERED_S_MAX", 0.01)
     hold_back(broker, monkeypatch)
     beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
     assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS

@@ -126,7 +126,7 @@ async def test_no_more_is_shown_than_an_answer_can_hold(
     ("wanted", "code", "why"),
     [
         ({"topic": "Nowhere"}, codes.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
-        ({"topic": "Closed"}, codes.NO_PERMISSION, "topic[Closed] peeking message is forbidden"),
+        ({"topic": "Closed"}, codes.NO_PERMISSION, "topic[Closed] pulling message is forbidden"),
         ({"queue_id": 1}, codes.INVALID_PARAMETER, "queueId[1] is illegal"),
         ({"group": "off"}, codes.NO_PERMISSION, "subscription group no permission, off"),
         ({"group": "un/known"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "illegal characters"),

@@ -15,6 +15,7 @@ from aerobee.protocol.message.pop_handles import retry_topic
 from aerobee.protocol.message.record import Record, decode_record
 from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.base.errors import DiskFull
+from aerobee.store.engine.messages import Message
 
 from ..conftest import Clock, Config
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
@@ -34,7 +35,7 @@ def put_entry(broker: Broker, tag: str, body: bytes, due_ms: int, queue_id: int 
     """An entry of the revive topic, as the timer brings it there."""
     raw = properties.encode({"TAGS": tag, "TIMER_DELIVER_MS": str(due_ms)})
     store, topic = broker.store, revive_topic(broker.config.broker_cluster_name)
-    store.put(topic, queue_id, 0, 0, 0, store.host, body, raw, tag_hash(tag))
+    store.put(Message((topic, queue_id), 0, 0, 0, store.host, body, raw, tag_hash(tag)))
 
 
 def unpacked(folder: Path) -> Path:
@@ -136,7 +137,7 @@ async def test_what_has_nowhere_to_go_is_dropped(p: Popper, gone: str) -> None:
     if gone == "topic":
         p.broker.topics.delete("T")
     elif gone == "group":
-        p.broker.groups.auto_create = False
+        p.broker.config.auto_create_subscription_group = False
         p.broker.groups.delete("cg")
     else:
         p.broker.store.delete_topic("T")
@@ -209,7 +210,7 @@ async def test_a_message_of_a_topic_that_is_popped_by_its_retry_name_stays_there
     p.broker.groups.find("cg")
     retry = Popper(p.broker, p.caller, p.clock, topic="%RETRY%cg_T")
     store = p.broker.store
-    store.put("%RETRY%cg_T", 0, 0, 0, 0, store.host, b"again", b"", 0, 1)
+    store.put(Message(("%RETRY%cg_T", 0), 0, 0, 0, store.host, b"again", b"", 0, 1))
     await retry.ask()
     await p.later(BACK_AFTER_MS)
     found = messages(p.broker, "%RETRY%cg_T")

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from aerobee.broker.pop.take import Pops
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -375,7 +376,7 @@ async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
     pops = p.broker.pop.handlers.pops
     asked: list[str] = []
     names = pops.retry_topics
-    monkeypatch.setattr(pops, "retry_topics", lambda *key: asked.append("") or names(*key))
+    monkeypatch.setattr(Pops, "retry_topics", lambda _, *key: asked.append("") or names(*key))
     waits = asyncio.create_task(p.ask(poll_ms=10_000))
     await p.waiting(1)
     of_one_that_waits = len(asked)
@@ -529,7 +530,7 @@ async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
     ("wanted", "code", "why"),
     [
         ({"topic": "Nowhere"}, codes.TOPIC_NOT_EXIST, "topic[Nowhere] not exist"),
-        ({"topic": "Closed"}, codes.NO_PERMISSION, "topic[Closed] peeking message is forbidden"),
+        ({"topic": "Closed"}, codes.NO_PERMISSION, "topic[Closed] pulling message is forbidden"),
         ({"queue_id": 1}, codes.INVALID_PARAMETER, "queueId[1] is illegal"),
         ({"max_messages": 33}, codes.INVALID_PARAMETER, "num is 33, it must be 0 to 32"),
         ({"max_messages": -1}, codes.INVALID_PARAMETER, "num is -1, it must be 0 to 32"),
@@ -580,7 +581,7 @@ async def test_who_asks_about_nothing_known_is_refused_with_the_fields_of_his_an
     [
         ({"timer_wheel_enable": False}, "timerWheelEnable is false"),
         ({"auto_create_subscription_group": False}, "subscription group [cg] does not exist"),
-        ({"broker_permission": 2}, "pop message is forbidden (brokerPermission)"),
+        ({"broker_permission": 2}, "brokerPermission is 2, without 4 for reading"),
     ],
 )
 async def test_a_broker_that_lets_nobody_pop_says_why(

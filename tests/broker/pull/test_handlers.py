@@ -21,6 +21,7 @@ from aerobee.protocol.headers.pull import (
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.base import status
+from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import Found
 
 from ..conftest import Caller, Config, parked, records
@@ -185,8 +186,10 @@ async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_fo
     await parked(broker, 1)
     # All in one turn of the loop: 900 of others, then the one that is wanted.
     others = encode_batch(Entry(0, b"x", b"TAGS\x01a\x02") for _ in range(900))
-    broker.store.put_batch("T", 0, 0, 1, bytes(8), others, b"")
-    broker.store.put("T", 0, 0, 0, 1, bytes(8), b"mine", b"TAGS\x01b\x02", tag_hash(b"b"))
+    broker.store.put_batch(Batch(("T", 0), 0, 1, bytes(8), others), b"")
+    broker.store.put(
+        Message(("T", 0), 0, 0, 1, bytes(8), b"mine", b"TAGS\x01b\x02", tag_hash(b"b"))
+    )
     broker.wake(("T", 0))
     answer = await waiting
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
@@ -416,7 +419,7 @@ async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(
     caller = Caller(broker)
     broker.topics.put(TopicConfig("T", 1, 1))
     others = encode_batch(Entry(0, b"x" * 30, b"TAGS\x01a\x02") for _ in range(50))
-    broker.store.put_batch("T", 0, 0, 1, bytes(8), others, b"")
+    broker.store.put_batch(Batch(("T", 0), 0, 1, bytes(8), others), b"")
     text = "a" if kind == "TAG" else "TAGS = 'a'"
     answer = await caller.pull("T", max_messages=asked, expression=text, kind=kind)
     assert len(records(answer)) == count

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from aerobee.broker.pull import long_polls as holds_module
-from aerobee.broker.pull.long_polls import Hold, LongPolls
+from aerobee.broker.pull.long_polls import LongPolls, ParkedPull
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import PullMessage
 
@@ -56,9 +56,9 @@ def long_polls(messages: Messages) -> LongPolls:
     return LongPolls(messages.rerun, lambda: 0)  # type: ignore[arg-type]
 
 
-def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> Hold:
+def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> ParkedPull:
     header = PullMessage("g", "T", queue_id, 0, 32, 2, 0, 15_000, 0)
-    return Hold(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
+    return ParkedPull(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
 
 
 def test_only_the_pulls_of_a_marked_queue_run_again(
@@ -118,11 +118,11 @@ def test_a_client_that_left_is_forgotten(long_polls: LongPolls, messages: Messag
 def test_one_pull_over_the_limit_is_not_parked(
     long_polls: LongPolls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holds_module, "HOLDS_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr(holds_module, "PARKED_PER_QUEUE_MAX", 2)
     wire = Wire()
     assert [long_polls.park(QUEUE, hold(wire, n)) for n in range(3)] == [True, True, False]
     assert long_polls.park(OTHER, hold(wire, 4, 1))
-    monkeypatch.setattr(holds_module, "HOLDS_MAX", 3)
+    monkeypatch.setattr(holds_module, "PARKED_MAX", 3)
     assert not long_polls.park(("U", 0), hold(wire, 5))
     assert long_polls.count == 3
 

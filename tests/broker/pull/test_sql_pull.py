@@ -16,6 +16,7 @@ from aerobee.protocol.bodies.subscription import SQL92, SubscriptionData, subscr
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pull import PullMessageResponse
 from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.store.engine.messages import Batch, Message
 
 from ..conftest import Caller, Config, parked, records
 
@@ -258,8 +259,8 @@ async def test_a_match_behind_more_others_than_one_look_takes_is_not_waited_for(
     )
     await parked(broker, 1)
     others = encode_batch(Entry(0, b"x", b"a\x018\x02") for _ in range(900))
-    broker.store.put_batch("T", 0, 0, 1, bytes(8), others, b"")
-    broker.store.put("T", 0, 0, 0, 1, bytes(8), b"mine", b"a\x019\x02", 0)
+    broker.store.put_batch(Batch(("T", 0), 0, 1, bytes(8), others), b"")
+    broker.store.put(Message(("T", 0), 0, 0, 1, bytes(8), b"mine", b"a\x019\x02", 0))
     broker.wake(("T", 0))
     answer = await waiting
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY

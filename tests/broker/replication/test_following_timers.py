@@ -29,7 +29,7 @@ class Slave:
         )
         self.store = MessageStore(root, config.store_settings(), HOST, master.clock)
         self.store.open()
-        self.store.follow("a slave")
+        self.store.follower.follow("a slave")
         timers = open_timers(
             config, self.store, master.clock, self.woken, Stats("c", master.clock), FollowingTimers
         )
@@ -43,8 +43,10 @@ class Slave:
         """Everything that the master has in its log."""
         store = self.master.store
         while self.store.log_end < store.log_end:
-            self.store.append_raw(self.store.log_end, bytes(store.raw(self.store.log_end, 1_000)))
-            self.store.derive_new()
+            self.store.follower.append_raw(
+                self.store.log_end, bytes(store.raw(self.store.log_end, 1_000))
+            )
+            self.store.follower.derive_new()
 
     def take_progress(self) -> None:
         """How far the master says that its timers are, as it would answer now."""

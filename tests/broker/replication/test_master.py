@@ -17,7 +17,8 @@ from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 from aerobee.protocol.message.batch import Entry, encode_batch
 
-from ..conftest import Caller, Clock, Config, result_of
+from ...steps import result_of
+from ..conftest import Caller, Clock, Config
 from ..monitoring.test_metrics import values
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
@@ -93,7 +94,7 @@ async def fill(caller: Caller, count: int, size: int = 1_000) -> None:
 
 
 def log_bytes(broker: Broker, start: int, end: int) -> bytes:
-    files = sorted(broker.store.log_folder.iterdir())
+    files = sorted(broker.store.state.log_folder.iterdir())
     whole = b"".join(path.read_bytes() for path in files)
     return whole[start:end]
 
@@ -237,7 +238,7 @@ async def test_who_asks_for_what_was_deleted_is_told_where_the_log_begins(
 ) -> None:
     broker, caller = await master(run, config)
     await fill(caller, 130)
-    broker.store._log.segments.items.pop(0).delete()
+    broker.store.state.log.segments.items.pop(0).delete()
     slave = await connect(broker)
     slave.report(8)
     await slave.closed()
@@ -254,7 +255,7 @@ async def test_who_falls_behind_what_is_deleted_is_let_go(
     (held,) = broker.ha.slaves
     held.pause_writing()
     await fill(caller, 130)
-    broker.store._log.segments.items.pop(0).delete()
+    broker.store.state.log.segments.items.pop(0).delete()
     held.resume_writing()
     await slave.closed()
     assert f"which begins at {SEGMENT} by now" in caplog.text

@@ -11,6 +11,8 @@ from aerobee.broker.replication import slave as ha_slave
 from aerobee.broker.replication.slave import HaSlave
 from aerobee.protocol.ha import CHUNK_BYTES_MAX, CHUNK_HEAD, REPORT, REPORT_BYTES
 from aerobee.store.base.errors import DiskFull
+from aerobee.store.engine.following import Follower
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 from ..conftest import Clock, Config
@@ -29,7 +31,7 @@ class Master:
 
     def put(self, body: bytes = b"body", topic: str = "T") -> int:
         """A message more in the log; where it ends."""
-        end = self.store.put(topic, 0, 0, 0, 0, HOST, body, b"TAGS\x01a\x02", 0)[2]
+        end = self.store.put(Message((topic, 0), 0, 0, 0, HOST, body, b"TAGS\x01a\x02", 0))[2]
         self.store.write_staged()
         return end
 
@@ -126,7 +128,7 @@ async def slave(
     settings = config(store_path_root_dir=str(tmp_path / "slave"))
     store = MessageStore(tmp_path / "slave", settings.store_settings(), HOST, clock)
     store.open()
-    store.follow("a slave")
+    store.follower.follow("a slave")
 
     def on_messages(keys: Iterable[tuple[str, int]]) -> None:
         told.append(set(keys))
@@ -410,11 +412,11 @@ async def test_what_had_no_room_in_its_queue_is_read_once_it_has(
     link = await master.link()
     await link.report()
 
-    def is_full(store: MessageStore) -> None:
+    def is_full(follower: Follower) -> None:
         raise DiskFull("no room to make a file")
 
     with monkeypatch.context() as full:
-        full.setattr(MessageStore, "derive_new", is_full)
+        full.setattr(Follower, "derive_new", is_full)
         link.send(0, end)
         assert await link.report() == end  # it is here, after all
         link.send(end, end)

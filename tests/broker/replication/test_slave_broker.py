@@ -21,7 +21,8 @@ from aerobee.protocol.bodies.cluster import ClusterInfo
 from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 
-from ..conftest import Caller, Config, parked, records, result_of
+from ...steps import result_of
+from ..conftest import Caller, Config, parked, records
 from ..monitoring.test_metrics import values
 
 SECONDS = 60  # a deadline, for a machine that has much else to do

@@ -63,7 +63,7 @@ class Slave:
         self.store.open()
         stats = Stats("DefaultCluster", clock)
         self.topics = Topics(folder / "topics.json", config, stats, clock)
-        self.groups = Groups(folder / "subscriptionGroup.json", clock, auto_create=True)
+        self.groups = Groups(folder / "subscriptionGroup.json", config, clock)
         self.offsets = Offsets(folder / "consumerOffset.json", clock)
         levels = parse_levels(config.message_delay_level)
         delayed = folder / "delayOffset.json"

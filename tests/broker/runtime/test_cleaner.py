@@ -150,7 +150,7 @@ async def test_mqadmin_lets_the_files_of_queues_go_that_lead_to_nothing(
     await fill(broker, caller, 20, clock, old=2)
     folder = broker.root / "consumequeue" / "T" / "0"
     assert len(list(folder.iterdir())) == 5
-    steps = broker.store.clean()
+    steps = broker.store.cleaner.clean()
     while broker.store.log_start < 2 * FILE_BYTES:
         next(steps)
     assert (await caller.ask(codes.CLEAN_EXPIRED_CONSUMEQUEUE)).code == codes.SUCCESS

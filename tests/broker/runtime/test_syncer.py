@@ -155,7 +155,7 @@ async def test_a_message_dropped_before_the_end_of_its_turn_is_not_acknowledged(
     caller = Caller(broker)
     assert (await caller.send("T", b"good")).code == 0
     # The next one does not fit the file, so what is staged is written before it, and that fails.
-    broker.store._log.room_end = broker.store.log_end + 300
+    broker.store.state.log.room_end = broker.store.log_end + 300
 
     def broken(fd: int, data: bytes, at: int) -> int:
         raise OSError(5, "Input/output error")

@@ -33,7 +33,7 @@ def topics_in(folder: Path) -> Topics:
 
 
 def groups_in(folder: Path) -> Groups:
-    groups = Groups(folder / "subscriptionGroup.json", clock, auto_create=True)
+    groups = Groups(folder / "subscriptionGroup.json", BrokerConfig(), clock)
     groups.load()
     return groups
 

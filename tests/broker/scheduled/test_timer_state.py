@@ -25,6 +25,7 @@ from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_record
 from aerobee.store.base.errors import DiskFull, StoreError
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import disk
 from aerobee.store.files.segment import Segment
@@ -88,7 +89,7 @@ class Rig:
             self.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
 
     def put(self, topic: str, queue_id: int, body: bytes, raw: bytes) -> tuple[int, int, int]:
-        placed = self.store.put(topic, queue_id, 0, 0, self.now_ms, HOST, body, raw, 0)
+        placed = self.store.put(Message((topic, queue_id), 0, 0, self.now_ms, HOST, body, raw, 0))
         self.store.write_staged()
         return placed
 
@@ -404,15 +405,16 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
     for number in range(300):
         place = one.delivery_policy.place(f"TIMER_DELIVER_MS\x01{START_MS + 9_000}\x02", "T", 0)
         start, offset, end = one.store.put(
-            place.topic,
-            place.queue_id,
-            0,
-            0,
-            START_MS,
-            HOST,
-            b"%d" % number,
-            place.text.encode(),
-            0,
+            Message(
+                (place.topic, place.queue_id),
+                0,
+                0,
+                START_MS,
+                HOST,
+                b"%d" % number,
+                place.text.encode(),
+                0,
+            ),
         )
         if number < 200:
             one.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
@@ -527,7 +529,7 @@ def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
 
     def narrow() -> None:
         for topic in ("T", "U"):
-            queue = one.store._queues.find(topic, 0)
+            queue = one.store.state.queues.find(topic, 0)
             if isinstance(queue, ConsumeQueue):
                 queue.limit = min(queue.limit, queue.at)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,13 +16,14 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio import scheduler
 from aerobee.protocol.aio.connection import READ_BYTES
+from aerobee.protocol.bodies.access import PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.kernels.plain_sends import PlainSends
 from aerobee.protocol.message.batch import Entry, encode_batch
-from aerobee.scripts.compiled_sends import CompiledSends
+from aerobee.protocol.security.signature import signed
 from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.store.base.errors import StoreError
 from aerobee.store.inspect.check import check
@@ -55,7 +55,28 @@ def unique(number: int) -> str:
     return f"UNIQ_KEY\x01AC11000100002A9F{number:08X}\x02"
 
 
-def send(number: int, chance: random.Random | None = None, **changes: object) -> bytes:
+ADMIN, SHOP = ("admin", "admin-secret"), ("shop", "shop-secret")
+
+
+def sign(fields: dict[str, str], body: bytes, chance: random.Random) -> dict[str, str]:
+    """The fields as a user signs them; a few aren't signed, or by somebody else."""
+    lot = chance.random()
+    if lot < 0.01:
+        return fields
+    if lot < 0.02:
+        return signed(fields, body, "admin", "another")
+    if lot < 0.03:
+        return signed(fields, body, "nobody", "another")
+    return signed(fields, body, *(SHOP if lot < 0.06 else ADMIN))
+
+
+def send(
+    number: int,
+    chance: random.Random | None = None,
+    *,
+    is_signed: bool = False,
+    **changes: object,
+) -> bytes:
     """One request; what is left to `chance` is mostly plain."""
     text = unique(number)
     topic, flag, code, queue_id = "orders", 0, codes.SEND_MESSAGE_V2, number % 4
@@ -65,6 +86,8 @@ def send(number: int, chance: random.Random | None = None, **changes: object) ->
         is_odd = chance.random() < 0.02
         queue_id = chance.randrange(12 if is_odd else 4)
         text += chance.choice(("", "", "TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k1 k2\x02", "x\x01y"))
+        if chance.random() < 0.1 and text.endswith("\x02"):
+            text += chance.choice(("WAIT\x01true\x02", "WAIT\x01false\x02"))
         if chance.random() < 0.2 and text.endswith("\x02"):
             text += "__SHARDINGKEY\x01one\x02"
         if chance.random() < 0.3:
@@ -100,6 +123,8 @@ def send(number: int, chance: random.Random | None = None, **changes: object) ->
         batch=code == codes.SEND_BATCH_MESSAGE,
     )
     fields = header.to_fields() | {name: str(value) for name, value in changes.items()}
+    if is_signed and chance is not None:
+        fields = sign(fields, body, chance)
     return encode_request(code, number, fields, body, oneway=flag == 2)
 
 
@@ -133,13 +158,13 @@ class Client:
         self.writer.close()
 
 
-def rounds(seed: int) -> Iterator[tuple[int, list[bytes], int]]:
+def rounds(seed: int, *, is_signed: bool) -> Iterator[tuple[int, list[bytes], int]]:
     """Which client sends what, and how many answers it gets."""
     chance = random.Random(seed)
     number = 0
     for _ in range(ROUNDS):
         count = chance.choice((1, 2, 5, 8, 12))
-        frames = [send(number + step, chance) for step in range(count)]
+        frames = [send(number + step, chance, is_signed=is_signed) for step in range(count)]
         number += count
         yield chance.randrange(3), frames, sum(b'"flag":0' in frame for frame in frames)
 
@@ -151,7 +176,12 @@ async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object
         for number in range(3)
     ]
     told: list[tuple[int, object, object]] = []
-    for number, frames, wanted in rounds(seed):
+    is_signed = broker.access is not None
+    if broker.access is not None:
+        broker.access.users.create(UserInfo(*SHOP))
+        entry = PolicyEntryInfo("Topic:orders", ["Pub"], None, "Allow")
+        broker.access.lists.put("shop", [PolicyInfo("Custom", [entry])])
+    for number, frames, wanted in rounds(seed, is_signed=is_signed):
         clients[number].writer.write(b"".join(frames))
         for answer in await clients[number].answers(wanted):
             told.append((answer.code, bytes(answer.ext), answer.remark))
@@ -189,7 +219,7 @@ async def with_lane(config: Config) -> AsyncIterator[Broker]:
     """A broker that has a lane, and the topic."""
     broker = Broker(config())
     await broker.start()
-    await broker.open_lane()
+    await broker.engine.load()
     caller = Caller(broker)
     await caller.send("orders")  # makes the topic
     await caller.peers.close()
@@ -405,55 +435,6 @@ async def test_what_the_reader_fails_at_goes_the_common_way(
     client.close()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"compiled_sends": False},
-        {"flush_disk_type": "SYNC_FLUSH"},
-        {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2},
-        {"authentication_enabled": True},
-        {"broker_role": "SLAVE", "broker_id": 1},
-    ],
-)
-async def test_there_is_no_lane_where_more_is_to_happen(
-    config: Config, settings: dict[str, object]
-) -> None:
-    broker = Broker(config(**settings))
-    await broker.start()
-    assert not broker.may_have_lane
-    await broker.stop()
-
-
-async def test_the_daemon_opens_the_lane_by_itself(config: Config) -> None:
-    broker = Broker(config())
-    await broker.start()
-    part = CompiledSends(broker)
-    await part.start()
-    async with asyncio.timeout(120):
-        while broker.server.scheduler.lane is None:  # noqa: ASYNC110 - the part has no event
-            await asyncio.sleep(0.01)
-    await part.stop()
-    await broker.stop()
-
-
-async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
-    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    broker = Broker(config())
-    await broker.start()
-    part = CompiledSends(broker)
-    await part.start()
-    async with asyncio.timeout(60):
-        while "in plain Python" not in caplog.text:  # noqa: ASYNC110 - the part has no event
-            await asyncio.sleep(0)
-    await part.stop()
-    caller = Caller(broker)
-    assert (await caller.send("orders")).code == codes.SUCCESS
-    await caller.peers.close()
-    await broker.stop()
-
-
 def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
     """What the metrics say of what came in; of histograms the numbers of values in the buckets."""
     names = (
@@ -474,9 +455,25 @@ def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
     return found
 
 
-@pytest.mark.parametrize(("seed", "crowd_min"), [(0, 0), (1, scheduler.CROWD_MIN), (2, 0)])
+SYNC = {"flush_disk_type": "SYNC_FLUSH"}
+GUARDED = {
+    "authentication_enabled": True,
+    "authorization_enabled": True,
+    "init_authentication_user": '{"username":"admin","password":"admin-secret"}',
+}
+
+
+@pytest.mark.parametrize(
+    ("seed", "crowd_min", "more"),
+    [(0, 0, {}), (1, scheduler.CROWD_MIN, {}), (2, 0, {}), (3, 0, SYNC), (4, 0, GUARDED)],
+)
 async def test_what_goes_in_the_lane_becomes_the_same(
-    config: Config, tmp_path: Path, seed: int, crowd_min: int, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    tmp_path: Path,
+    seed: int,
+    crowd_min: int,
+    more: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scheduler, "LANE_FEW", 0)
     monkeypatch.setattr(scheduler, "CROWD_MIN", crowd_min)
@@ -489,12 +486,13 @@ async def test_what_goes_in_the_lane_becomes_the_same(
             listen_port=port,
             mapped_file_size_commit_log=1 << 20,
             timer_wheel_enable=True,
+            **more,
         )
         broker = Broker(settings, now_ms=lambda: NOW_MS)
         await broker.start()
         lane_messages = 0
         if with_lane:
-            await broker.open_lane()
+            await broker.engine.load()
             put_plain = broker.store.put_plain
 
             def counting(plain, *rest, put_plain=put_plain):  # type: ignore[no-untyped-def]

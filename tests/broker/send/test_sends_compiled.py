@@ -31,8 +31,8 @@ async def start(
         broker = Broker(config)
         await broker.start()
         running.append(broker)
-        if broker.may_have_lane:
-            await broker.open_lane()
+        if not config.is_slave:
+            await broker.engine.load()
         return broker
 
     yield make

@@ -13,7 +13,7 @@ from aerobee.broker.access.needs import (
     OWN_CLUSTER_GET,
     OWN_CLUSTER_UPDATE,
 )
-from aerobee.broker.runtime.peers import outgoing_peers
+from aerobee.broker.runtime.peers import open_peers
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.access_settings import credentials_of, first_users, init_user_of
 from aerobee.broker.settings.config import BrokerConfig, describe, load_broker, to_text
@@ -127,7 +127,7 @@ async def test_a_broker_signs_what_it_asks_of_others(start, config: Config) -> N
     master: Broker = await start(config(**keys, authentication_enabled=True))
     address = f"127.0.0.1:{master.port}"
     for more, code in ((keys, codes.SUCCESS), ({}, codes.NO_PERMISSION)):
-        peers = outgoing_peers(config(**more))
+        peers = open_peers(config(**more))
         answer = await peers.request(address, codes.GET_ALL_TOPIC_CONFIG)
         await peers.close()
         assert answer.code == code

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import KEYS, BrokerConfig
-from aerobee.broker.settings.dynamic import AT_START, HOT, DynamicSettings
+from aerobee.broker.settings.dynamic import AT_START, DYNAMIC, DynamicSettings
 from aerobee.broker.settings.inert_keys import UNKNOWN_KEYS_MAX
 from aerobee.broker.transactions.transactions import Transactions
 from aerobee.conf.load import text_of
@@ -36,8 +36,8 @@ async def version(caller: Caller) -> int:
 
 
 def test_no_path_name_address_or_size_of_files_is_hot() -> None:
-    assert KEYS.fields.keys() >= HOT
-    for key in HOT:
+    assert KEYS.fields.keys() >= DYNAMIC
+    for key in DYNAMIC:
         kind = KEYS.fields[key].type
         is_bounded = kind is bool or "int" in str(kind) or "pattern=" in str(kind)
         assert is_bounded, f"{key} may be any text"
@@ -64,7 +64,8 @@ async def test_a_change_holds_at_once_and_is_shown(caller: Caller) -> None:
 
 async def test_each_hot_key_can_be_set_to_what_it_is(caller: Caller, broker: Broker) -> None:
     text = "".join(
-        f"{key}={text_of(getattr(broker.config, KEYS.fields[key].name))}\n" for key in sorted(HOT)
+        f"{key}={text_of(getattr(broker.config, KEYS.fields[key].name))}\n"
+        for key in sorted(DYNAMIC)
     )
     assert (await update(caller, text)).code == codes.SUCCESS
     assert await version(caller) == 0
@@ -320,7 +321,7 @@ async def test_no_more_than_so_many_unknown_keys_are_kept(caller: Caller) -> Non
 
 def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a_list() -> None:
     assert KEYS.fields.keys() >= AT_START
-    assert not AT_START & HOT
+    assert not AT_START & DYNAMIC
     for key in AT_START:
         kind = str(KEYS.fields[key].type)
         assert "int" in kind or "bool" in kind or "Literal" in kind, key

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from aerobee.protocol import codes
-from msgspec.structs import force_setattr
 
 from ..static_cluster import BLOCK, StaticCluster, static_cluster
 
@@ -69,9 +68,9 @@ async def test_at_other_hours_nothing_is_cleaned_up(tmp_path: Path) -> None:
         await cluster.move(T, 0, "b")
         broker = cluster.brokers["b"]
         hour = broker.static_cleaner.hour()
-        force_setattr(broker.config, "delete_when", f"{(hour + 2) % 24:02}")
+        broker.config.delete_when = f"{(hour + 2) % 24:02}"
         await broker.static_cleaner.run()
         assert len(broker.topics.static.table[T].hosted_queues[0]) == 2
-        force_setattr(broker.config, "delete_when", f"{hour:02};{(hour + 1) % 24:02}")
+        broker.config.delete_when = f"{hour:02};{(hour + 1) % 24:02}"
         await broker.static_cleaner.run()
         assert len(broker.topics.static.table[T].hosted_queues[0]) == 1

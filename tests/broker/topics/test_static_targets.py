@@ -78,7 +78,7 @@ async def test_the_lane_leaves_static_topics_to_the_common_way(cluster: StaticCl
     pytest.importorskip("numba")
     await cluster.create(T, ["a", "b"])
     broker, caller = cluster.brokers["a"], cluster.callers["a"]
-    await broker.open_lane()
+    await broker.engine.load()
     assert place(await caller.send(T)) == (0, 0)
     assert (await caller.send(T, queue_id=1)).code == codes.NOT_LEADER_FOR_QUEUE
     # One that was ordinary, and is in the lane, becomes static.

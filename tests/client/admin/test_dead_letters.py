@@ -1,4 +1,4 @@
-"""`Admin.resend`: where a dead letter goes, by what its group is."""
+"""`Admin.resend`: the destination of a dead letter, depending on its group."""
 
 from collections.abc import Iterator
 

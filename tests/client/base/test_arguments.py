@@ -1,4 +1,4 @@
-"""What a caller gives is checked where it is given, in a sentence with the value and the cure."""
+"""Arguments are checked by the call that takes them; errors name the value and the remedy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is said about an application's function that raised: one line, with its own place."""
+"""Logging of exceptions of the application's function: one line with its place in the code."""
 
 import asyncio
 import json

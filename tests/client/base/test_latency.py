@@ -1,4 +1,4 @@
-"""Latency fault tolerance: for how long a slow or failed broker is left alone, and what is left."""
+"""Latency fault tolerance: how long a slow or failed broker is avoided, and the fallback."""
 
 import pytest
 from aerobee.client.base.latency import BROKERS_MAX, LatencyFaults, left_alone_ms

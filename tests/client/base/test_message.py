@@ -1,4 +1,4 @@
-"""Messages: what is sent for their fields, and what makes one illegal."""
+"""Messages: the encoding of their fields, and illegal messages."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Signals to a program that consumes: it finishes what it has begun, and nothing comes twice."""
+"""Signals to a consuming program: started messages are finished, and none is consumed twice."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The window: so many at a time, first come first served, and a cancelled waiter holds no place."""
+"""The window: its limit, FIFO order, and cancelled waiters."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The client without an event loop, against our own broker; the calls run in other threads."""
+"""The blocking client against our own broker, called from other threads."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What a client answers when a broker asks."""
+"""Requests from brokers to a client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from aerobee.protocol.bodies.running import ConsumeMessageDirectlyResult, Consum
 from aerobee.protocol.command import Command
 
 from ..fakes import FakeCluster, record, until
-from ..push.test_consumer import SECONDS, Log, committed, take
+from ..queue_log import SECONDS, Log, committed, take
 from ..shelf import Shelf
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

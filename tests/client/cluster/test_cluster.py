@@ -1,4 +1,4 @@
-"""The client's picture of the cluster: routes, brokers, heartbeats, and odd answers."""
+"""The client's view of the cluster: routes, brokers, heartbeats, and malformed responses."""
 
 import asyncio
 import re

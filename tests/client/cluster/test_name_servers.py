@@ -1,4 +1,4 @@
-"""Name servers: how they are written down, and that the next one is asked when one is gone."""
+"""Name servers: notation of addresses, and failover to the next."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Routes: which queues can be written and read, and in which order."""
+"""Routes: writable and readable queues and their order."""
 
 import pytest
 from aerobee.client.cluster.route import MessageQueue, read_route

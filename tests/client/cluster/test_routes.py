@@ -1,4 +1,4 @@
-"""Routes: asked for once, kept, borrowed for topics that don't exist yet, and not without end."""
+"""Routes: fetched once, cached, borrowed for topics that don't exist yet, and limited in number."""
 
 import asyncio
 

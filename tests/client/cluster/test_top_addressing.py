@@ -1,4 +1,4 @@
-"""Name servers that a page tells: read before the first question, and again every two minutes."""
+"""Name servers listed by a web page: read before the first request and each two minutes."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def page(fake: FakeCluster) -> AsyncIterator[Page]:
     found = Page()
     found.text = fake.address + "\n"
     application = web.Application()
-    application.router.add_get("/{path:.*}", found.answer)
+    application.router.add_get("/{path:.*}", found.respond)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

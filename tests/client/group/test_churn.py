@@ -1,8 +1,8 @@
-"""Ten members that join, leave and are killed at random while messages flow: a ledger judges.
+"""Ten members that join, leave and are killed at random during consumption, checked by a ledger.
 
-Each member is a process of its own, and a kill is a kill -9. Nothing may be lost; in order, no
-queue may skip a message or have two members at a time; what comes twice is counted, and was first
-consumed only shortly before: what the killed member had not reported yet.
+Each member is a process, and a kill is a kill -9. No message may be lost; an ordered queue may not
+skip a message or have two consumers at a time. Repeated messages are counted; each must have been
+consumed shortly before, by a killed member that had not reported it yet.
 """
 
 from __future__ import annotations

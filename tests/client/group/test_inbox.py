@@ -1,4 +1,4 @@
-"""The inbox: in order, to several takers, and never losing an item to a cancelled one."""
+"""The inbox: FIFO order, several takers, and no item lost to a cancelled one."""
 
 import asyncio
 from dataclasses import dataclass

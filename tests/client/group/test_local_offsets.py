@@ -1,4 +1,4 @@
-"""The file of a broadcasting group: its place and form, its .bak, and what a damaged one does."""
+"""The offset file of a broadcasting group: path, format, .bak, and damaged files."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Offset stores: what both do alike, what the one at the brokers sends, and what a refusal does."""
+"""Offset stores: common behaviour, requests of the remote store, and refusals."""
 
 import asyncio
 import os

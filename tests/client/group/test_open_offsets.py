@@ -1,4 +1,4 @@
-"""The committed offset is the smallest open one, in whatever order messages are settled."""
+"""The offset to commit is the smallest open one, for any order of settling."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A held queue's limits: reached by count, by bytes or by span, and lifted by settling."""
+"""Limits of a process queue: reached by count, by bytes or by span, and lifted by settling."""
 
 import asyncio
 

@@ -1,10 +1,12 @@
-"""Where a queue is pulled when its brokers are a master and a slave."""
+"""A pull: the choice between master and slave, and requests sent ahead."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aerobee.client.errors import ClientError
 from aerobee.client.group import pull as pulls
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.client.group.pull import NOT_HERE_SECONDS, Puller, PullSettings
@@ -19,6 +21,21 @@ WANTED = subscription("orders", "*")
 MASTER, SLAVE = "m:1", "s:1"
 
 
+class Connected:
+    """A connection that is ready; `sent` are the offsets and responses of the pulls sent by it."""
+
+    is_lost = is_full = False
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, asyncio.Future[Command]]] = []
+
+    def request(self, code: int, fields: dict[str, str], *_: Any) -> asyncio.Future[Command]:
+        assert code == codes.PULL_MESSAGE
+        response: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self.sent.append((fields["queueOffset"], response))
+        return response
+
+
 class TwoBrokers:
     """A cluster of a master and a slave; `answers` is what each says."""
 
@@ -27,6 +44,7 @@ class TwoBrokers:
         self.asked: list[str] = []
         self.routes = 0  # asked for anew
         self.answers: dict[str, Callable[[], Any]] = {}
+        self.connection = Connected()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -40,7 +58,14 @@ class TwoBrokers:
         assert (topic, fresh) == ("orders", True)
         self.routes += 1
 
-    async def request(self, address: str, *_: Any, timeout_s: float) -> Command:
+    def connected(self, address: str) -> "Connected":
+        return self.connection
+
+    async def request(
+        self, address: str, *_: Any, timeout_s: float, begun: asyncio.Future[Command] | None
+    ) -> Command:
+        if begun is not None:
+            return await begun
         self.asked.append(address)
         reply = self.answers[address]()
         return Command(code=reply.code, flag=1, opaque=1, ext=reply.fields, body=reply.body)
@@ -80,13 +105,13 @@ def made() -> tuple[TwoBrokers, Puller, ProcessQueue]:
 
 
 async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: list[float]) -> None:
-    cluster, puller, held = made()
+    cluster, puller, process_queue = made()
     cluster.answers = {
         MASTER: lambda: message(1),
         SLAVE: lambda: pulled(next_offset=1, code=codes.PULL_RETRY_IMMEDIATELY),
     }
     for _ in range(3):
-        await puller.pull(held, WANTED)
+        await puller.pull(process_queue, WANTED)
     assert cluster.asked == [MASTER, SLAVE, MASTER]
     assert slept == []
 
@@ -95,22 +120,25 @@ async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: lis
 async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_rest(
     slept: list[float],
 ) -> None:
-    cluster, puller, held = made()
+    cluster, puller, process_queue = made()
     del cluster.known[0]
-    nothing = lambda: pulled(next_offset=held.next_offset, code=codes.PULL_RETRY_IMMEDIATELY)  # noqa: E731
+
+    def nothing() -> Any:
+        return pulled(next_offset=process_queue.next_offset, code=codes.PULL_RETRY_IMMEDIATELY)
+
     cluster.answers = {SLAVE: lambda: message(0)}
-    assert len(await puller.pull(held, WANTED)) == 1
+    assert len(await puller.pull(process_queue, WANTED)) == 1
     cluster.answers = {SLAVE: nothing}
-    await puller.pull(held, WANTED)
+    await puller.pull(process_queue, WANTED)
     assert cluster.asked == [SLAVE, SLAVE]
-    assert (slept, cluster.routes, held.next_offset) == ([NOT_HERE_SECONDS], 1, 1)
+    assert (slept, cluster.routes, process_queue.next_offset) == ([NOT_HERE_SECONDS], 1, 1)
 
 
 async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> None:
-    cluster, puller, held = made()
+    cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled(next_offset=9, code=codes.PULL_RETRY_IMMEDIATELY)}
-    await puller.pull(held, WANTED)
-    assert (slept, held.next_offset) == ([], 9)
+    await puller.pull(process_queue, WANTED)
+    assert (slept, process_queue.next_offset) == ([], 9)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +147,72 @@ async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> 
 async def test_what_comes_after_the_queue_was_lost_counts_for_nothing(brought: Any) -> None:
     cluster, offsets = TwoBrokers(), Offsets()
     puller = Puller(cluster, "g", offsets, PullSettings())  # type: ignore[arg-type]
-    held = ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
+    process_queue = ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
 
     def answer() -> Any:
-        held.drop()  # while the pull is under way
+        process_queue.drop()  # while the pull is under way
         return brought
 
     cluster.answers = {MASTER: answer}
-    assert await puller.pull(held, WANTED) == []
-    assert (held.count, held.next_offset, offsets.updates) == (0, 0, [])
+    assert await puller.pull(process_queue, WANTED) == []
+    assert (process_queue.count, process_queue.next_offset, offsets.updates) == (0, 0, [])
+
+
+def always() -> bool:
+    return True
+
+
+async def test_the_next_pull_is_sent_before_the_messages_are_handed_out() -> None:
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}
+    assert len(await puller.pull(process_queue, WANTED, always)) == 2
+    ((offset, response),) = cluster.connection.sent
+    assert (offset, puller.is_ahead(process_queue)) == ("2", True)
+    reply = pulled([record(2)], 3)
+    response.set_result(Command(code=0, flag=1, opaque=1, ext=reply.fields, body=reply.body))
+    (third,) = await puller.pull(process_queue, WANTED)
+    assert (third.queue_offset, cluster.asked, process_queue.next_offset) == (2, [MASTER], 3)
+    assert not puller.is_ahead(process_queue)
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(messages_max=31), Limits(bytes_max=1), Limits(span_max=1)]
+)
+async def test_no_pull_is_sent_ahead_of_messages_that_may_fill_the_queue(limits: Limits) -> None:
+    cluster, puller, process_queue = made()
+    process_queue.limit(limits)
+    cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}
+    assert len(await puller.pull(process_queue, WANTED, always)) == 2
+    assert (cluster.connection.sent, puller.is_ahead(process_queue)) == ([], False)
+
+
+async def test_a_pull_sent_ahead_is_dropped_if_the_messages_before_it_cannot_be_read() -> None:
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([b"no record"], 2)}
+    with pytest.raises(ClientError, match="messages from offset 0 on"):
+        await puller.pull(process_queue, WANTED, always)
+    ((_, response),) = cluster.connection.sent
+    assert response.cancelled()
+    assert (process_queue.next_offset, puller.is_ahead(process_queue)) == (0, False)
+
+
+async def test_abandon_drops_a_pull_sent_ahead() -> None:
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
+    await puller.pull(process_queue, WANTED, always)
+    puller.abandon(process_queue)
+    puller.abandon(process_queue)
+    ((_, response),) = cluster.connection.sent
+    assert (response.cancelled(), puller.is_ahead(process_queue)) == (True, False)
+
+
+async def test_abandon_takes_the_error_of_a_pull_sent_ahead() -> None:
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
+    await puller.pull(process_queue, WANTED, always)
+    cluster.connection.sent.pop()[1].set_exception(ConnectionResetError("closed"))
+    puller.abandon(process_queue)
+    gc.collect()
+    assert unhandled == []

@@ -1,4 +1,4 @@
-"""Sharing queues out: when it is looked at again, what is done in which order, who is told."""
+"""Rebalancing: when it runs, the order of its steps, and its listeners."""
 
 import itertools
 import logging
@@ -248,8 +248,8 @@ async def test_thresholds_of_the_topic_are_shared_by_its_queues(
 
 
 def _limits(consumer: Consumer) -> set[tuple[int, int]]:
-    assert consumer._parts is not None
-    table = consumer._parts.held.table
+    assert consumer._service is not None
+    table = consumer._service.assigned.table
     return {(held.limits.messages_max, held.limits.bytes_max) for held in table.values()}
 
 

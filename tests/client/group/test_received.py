@@ -1,4 +1,4 @@
-"""A received message: what its sender set is apart from what clients and brokers wrote into it."""
+"""Received messages: the sender's properties are separate from those of clients and brokers."""
 
 import asyncio
 

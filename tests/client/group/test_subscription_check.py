@@ -1,4 +1,4 @@
-"""Members of one group that want different messages are named."""
+"""Members of one group with different subscriptions are logged."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Expressions: tags and conditions, checked here and by a broker; namespaces."""
+"""Subscriptions: tag expressions and conditions, checked here and by a broker; namespaces."""
 
 import pytest
 from aerobee.client import Consumer, LitePullConsumer, by_sql, by_tag

@@ -1,4 +1,4 @@
-"""The simple (pop) consumer against our own broker, and the blocking twins beside it."""
+"""The simple (pop) consumer against our own broker, asyncio and blocking."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches: cut by size and count, in order, with an id for each message."""
+"""Batches: splitting by size and count, order, and message ids."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""The producer: where messages go, what they look like on the wire, and when it tries again."""
+"""The producer: queue selection, encoding, and retries."""
 
 import asyncio
 import zlib

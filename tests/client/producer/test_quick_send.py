@@ -1,4 +1,4 @@
-"""Sends the quick way: what does not succeed at once goes on, nothing is lost, it stays quick."""
+"""The fast path of sends: fallback to the slow path without losing a message."""
 
 import asyncio
 import sys

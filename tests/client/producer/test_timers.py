@@ -1,4 +1,4 @@
-"""The repeated work of a client, on a clock that the test moves."""
+"""Periodic work of a client, on a clock that the test moves."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Messages of local transactions: seen after a commit only, and asked about when nobody told."""
+"""Transactions: visible after a commit only, and checked if the result was never reported."""
 
 import asyncio
 from collections.abc import Callable, Iterator

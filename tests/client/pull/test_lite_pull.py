@@ -31,8 +31,8 @@ def bodies(messages: object) -> list[bytes]:
 
 
 def state_of(consumer: LitePullConsumer, queue: MessageQueue = QUEUE) -> MessageQueueState:
-    assert consumer._parts is not None
-    state = consumer._parts.queues.state(queue)
+    assert consumer._service is not None
+    state = consumer._service.queues.state(queue)
     assert state is not None
     return state
 

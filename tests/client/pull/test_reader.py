@@ -1,4 +1,4 @@
-"""Reading queues by hand: limits, bulk, and slaves that answer for their master."""
+"""The reader: limits, bulk, and slaves that respond for their master."""
 
 from collections.abc import AsyncIterator
 

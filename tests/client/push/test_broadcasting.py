@@ -1,4 +1,5 @@
-"""Broadcasting: every queue for every member, offsets in a file, what fails is dropped."""
+"""Broadcasting: every member gets every queue, offsets are in a file, failed messages are
+dropped."""
 
 import os
 from pathlib import Path

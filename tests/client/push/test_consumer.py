@@ -1,4 +1,4 @@
-"""The push consumer against brokers that say what the test wants."""
+"""The push consumer against brokers that respond as the test says."""
 
 import asyncio
 
@@ -12,44 +12,14 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.command import OK, Command, Response
-from aerobee.protocol.headers.offsets import SearchOffset, UpdateConsumerOffset
+from aerobee.protocol.headers.offsets import SearchOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.compression import compress
 
 from ..fakes import FakeBroker, FakeCluster, pulled, record, until
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
-
-
-class Log:
-    """A queue's messages: pulls get those from their offset on, or are held until one comes."""
-
-    def __init__(self, broker: FakeBroker, records: list[bytes]) -> None:
-        self.records = records
-        self.served: list[PullMessage] = []
-        self._held: list[tuple[Command, Connection]] = []
-        broker.answers[codes.PULL_MESSAGE] = self.pull
-
-    def pull(self, command: Command, connection: Connection) -> Response | None:
-        """The answer to a pull."""
-        header = command.header(PullMessage)
-        self.served.append(header)
-        if header.topic != "orders" or header.offset >= len(self.records):
-            self._held.append((command, connection))
-            return None
-        return pulled(self.records[header.offset :], len(self.records))
-
-    def append(self, stored: bytes) -> None:
-        """One more message, for the pulls that are held."""
-        self.records.append(stored)
-        held, self._held = self._held, []
-        for command, connection in held:
-            reply = self.pull(command, connection)
-            self.served.pop()
-            if reply is not None:
-                connection.respond(command, reply)
+from ..queue_log import SECONDS, Log, committed, take
 
 
 @pytest.fixture
@@ -57,27 +27,6 @@ def one_queue(fake: FakeCluster) -> FakeCluster:
     """The fake with a single queue, and the retry topic of group g."""
     fake.topics = {"orders": 1, "%RETRY%g": 1}
     return fake
-
-
-def committed(broker: FakeBroker) -> dict[str, int]:
-    """The last offset that was reported, by topic."""
-    headers = [
-        command.header(UpdateConsumerOffset)
-        for command in broker.requests[codes.UPDATE_CONSUMER_OFFSET]
-    ]
-    return {header.topic: header.commit_offset for header in headers}
-
-
-async def take(consumer: Consumer, count: int) -> list[bytes]:
-    """The bodies of the next messages, each acknowledged."""
-    found = []
-    async with asyncio.timeout(SECONDS):
-        while len(found) < count:
-            message = await consumer.receive()
-            assert message is not None
-            async with message.process():
-                found.append(message.body)
-    return found
 
 
 async def test_messages_come_in_order_and_leaving_commits_and_unregisters(

@@ -1,4 +1,4 @@
-"""Listeners: done, later, done in part, mistakes, taking too long; draining; sharing a client."""
+"""Listeners: results, partial success, mistakes, timeouts; draining; sharing a client."""
 
 import asyncio
 import threading

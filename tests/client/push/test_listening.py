@@ -1,4 +1,4 @@
-"""What a listener answers, and how many of its messages are done then."""
+"""The results of a listener, and how many messages they acknowledge."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Clustering and broadcasting, conditions, progress: consumers of each kind on our own broker."""
+"""Clustering and broadcasting, conditions, progress: each kind of consumer on our own broker."""
 
 import asyncio
 import json

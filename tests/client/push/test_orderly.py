@@ -1,4 +1,4 @@
-"""Consuming in order: one at a time, locks, rests, and a hand-over that waits for the message."""
+"""Ordered consumption: one message at a time, locks, pauses, and release after the last message."""
 
 import asyncio
 

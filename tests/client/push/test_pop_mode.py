@@ -1,4 +1,4 @@
-"""A push consumer whose broker shares the queues out, to be pulled or popped."""
+"""A push consumer whose broker assigns the queues, for pull or pop."""
 
 import asyncio
 import time

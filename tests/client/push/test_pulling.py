@@ -1,4 +1,4 @@
-"""The pull loop: what it says about pulls that fail again and again."""
+"""The pull loop: log messages about repeated failures."""
 
 import pytest
 from aerobee.client import Consumer

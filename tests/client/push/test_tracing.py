@@ -1,4 +1,4 @@
-"""The trace of consumption, as Java's client writes it, however messages are taken."""
+"""The trace of consumption in the format of Java's client, for each kind of delivery."""
 
 import asyncio
 

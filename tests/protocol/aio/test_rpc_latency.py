@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio import scheduler as schedulers
-from aerobee.protocol.aio.rpc_latency import SEND_V2_OK, Rpc, RpcLatency
+from aerobee.protocol.aio.rpc_latency import Rpc, RpcLatency, rpc_key
 from aerobee.protocol.aio.scheduler import Scheduler
 
+SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
 SEND = Rpc(codes.SEND_MESSAGE_V2, codes.SUCCESS, is_oneway=False, is_long_polling=False)
 
 

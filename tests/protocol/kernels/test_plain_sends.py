@@ -16,6 +16,7 @@ from aerobee.protocol.kernels.plain_sends import PlainSends
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.message.tags import tag_hash
+from aerobee.protocol.security.signature import signed, signed_content
 
 BODY_BYTES_MAX = 2_000
 EXPECTED = {codes.SEND_MESSAGE_V2: SendMessage, codes.SEND_BATCH_MESSAGE: SendMessage}
@@ -318,6 +319,34 @@ def changed(data: bytes, chance: random.Random) -> bytes:
     return frame(bytes(header), 0, body)
 
 
+def as_signed(data: bytes, chance: random.Random) -> bytes:
+    """The same request, signed by one of two users, its fields in any order."""
+    (command,) = FrameDecoder(header_json.NOTHING_EXPECTED).feed(data)
+    body = command.body or b""
+    fields = signed(command.fields(), body, chance.choice(("shop", "another")), "secret")
+    if chance.random() < 0.3:
+        fields = dict(chance.sample(sorted(fields.items()), len(fields)))
+    return encode_request(command.code, command.opaque, fields, body)
+
+
+def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
+    """That what was signed of these frames is what `Access.check` would look at."""
+    rows = list(plain.signed)
+    ends = [0]
+    for command in FrameDecoder(header_json.NOTHING_EXPECTED).feed(data if kept is None else kept):
+        _, group, at, end, name_at, name_end, signature_at, signature_end = rows.pop(0)
+        fields = command.fields()
+        assert data[signature_at:signature_end].decode() == fields.pop("Signature")
+        assert data[name_at:name_end].decode() == fields["AccessKey"]
+        content = signed_content(fields, command.body or b"")
+        assert plain.contents[at:end].tobytes() == content
+        assert plain.groups[group].topic == fields["b"]
+        assert plain.groups[group].is_batch == (command.code == codes.SEND_BATCH_MESSAGE)
+        assert at == ends.pop()
+        ends.append(end)
+    assert not rows
+
+
 def odd(chance: random.Random) -> bytes:
     """A send with some unusual values."""
     make: list[Callable[[], dict[str, object]]] = [
@@ -376,3 +405,48 @@ def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int
             taken += plain.count
             assert_read_alike(plain, b"".join(data), kept)
     assert taken > 5_000
+
+
+@pytest.fixture(scope="module")
+def guarded() -> PlainSends:
+    """A reader of signed requests alone."""
+    return PlainSends(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
+
+
+def test_a_request_without_a_signature_is_left_to_the_common_way(guarded: PlainSends) -> None:
+    fields = signed(HEADER.to_fields(), b"body", "shop", "secret")
+    assert is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
+    for name in ("AccessKey", "Signature"):
+        left = {key: value for key, value in fields.items() if key != name}
+        assert not is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, left, b"body"))
+        assert not guarded.signed
+    assert not is_taken(guarded, send())
+
+
+def test_a_signed_request_with_one_more_field_is_left_to_the_common_way(
+    guarded: PlainSends,
+) -> None:
+    for name in ("SecurityToken", "_UNIQUE_KEY_QUERY", "o", "AccessKez", "signature"):
+        fields = signed(HEADER.to_fields() | {name: "1"}, b"body", "shop", "secret")
+        assert not is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_signed_is_read_alike(guarded: PlainSends, seed: int) -> None:
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(2_000):
+        frames = [
+            as_signed(odd(chance) if chance.random() < 0.3 else send(opaque=5), chance)
+            for _ in range(chance.randrange(1, 5))
+        ]
+        frames = [changed(each, chance) if chance.random() < 0.3 else each for each in frames]
+        for data in ([b"".join(frames)], frames):
+            read(guarded, data)
+            sizes = guarded.taken or list(map(len, data))
+            kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
+            taken += len(guarded.signed)
+            assert_read_alike(guarded, b"".join(data), kept)
+            if kept == b"".join(data):
+                assert_signed_alike(guarded, kept)
+    assert taken > 2_000

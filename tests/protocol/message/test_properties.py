@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 from aerobee.protocol.message import properties
+from hypothesis import given, strategies
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "golden" / "batch_and_properties.json").read_text()
 )
 WRITTEN = [v for v in GOLDEN if v["name"].startswith("properties to string")]
+# All but the two separators and halves of a character.
+TEXT = strategies.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"])
 READ = [v for v in GOLDEN if v["name"].startswith("string to properties")]
 
 
@@ -55,6 +58,26 @@ def test_the_quick_look_finds_what_reading_all_finds(raw: bytes) -> None:
         value = everything.get(name)
         expected = None if value is None else value.encode()
         assert properties.find(raw, name.encode()) == expected, name
+
+
+@given(
+    strategies.lists(strategies.sampled_from([b"KEYS", b"A", b"x", b"\x01", b"\x02"])).map(b"".join)
+)
+def test_the_quick_look_and_reading_all_agree_on_any_text(raw: bytes) -> None:
+    everything = properties.decode(raw)
+    for name in ("KEYS", "A", "x", "AA", "xKEYS"):
+        value = everything.get(name)
+        expected = None if value is None else value.encode()
+        assert properties.find(raw, name.encode()) == expected, name
+
+
+@given(
+    strategies.dictionaries(
+        strategies.text(TEXT, min_size=1), strategies.text(TEXT, min_size=1), max_size=8
+    )
+)
+def test_properties_come_back_as_they_were_written(pairs: dict[str, str]) -> None:
+    assert properties.decode(properties.encode(pairs)) == pairs
 
 
 def test_texts_beyond_ascii_survive() -> None:

@@ -19,6 +19,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.scripts.commands.doctor import doctor, examine
+from aerobee.store.engine.messages import Message as StoreMessage
 from aerobee.testing.cluster import LocalCluster
 
 from ..command import here
@@ -79,7 +80,7 @@ async def test_what_is_wrong_in_a_cluster_is_found(
 ) -> None:
     for topic in ("T", "Unread"):
         await admin.create_topic(topic, 1)
-        broker.store.put(topic, 0, 0, 0, 1, bytes(8), b"body", b"", 0)
+        broker.store.put(StoreMessage((topic, 0), 0, 0, 1, bytes(8), b"body", b"", 0))
     broker.groups.find("away")
     broker.offsets.commit("T", "away", 0, 0)
     one, two = Peers(upgrade=False), Peers(upgrade=False)

@@ -11,6 +11,7 @@ from aerobee.broker.settings.config import load_broker
 from aerobee.scripts.output import progress
 from aerobee.scripts.output.progress import MIB, bytes_bar, rows_bar
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 
@@ -74,7 +75,7 @@ async def test_a_broker_tells_how_far_its_recovery_is(
     store = MessageStore(tmp_path, sizes, bytes(8), lambda: 1)
     store.open()
     for _ in range(50):
-        store.put("T", 0, 0, 0, 1, bytes(8), bytes(300), b"", 0)
+        store.put(Message(("T", 0), 0, 0, 1, bytes(8), bytes(300), b"", 0))
     store.close()
     shutil.rmtree(tmp_path / "consumequeue")
     words = ["listenPort=0", "mappedFileSizeCommitLog=1048576", f"storePathRootDir={tmp_path}"]

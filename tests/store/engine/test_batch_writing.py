@@ -11,6 +11,7 @@ from aerobee.protocol.message.record import INNER_BATCH, NEED_UNWRAP, Record, de
 from aerobee.store.base import status
 from aerobee.store.base.errors import MessageTooLarge, StoreError
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.inspect.check import check
 
@@ -25,7 +26,7 @@ def opened(tmp_path: Path) -> Callable[..., MessageStore]:
     def make(settings: StoreSettings = SETTINGS) -> MessageStore:
         store = MessageStore(tmp_path, settings, HOST, lambda: 1_700_000_000_000)
         store.open()
-        store.batch_topics = {"B"}
+        store.state.batch_topics = {"B"}
         return store
 
     return make
@@ -35,13 +36,13 @@ def put_batch(store: MessageStore, *bodies: bytes, properties: bytes = b"UNIQ_KE
     """Stores one batch in queue 0; the offset of its first message."""
     batch = encode_batch(Entry(0, body, b"") for body in bodies)
     _, first, _ = store.put_in_batch_queue(
-        "B", 0, 7, NEED_UNWRAP, 1, HOST, batch, properties, 0, len(bodies)
+        Message(("B", 0), 7, NEED_UNWRAP, 1, HOST, batch, properties, 0), len(bodies)
     )
     return first
 
 
 def put(store: MessageStore, body: bytes, topic: str = "B", properties: bytes = b"") -> int:
-    return store.put(topic, 0, 7, 0, 1, HOST, body, properties, 0)[1]
+    return store.put(Message((topic, 0), 7, 0, 1, HOST, body, properties, 0))[1]
 
 
 def messages(store: MessageStore, offset: int = 0, most: int = 32) -> list[Record]:
@@ -109,9 +110,9 @@ def test_a_restart_finds_them_also_without_the_queues_files(
 
 def test_a_queue_that_was_plain_before_stays_it(opened: Callable[..., MessageStore]) -> None:
     store = opened()
-    store.batch_topics = set()
+    store.state.batch_topics = set()
     put(store, b"a")
-    store.batch_topics = {"B"}
+    store.state.batch_topics = {"B"}
     assert not store.has_batch_queue("B", 0)
     assert store.has_batch_queue("B", 1)
     assert put(store, b"b") == 1
@@ -126,8 +127,8 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(
     with pytest.raises(MessageTooLarge, match="the limit is 1000"):
         put_batch(store, bytes(990))
     with pytest.raises(MessageTooLarge, match="32768 messages"):
-        store.put_in_batch_queue("B", 0, 0, NEED_UNWRAP, 1, HOST, b"x", b"", 0, 32_768)
+        store.put_in_batch_queue(Message(("B", 0), 0, NEED_UNWRAP, 1, HOST, b"x", b"", 0), 32_768)
     with pytest.raises(StoreError, match="no place in a batch queue"):
-        store.put_in_batch_queue("B", 0, 0, 4, 1, HOST, b"x", b"", 0, 1)
+        store.put_in_batch_queue(Message(("B", 0), 0, 4, 1, HOST, b"x", b"", 0), 1)
     assert store.max_offset("B", 0) == 0
     store.close()

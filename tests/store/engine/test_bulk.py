@@ -107,7 +107,7 @@ def test_what_is_on_the_disk_alone_comes_in_smaller_answers(
 ) -> None:
     store = filled(open_store)
     near = store.get_many("T", 0, 0, 8_192, 8_000)
-    monkeypatch.setattr(store, "_memory_bytes", 10)
+    monkeypatch.setattr(store.state, "memory_bytes", 10)
     far = store.get_many("T", 0, 0, 8_192, 8_000)
     assert 6_000 < near.size <= 8_000
     assert 1_000 < far.size <= 2_000

@@ -15,6 +15,7 @@ from aerobee.store.base.errors import WritesRefused
 from aerobee.store.base.retention import Rules
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine import cleaning
+from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import disk
 
@@ -93,7 +94,7 @@ def age(store: MessageStore, clock: Clock, files: int, hours: float = 73) -> Non
 def clean(store: MessageStore, **more: Any) -> int:
     """A whole round; how many steps it had work for a thread in."""
     count = 0
-    for step in store.clean(**more):
+    for step in store.cleaner.clean(**more):
         if step.work is not None:
             step.work()
             count += 1
@@ -193,7 +194,7 @@ def test_files_go_in_the_hours_said_or_when_the_disk_is_fuller_than_75_percent(
     assert store.log_start == 2 * 4096
     age(store, clock, 1)
     full.percent = 10
-    store.settings = replace(SMALL, rules=Rules(hours=frozenset(range(24))))
+    store.state.settings = replace(SMALL, rules=Rules(hours=frozenset(range(24))))
     clean(store)
     assert store.log_start == 3 * 4096
 
@@ -260,7 +261,7 @@ def test_above_90_percent_messages_are_refused_until_there_is_room_again(
     with pytest.raises(WritesRefused, match=r"91 % of the disk .* limit is 90 % .*free some space"):
         put(store)
     with pytest.raises(WritesRefused, match="disk is full"):
-        store.put_batch("T", 0, 0, 1, bytes(8), BATCH, b"")
+        store.put_batch(Batch(("T", 0), 0, 1, bytes(8), BATCH), b"")
     assert store.get("T", 0, 0, 32, 1 << 20).status == status.FOUND
     for percent in (90, 86):  # as in RocketMQ, it takes more room to begin again than to go on
         full.percent = percent
@@ -390,8 +391,8 @@ def test_a_topic_deleted_in_the_middle_of_a_round_ends_it_for_its_queues_only(
         fill(store, 1, "A")
         fill(store, 1, "B")
     age(store, clock, 9)
-    steps = store.clean_queues()
-    for step in store.clean(by_hand=True):
+    steps = store.cleaner.clean_queues()
+    for step in store.cleaner.clean(by_hand=True):
         if step.work is not None:
             step.work()
         if store.log_start == 9 * 4096 and "A" in store.topics():
@@ -411,7 +412,7 @@ def test_a_crash_at_any_step_of_a_round_leaves_a_store_that_opens(
     caplog.set_level(logging.CRITICAL)
     fill(store, 8)
     age(store, clock, 5)
-    for at, step in enumerate(store.clean(by_hand=True), 1):
+    for at, step in enumerate(store.cleaner.clean(by_hand=True), 1):
         if at == number:
             break
         if step.work is not None:
@@ -428,8 +429,7 @@ def test_a_crash_at_any_step_of_a_round_leaves_a_store_that_opens(
 
 def crashed(store: MessageStore) -> None:
     """Let go of everything without what a clean stop does."""
-    store._is_open = False
-    store._let_go()
+    store.abandon()
 
 
 def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
@@ -438,12 +438,12 @@ def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
     fill(store, 4)
     for _ in range(12):
         put(store, body=BODY)
-    needed = store._plan(clock.ms, with_queues=False, thorough=False)
+    needed = store.syncs.plan(clock.ms, with_queues=False, thorough=False)
     assert needed is not None
     needed.run()
     store.synced(needed)  # the log is on the disk, of the queue only what was before
     age(store, clock, 6)
-    store._queues.plain["T", 0].synced = 0
+    store.state.queues.plain["T", 0].synced = 0
     clean(store, by_hand=True)
     assert store.log_start == 6 * 4096
     assert len(files_below(store.root / "consumequeue")) == 4
@@ -462,7 +462,7 @@ def test_a_topic_may_be_deleted_at_any_step_of_a_round(
         fill(store, 1, "B")
     age(store, clock, 9)
     at = 0
-    for at, step in enumerate(store.clean(by_hand=True), 1):
+    for at, step in enumerate(store.cleaner.clean(by_hand=True), 1):
         if step.work is not None:
             step.work()
         if at == number:

@@ -6,12 +6,14 @@ import pytest
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.derive import Derive, QueueGap
 from aerobee.store.index.index import Index
+from aerobee.store.kernels.interpreted import InterpretedKernels
 from aerobee.store.log.run import Passed
 from aerobee.store.queues.consume_queue import FILLER
 from aerobee.store.queues.queues import Queues
 
 from ..conftest import Clock
 
+KERNELS = InterpretedKernels()
 SETTINGS = StoreSettings(
     segment_bytes=4096, queue_file_bytes=320, index_slots=16, index_entries=48, lmq_enable=True
 )
@@ -24,7 +26,7 @@ def queues(tmp_path: Path) -> Queues:
 
 @pytest.fixture
 def index(tmp_path: Path, clock: Clock) -> Index:
-    return Index(tmp_path / "index", SETTINGS, clock)
+    return Index(tmp_path / "index", SETTINGS, clock, KERNELS)
 
 
 def passed(

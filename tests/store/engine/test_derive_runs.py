@@ -21,6 +21,7 @@ from aerobee.store.files import checkpoint
 from aerobee.store.files.checkpoint import Checkpoint
 from aerobee.store.files.segment import Segment
 from aerobee.store.index.index import Index
+from aerobee.store.kernels.interpreted import InterpretedKernels
 from aerobee.store.log import walk
 from aerobee.store.log.key_hash import key_hash
 from aerobee.store.log.run import Run, read_run
@@ -30,6 +31,7 @@ from aerobee.store.queues.queues import Queues
 from ..conftest import BORN_HOST, HOST, SMALL, Clock, OpenStore, put
 from .test_recovery import contents, crash, files_of, fill
 
+KERNELS = InterpretedKernels()
 SETTINGS = replace(SMALL, queue_file_bytes=400, index_slots=7, index_entries=60)
 BYTES = 1 << 20
 TOPICS = ["T", "Topic", SCHEDULE_TOPIC, "%RETRY%group", "x" * 140]
@@ -105,7 +107,7 @@ KINDS = [
 
 def derived(root: Path, clock: Clock, runs: list[Run], *, singly: bool, lmq: bool) -> Path:
     settings = replace(SETTINGS, lmq_enable=lmq)
-    queues, index = Queues(root, settings), Index(root / "index", settings, clock)
+    queues, index = Queues(root, settings), Index(root / "index", settings, clock, KERNELS)
     derive = RunDerive(queues, index, settings, is_whole=True)
     for run in runs:
         if not singly:
@@ -137,7 +139,7 @@ def test_runs_make_what_single_messages_make(tmp_path: Path, clock: Clock, seed:
 def test_a_run_dispatched_again_changes_nothing(tmp_path: Path, clock: Clock) -> None:
     log = Written(tmp_path / "log", 1)
     queues = Queues(tmp_path, SETTINGS)
-    index = Index(tmp_path / "index", SETTINGS, clock)
+    index = Index(tmp_path / "index", SETTINGS, clock, KERNELS)
     derive = RunDerive(queues, index, SETTINGS, is_whole=True)
     for run in log.runs():
         derive.queue_run(run)
@@ -153,7 +155,7 @@ def test_a_wrong_entry_is_replaced_by_a_run_and_a_hole_is_noticed(
     log = Written(tmp_path / "log", 3)
     expected = derived(tmp_path / "right", clock, log.runs(), singly=False, lmq=False)
     queues = Queues(tmp_path, SETTINGS)
-    index = Index(tmp_path / "index", SETTINGS, clock)
+    index = Index(tmp_path / "index", SETTINGS, clock, KERNELS)
     for number in range(25):
         queues.make("T", 0).append(500_000 + number, 100, 0)
     derive = RunDerive(queues, index, SETTINGS, is_whole=False)
@@ -168,7 +170,7 @@ def test_a_wrong_entry_is_replaced_by_a_run_and_a_hole_is_noticed(
 def test_messages_of_a_topic_before_its_deletion_get_no_entry(tmp_path: Path, clock: Clock) -> None:
     log = Written(tmp_path / "log", 4)
     queues = Queues(tmp_path, SETTINGS)
-    index = Index(tmp_path / "index", SETTINGS, clock)
+    index = Index(tmp_path / "index", SETTINGS, clock, KERNELS)
     middle = log.end // 2
     derive = RunDerive(queues, index, SETTINGS, is_whole=True, deleted={"T": middle})
     for run in log.runs():
@@ -199,7 +201,7 @@ def test_the_index_is_not_filled_twice_when_the_queues_are_made_twice(
     with_all = open_store(root)
     for number in range(90):
         key = key_hash(f"T#u{number}")
-        found = [list(file.find(key, 0, 1 << 62)) for file in with_all._index.files]
+        found = [list(file.find(key, 0, 1 << 62)) for file in with_all.state.index.files]
         assert sum(map(len, found)) == 1, number
 
 

@@ -33,7 +33,7 @@ def slave(open_store: OpenStore, tmp_path: Path) -> MessageStore:
 
 def following(open_store: OpenStore, root: Path) -> MessageStore:
     store = open_store(root)
-    store.follow(REASON)
+    store.follower.follow(REASON)
     return store
 
 
@@ -53,12 +53,12 @@ def any_sizes(seed: int, most: int) -> Iterator[int]:
 def follow(slave: MessageStore, master: MessageStore, seed: int = 1, most: int = 40_000) -> None:
     place = slave.log_end
     for at, data in chunks(master, place, any_sizes(seed, most)):
-        slave.append_raw(at, data)
-        slave.derive_new()
+        slave.follower.append_raw(at, data)
+        slave.follower.derive_new()
 
 
 def log_files(store: MessageStore) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in store.log_folder.iterdir()}
+    return {path.name: path.read_bytes() for path in store.state.log_folder.iterdir()}
 
 
 def is_clean(store: MessageStore) -> bool:
@@ -95,8 +95,8 @@ def test_each_message_is_readable_as_soon_as_it_is_whole_and_not_before(
     ends = [put(master, body=b"x" * 50, properties=b"TAGS\x01a\x02")[2] for _ in range(20)]
     master.write_staged()
     for place in range(0, master.log_end, 9):
-        slave.append_raw(place, master.raw(place, 9))
-        found = slave.derive_new()
+        slave.follower.append_raw(place, master.raw(place, 9))
+        found = slave.follower.derive_new()
         whole = sum(end <= slave.log_end for end in ends)
         assert slave.max_offset("T", 0) == whole
         assert slave.whole_end == (ends[whole - 1] if whole else 0)
@@ -108,12 +108,12 @@ def test_it_begins_where_the_masters_file_begins(
 ) -> None:
     slave = open_store(tmp_path / "slave")
     slave.make_room()  # the file that a master begins with is none of the other log
-    slave.follow(REASON)
+    slave.follower.follow(REASON)
     fill(master, 200)
     start = master.log_end - master.log_end % SEGMENT
     for place, data in chunks(master, start, any_sizes(3, 20_000)):
-        slave.append_raw(place, data)
-        slave.derive_new()
+        slave.follower.append_raw(place, data)
+        slave.follower.derive_new()
     assert slave.log_start == start > 0
     last = max(log_files(master))
     assert log_files(slave) == {last: log_files(master)[last]}
@@ -135,7 +135,7 @@ def test_a_slave_takes_no_messages_of_others_and_says_why(
     for topic in ("T0", "new"):
         with pytest.raises(WritesRefused, match=REASON):
             put(slave, topic)
-    slave.cut_torn()
+    slave.follower.cut_torn()
     with pytest.raises(WritesRefused, match=REASON):
         put(slave, "T0")
     assert slave.log_end == master.log_end
@@ -149,8 +149,8 @@ def test_what_belongs_elsewhere_is_refused_with_both_places(
     end = slave.log_end
     for place, data in ((end - 8, b"12345678"), (end + 8, b"1"), (end + 1, b"")):
         with pytest.raises(DamagedStore, match=rf"goes on at {place} .* ends at {end}.*delete"):
-            slave.append_raw(place, data)
-    slave.append_raw(end, b"")  # a sign of life
+            slave.follower.append_raw(place, data)
+    slave.follower.append_raw(end, b"")  # a sign of life
     assert slave.log_end == end
 
 
@@ -159,13 +159,13 @@ def test_a_log_with_files_of_another_size_is_refused(
 ) -> None:
     settings = replace(SMALL, segment_bytes=40_000)
     slave = open_store(tmp_path / "slave", settings)
-    slave.follow(REASON)
+    slave.follower.follow(REASON)
     fill(master, 100)
     with pytest.raises(DamagedStore, match=r"mappedFileSizeCommitLog.* must be the same"):
-        slave.append_raw(SEGMENT, master.raw(SEGMENT, 100))
-    slave.append_raw(0, master.raw(0, 30_000))
+        slave.follower.append_raw(SEGMENT, master.raw(SEGMENT, 100))
+    slave.follower.append_raw(0, master.raw(0, 30_000))
     with pytest.raises(DamagedStore, match=r"mappedFileSizeCommitLog.* must be the same"):
-        slave.append_raw(30_000, master.raw(30_000, 30_000))
+        slave.follower.append_raw(30_000, master.raw(30_000, 30_000))
     assert slave.log_end == 30_000
 
 
@@ -174,7 +174,7 @@ def test_files_that_end_too_early_are_told(
 ) -> None:
     settings = replace(SMALL, segment_bytes=2 * SEGMENT)
     slave = open_store(tmp_path / "slave", settings)
-    slave.follow(REASON)
+    slave.follower.follow(REASON)
     fill(master, 100)
     follow(slave, master)
     assert 0 < slave.whole_end < SEGMENT
@@ -186,10 +186,10 @@ def test_when_the_connection_breaks_the_torn_message_goes(
 ) -> None:
     (first, _, end), (_, _, more) = put(master, body=b"one"), put(master, body=b"two")
     master.write_staged()
-    slave.append_raw(0, master.raw(0, more - 5))
-    slave.derive_new()
+    slave.follower.append_raw(0, master.raw(0, more - 5))
+    slave.follower.derive_new()
     assert slave.log_end == more - 5
-    slave.cut_torn()
+    slave.follower.cut_torn()
     assert slave.log_end == slave.whole_end == end
     assert slave.raw(first, 1 << 20) == master.raw(first, end)
     follow(slave, master)
@@ -205,14 +205,14 @@ def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(master, 20)
-    slave.append_raw(0, master.raw(0, SEGMENT))
+    slave.follower.append_raw(0, master.raw(0, SEGMENT))
 
     def is_full(queue: ConsumeQueue, count: int = 1) -> None:
         raise DiskFull("no room")
 
     with monkeypatch.context() as full:
         full.setattr(ConsumeQueue, "make_room", is_full)
-        for again in (slave.derive_new, slave.cut_torn):
+        for again in (slave.follower.derive_new, slave.follower.cut_torn):
             with pytest.raises(DiskFull, match="no room"):
                 again()
         assert slave.log_end == master.log_end
@@ -228,8 +228,8 @@ def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fill(master, 20)
-    slave.append_raw(0, master.raw(0, 3_000))
-    slave.derive_new()
+    slave.follower.append_raw(0, master.raw(0, 3_000))
+    slave.follower.derive_new()
 
     def broken(segment: Segment, at: int, data: bytes) -> None:
         raise OSError(5, "Input/output error")
@@ -237,10 +237,10 @@ def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
     with monkeypatch.context() as wrong:
         wrong.setattr(Segment, "write", broken)
         with pytest.raises(StoreError, match="did not take a write"):
-            slave.append_raw(3_000, b"more")
+            slave.follower.append_raw(3_000, b"more")
     with pytest.raises(WritesRefused, match="did not take a write"):
-        slave.append_raw(3_000, b"more")
-    slave.cut_torn()
+        slave.follower.append_raw(3_000, b"more")
+    slave.follower.cut_torn()
     assert slave.log_end == 3_000
     slave.close()
     again = following(open_store, slave.root)
@@ -258,9 +258,9 @@ def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
     master.write_staged()
     killed = 0
     for number, (place, data) in enumerate(chunks(master, 0, any_sizes(5, 30_000))):
-        slave.append_raw(place, data)
+        slave.follower.append_raw(place, data)
         if number % 2:
-            slave.derive_new()
+            slave.follower.derive_new()
         if number % 3 == 0 and (plan := slave.sync_plan()):
             plan.run()
             slave.synced(plan)
@@ -281,8 +281,8 @@ def test_a_stop_leaves_nothing_behind_the_last_whole_message(
 ) -> None:
     fill(master, 30)
     for place, data in chunks(master, 0, any_sizes(7, 4_000)):
-        slave.append_raw(place, data)
-        slave.derive_new()
+        slave.follower.append_raw(place, data)
+        slave.follower.derive_new()
         if slave.log_end > slave.whole_end > 0:
             break
     end, found = slave.whole_end, contents(slave)
@@ -307,14 +307,14 @@ def test_damage_stops_what_is_read_is_told_once_and_a_restart_mends_it(
     data = bytearray(master.raw(0, SEGMENT))
     data[places[4] + 100] ^= 1  # a byte of the body
     for at in range(0, len(data), 100):
-        slave.append_raw(at, bytes(data[at : at + 100]))
-        slave.derive_new()
+        slave.follower.append_raw(at, bytes(data[at : at + 100]))
+        slave.follower.derive_new()
     assert slave.max_offset("T", 0) == 4
     assert slave.whole_end == places[4]
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 1
     assert f"damaged at {places[4]}" in told[0].getMessage()
-    slave.cut_torn()  # what lies behind it may have been acknowledged
+    slave.follower.cut_torn()  # what lies behind it may have been acknowledged
     assert slave.log_end == master.log_end
     slave.close()
     again = following(open_store, slave.root)
@@ -332,8 +332,8 @@ def test_messages_that_only_a_log_has_get_no_entry(
     master.write_staged()
     follow(slave, master)
     assert contents(slave) == contents(master)
-    queue = slave._queues.find("SCHEDULE_TOPIC_XXXX", 2)
-    other = master._queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    queue = slave.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
+    other = master.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
     assert queue is not None
     assert other is not None
     assert queue.entry(0) == other.entry(0)
@@ -361,11 +361,11 @@ def test_a_java_masters_log_gives_the_same_queues(
     settings = java_settings(written["config"], lmq_enable=name == "lmq")
     master = open_store(root, settings)
     slave = open_store(tmp_path / "slave", settings)
-    slave.follow(REASON)
+    slave.follower.follow(REASON)
     start = master.log_start
     for place, data in chunks(master, start, any_sizes(2, 9_000)):
-        slave.append_raw(place, data)
-        slave.derive_new()
+        slave.follower.append_raw(place, data)
+        slave.follower.derive_new()
     assert slave.log_end == slave.whole_end == master.log_end
     assert log_files(slave) == log_files(master)
     assert slave.topics().keys() == master.topics().keys()
@@ -379,7 +379,7 @@ def test_with_sync_flush_a_slave_shows_what_its_disk_has(
     open_store: OpenStore, master: MessageStore, tmp_path: Path
 ) -> None:
     slave = open_store(tmp_path / "slave", replace(SMALL, sync_flush=True))
-    slave.follow(REASON)
+    slave.follower.follow(REASON)
     fill(master, 30)
     follow(slave, master)
     assert contents(slave) == {}

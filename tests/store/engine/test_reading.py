@@ -61,7 +61,7 @@ def test_a_queue_that_is_not_there_has_a_status_of_its_own(ten: MessageStore) ->
     found = ten.get("None", 0, 5, 32, 1000)
     assert (found.status, found.next_offset) == (status.NO_MATCHED_LOGIC_QUEUE, 0)
     assert ten.min_offset("None", 0) == 0
-    ten.batch_topics = {"None"}
+    ten.state.batch_topics = {"None"}
     assert ten.min_offset("None", 0) == -1
     assert ten.max_offset("None", 0) == 0
     assert ten.earliest_store_ms("None", 0) == -1
@@ -102,7 +102,7 @@ def test_the_limits_of_the_settings_count_too(open_store: OpenStore) -> None:
 def test_what_is_far_behind_comes_in_smaller_pieces(
     ten: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ten, "_memory_bytes", 500)
+    monkeypatch.setattr(ten.state, "memory_bytes", 500)
     assert get(ten, 0).count == 8
     assert get(ten, 6).count == 4
     assert ten.in_memory("T", 0, 6) is True
@@ -129,7 +129,7 @@ def test_messages_that_lie_apart_in_a_later_file_are_the_right_ones(open_store: 
     store = open_store()
     for number in range(40):
         put(store, queue_id=number % 2, body=b"%d," % number * 1_000)
-    assert len(store._log.segments.items) > 1
+    assert len(store.state.log.segments.items) > 1
     found = [get(store, 0)]
     while found[-1].next_offset < 20:
         found.append(get(store, found[-1].next_offset))
@@ -239,7 +239,7 @@ def test_entries_that_lead_nowhere_are_passed_over(open_store: OpenStore) -> Non
     for number in range(3):
         put(store, body=b"%d" % number)
     store.write_staged()
-    queue = store._queues.plain["T", 0]
+    queue = store.state.queues.plain["T", 0]
     for offset in (0, 1):
         queue.segments.items[0].view[offset * 20 : offset * 20 + 8] = (1 << 30).to_bytes(8, "big")
     found = get(store, 0)
@@ -257,7 +257,7 @@ def test_an_entry_among_others_that_leads_nowhere_is_passed_over(
     for number in range(6):
         put(store, queue_id=number % 2, body=b"%d" % number)
     store.write_staged()
-    queue = store._queues.plain["T", 0]
+    queue = store.state.queues.plain["T", 0]
     queue.segments.items[0].view[20:28] = wrong.to_bytes(8, "big", signed=True)
     found = get(store, 0)
     assert bodies(found) == [b"0", b"4"]

@@ -201,7 +201,7 @@ def test_recovery_twice_is_the_same_as_once(open_store: OpenStore, tmp_path: Pat
     root = crash(store, tmp_path / "copy")
     first = open_store(root)
     once = files_of(root)
-    assert not first._log.staged
+    assert not first.state.log.staged
     second = open_store(crash(first, tmp_path / "again"))
     assert files_of(second.root) == once
 
@@ -239,7 +239,7 @@ def test_index_entries_behind_the_end_of_the_log_go(
             path.unlink()
     again = open_store(root)
     assert 0 < again.log_end < SMALL.segment_bytes
-    assert again._index.end_offset < again.log_end
+    assert again.state.index.end_offset < again.log_end
     count = sum(map(len, contents(again).values()))
     for number in range(200):
         found = again.query(f"T{number % 3}", f"u{number}", 0, ALL)
@@ -405,6 +405,7 @@ CHILD = """
 import random, sys, time
 from pathlib import Path
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 root, start = Path(sys.argv[1]), int(sys.argv[2])
 settings = StoreSettings(
@@ -418,7 +419,7 @@ while True:
     for _ in range(random.randrange(1, 40)):
         body = b"%d " % number + random.randbytes(random.randrange(200))
         raw = b"KEYS\\x01k%d\\x02" % number
-        _, offset, _ = store.put("T", number % 3, 0, 0, 1, bytes(8), body, raw, 0)
+        _, offset, _ = store.put(Message(("T", number % 3), 0, 0, 1, bytes(8), body, raw, 0))
         done.append(f"{number} {number % 3} {offset}")
         number += 1
     store.write_staged()

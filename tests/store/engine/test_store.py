@@ -21,6 +21,7 @@ from aerobee.store.base.errors import (
     StoreInUse,
 )
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import checkpoint
 from aerobee.store.files.segment import Segment
@@ -282,7 +283,7 @@ def test_the_checkpoint_tells_the_time_of_the_last_message_and_not_of_a_refused_
     with pytest.raises(MessageTooLarge):
         put(store, body=bytes(SMALL.max_message_bytes + 1))
     with pytest.raises(Malformed):
-        store.put_batch("T", 0, 0, 1, bytes(8), b"no batch", b"")
+        store.put_batch(Batch(("T", 0), 0, 1, bytes(8), b"no batch"), b"")
     plan = store.sync_plan()
     assert plan is not None
     plan.run()

@@ -8,6 +8,7 @@ from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.message.record import decode_all
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine import batches, uniform_batch
+from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.log.keys import index_keys
 from aerobee.store.queues.consume_queue import ConsumeQueue
@@ -114,7 +115,7 @@ def batch_of(make: Make, first: int = 0) -> bytes:
 def keys(store: MessageStore) -> list[object]:
     """What goes into the index: topic, place, time, keys of each message that has any."""
     found = []
-    for topic, raw, place, store_ms, only in store._index.pending:
+    for topic, raw, place, store_ms, only in store.state.index.pending:
         assert only is None or index_keys(raw) == [only]
         if index_keys(raw):
             found.append((topic, place, store_ms, index_keys(raw)))
@@ -192,8 +193,8 @@ def test_one_that_is_not_even_leaves_its_neighbours_so(open_store: OpenStore) ->
         asked = [(("T", 0), 0, 1, BORN_HOST, batch_of(make), 0) for make in makers]
         places = store.put_batches(asked, SHARED)
         assert not any(isinstance(placed, Exception) for placed in places)
-        known = [item[4] for item in store._index.pending]
-        store._index.pending.clear()
+        known = [item[4] for item in store.state.index.pending]
+        store.state.index.pending.clear()
         return known[:-COUNT], known[-COUNT:]
 
     def gap(number: int) -> Entry:
@@ -210,8 +211,8 @@ def test_one_that_is_not_even_leaves_its_neighbours_so(open_store: OpenStore) ->
 def test_unique_keys_that_stand_alone_are_known(open_store: OpenStore) -> None:
     store = open_store(settings=StoreSettings(segment_bytes=1 << 20))
     store.make_room()
-    store.put_batch("T", 0, 0, 1, BORN_HOST, batch_of(plain), SHARED)
-    assert [item[4] for item in store._index.pending] == [b"%08X" % n for n in range(COUNT)]
+    store.put_batch(Batch(("T", 0), 0, 1, BORN_HOST, batch_of(plain)), SHARED)
+    assert [item[4] for item in store.state.index.pending] == [b"%08X" % n for n in range(COUNT)]
 
 
 def test_where_a_file_ends_they_go_on_in_the_next(open_store: OpenStore) -> None:

@@ -23,8 +23,8 @@ from aerobee.protocol.message.tags import string_hash
 from aerobee.store.base import status
 from aerobee.store.base.errors import DiskFull, MessageTooLarge, StoreError, WritesRefused
 from aerobee.store.base.settings import StoreSettings
+from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
-from aerobee.store.engine.writing import Message
 
 from ..conftest import BORN_HOST, HOST, SMALL, Clock, OpenStore, put
 
@@ -49,7 +49,7 @@ def test_a_message_is_stored_with_everything_it_came_with(
 ) -> None:
     store = open_store()
     place, offset, end = store.put(
-        "orders", 3, -7, 0x1 | 0x300, 123, BORN_HOST, b"body", b"a\x01b\x02", 99, 4, 5
+        Message(("orders", 3), -7, 0x1 | 0x300, 123, BORN_HOST, b"body", b"a\x01b\x02", 99, 4, 5)
     )
     assert (place, offset) == (0, 0)
     data = store.message_at(0)
@@ -85,7 +85,8 @@ def test_of_many_messages_each_is_stored_or_refused_by_itself(open_store: OpenSt
     store = open_store()
 
     def message(topic: str, body: bytes, born_host: bytes = bytes(8)) -> Message:
-        return ((topic, 1), 0, 0, 5, born_host, body, b"UNIQ_KEY\x01u\x02", 0, 0, 0, b"u")
+        raw = b"UNIQ_KEY\x01u\x02"
+        return Message((topic, 1), 0, 0, 5, born_host, body, raw, 0, only_key=b"u")
 
     large = bytes(store.settings.max_message_bytes + 1)
     first, refused, third, outside, last = store.put_all(
@@ -135,7 +136,7 @@ def test_hosts_may_be_ipv6(open_store: OpenStore, host: bytes, born_host: bytes)
     # What the client says about its address family counts for nothing.
     put(store, born_host=born_host, sys_flag=BORN_HOST_V6 | STORE_HOST_V6)
     put(store, born_host=born_host)
-    store.put_batch("T", 0, 0, 1, born_host, encode_batch([Entry(0, b"in", b"")] * 2), b"")
+    store.put_batch(Batch(("T", 0), 0, 1, born_host, encode_batch([Entry(0, b"in", b"")] * 2)), b"")
     found = records(store)
     assert len(found) == 4
     for record in found:
@@ -184,10 +185,9 @@ def test_a_delayed_message_has_its_time_of_delivery_in_the_queue(
 
 def a_message(topic: str, queue_id: int, body: bytes, **more: Any) -> Message:
     values = {"tags_code": 5, "properties": b""} | more
-    return (
-        (topic, queue_id), 0, 0, 0, HOST, body, values["properties"], values["tags_code"], 0, 0,
-        None,
-    )  # fmt: skip
+    return Message(
+        (topic, queue_id), 0, 0, 0, HOST, body, values["properties"], values["tags_code"]
+    )
 
 
 def test_a_level_that_is_known_comes_to_what_its_property_says(
@@ -250,7 +250,9 @@ def test_no_name_leads_out_of_the_store(open_store: OpenStore, topic: str) -> No
         with pytest.raises(StoreError, match="can't be stored"):
             put(store, topic)
     with pytest.raises(StoreError, match="can't be stored"):
-        store.put_batch(topic, 0, 0, 1, BORN_HOST, encode_batch([Entry(0, b"x", b"")]), b"")
+        store.put_batch(
+            Batch((topic, 0), 0, 1, BORN_HOST, encode_batch([Entry(0, b"x", b"")])), b""
+        )
     assert store.log_end == 0
 
 
@@ -275,7 +277,9 @@ def test_a_batch_becomes_messages_side_by_side(open_store: OpenStore, clock: Clo
     store = open_store()
     put(store)
     body = batch(b"one", b"", b"three")
-    first, places, end = store.put_batch("T", 0, 0, 9, BORN_HOST, body, b"CLUSTER\x01c\x02", 2)
+    first, places, end = store.put_batch(
+        Batch(("T", 0), 0, 9, BORN_HOST, body, 2), b"CLUSTER\x01c\x02"
+    )
     assert first == 1
     found = records(store)[1:]
     assert [record.body for record in found] == [b"one", b"", b"three"]
@@ -296,7 +300,9 @@ def test_a_separator_is_put_before_the_shared_properties_where_it_is_missing(
 ) -> None:
     store = open_store()
     for own in (b"a\x01b", b"a\x01b\x02", b""):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"x", properties=own), b"c\x01d\x02")
+        store.put_batch(
+            Batch(("T", 0), 0, 9, BORN_HOST, batch(b"x", properties=own)), b"c\x01d\x02"
+        )
     assert [record.properties for record in records(store)] == [
         {"a": "b", "c": "d"},
         {"a": "b", "c": "d"},
@@ -308,7 +314,7 @@ def test_a_batch_lies_in_one_file_whole(open_store: OpenStore) -> None:
     store = open_store()
     size = SMALL.segment_bytes
     put(store, body=bytes(size - 1000))
-    _, places, _ = store.put_batch("T", 0, 0, 9, BORN_HOST, batch(*[bytes(200)] * 5), b"")
+    _, places, _ = store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(*[bytes(200)] * 5)), b"")
     assert places[0] == size
     found = records(store)
     assert [record.log_offset for record in found[1:]] == places
@@ -318,7 +324,7 @@ def test_a_batch_lies_in_one_file_whole(open_store: OpenStore) -> None:
 def test_a_batch_of_more_messages_than_a_queue_file_has_entries(open_store: OpenStore) -> None:
     store = open_store()
     first, places, _ = store.put_batch(
-        "T", 0, 0, 9, BORN_HOST, batch(*(b"%d" % number for number in range(50))), b""
+        Batch(("T", 0), 0, 9, BORN_HOST, batch(*(b"%d" % number for number in range(50)))), b""
     )
     assert (first, len(places)) == (0, 50)
     assert [record.body for record in records(store)] == [b"%d" % n for n in range(50)]
@@ -328,18 +334,18 @@ def test_a_batch_of_more_messages_than_a_queue_file_has_entries(open_store: Open
 def test_a_batch_that_is_cut_off_stores_nothing(open_store: OpenStore, cut: int) -> None:
     store = open_store()
     with pytest.raises(Malformed):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"one", b"two")[:-cut], b"")
+        store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(b"one", b"two")[:-cut]), b"")
     with pytest.raises(Malformed):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, b"", b"")
+        store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, b""), b"")
     assert (store.log_end, store.max_offset("T", 0)) == (0, 0)
 
 
 def test_a_batch_that_is_too_large_stores_nothing(open_store: OpenStore) -> None:
     store = open_store(settings=StoreSettings(segment_bytes=1 << 20, max_message_bytes=1000))
     with pytest.raises(MessageTooLarge, match="body is 1001 bytes"):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, batch(bytes(1001)), b"")
+        store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(bytes(1001))), b"")
     with pytest.raises(MessageTooLarge, match=r"the batch is .* the limit is 66536"):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, batch(*[bytes(1000)] * 100), b"")
+        store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(*[bytes(1000)] * 100)), b"")
     assert (store.log_end, store.max_offset("T", 0)) == (0, 0)
 
 
@@ -361,7 +367,7 @@ def test_no_room_for_a_queue_file_stores_nothing(
 
     def store_four() -> None:
         if is_batch:
-            store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"1", b"2", b"3", b"4"), b"")
+            store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(b"1", b"2", b"3", b"4")), b"")
         else:
             for _ in range(4):
                 put(store)
@@ -403,13 +409,13 @@ def test_a_failed_write_takes_back_what_was_given_out(
     with pytest.raises(WritesRefused):
         put(store)
     with pytest.raises(WritesRefused):
-        store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"x"), b"")
+        store.put_batch(Batch(("T", 0), 0, 9, BORN_HOST, batch(b"x")), b"")
 
 
 def test_an_index_without_room_stops_the_senders_once_too_much_waits(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aerobee.store.engine.parts.Parts.index_pending_max", 10)
+    monkeypatch.setattr("aerobee.store.engine.state.StoreState.index_pending_max", 10)
     store = open_store()
     put(store)
     with monkeypatch.context() as patched:
@@ -433,7 +439,9 @@ def test_with_the_option_every_record_ends_with_its_crc(
 ) -> None:
     store = open_store(settings=replace(SMALL, append_crc=True))
     place, _, end = put(store, properties=properties)
-    _, places, last = store.put_batch("T", 0, 0, 9, BORN_HOST, batch(b"x", b"y"), b"c\x01d\x02")
+    _, places, last = store.put_batch(
+        Batch(("T", 0), 0, 9, BORN_HOST, batch(b"x", b"y")), b"c\x01d\x02"
+    )
     put(store, born_host=bytes(20))
     for at in (place, *places, last):
         data = store.message_at(at)

@@ -7,16 +7,18 @@ import pytest
 from aerobee.store.base.errors import DamagedStore
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.index.index import TABLE_MESSAGES_MIN, Index
+from aerobee.store.kernels.interpreted import InterpretedKernels
 from aerobee.store.log.keys import index_keys
 
 from ..conftest import SMALL, Clock
 
 ALL = 1 << 60
+KERNELS = InterpretedKernels()
 
 
 @pytest.fixture
 def index(tmp_path: Path, clock: Clock) -> Index:
-    return Index(tmp_path / "index", SMALL, clock)
+    return Index(tmp_path / "index", SMALL, clock, KERNELS)
 
 
 def names(index: Index) -> list[str]:
@@ -82,7 +84,7 @@ def test_a_full_file_is_followed_by_one_that_sorts_behind_it(index: Index, clock
 
 
 def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock) -> None:
-    one, many = (Index(tmp_path / name, SMALL, clock) for name in ("one", "many"))
+    one, many = (Index(tmp_path / name, SMALL, clock, KERNELS) for name in ("one", "many"))
     items = [("T", b"KEYS\x01a b c\x02", number, clock.ms + number, None) for number in range(40)]
     many.pending += items
     many.flush(100)
@@ -97,7 +99,7 @@ def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock
 
 def test_many_at_once_are_indexed_as_each_by_itself(tmp_path: Path, clock: Clock) -> None:
     settings = StoreSettings(index_slots=64, index_entries=4_096)
-    one, many = (Index(tmp_path / name, settings, clock) for name in ("one", "many"))
+    one, many = (Index(tmp_path / name, settings, clock, KERNELS) for name in ("one", "many"))
     for number in range(TABLE_MESSAGES_MIN):
         raw, keys = RAW_AND_KEYS[number % len(RAW_AND_KEYS)]
         only = keys[0] if keys == [b"u"] and number % 2 else None
@@ -113,7 +115,7 @@ def test_many_at_once_are_indexed_as_each_by_itself(tmp_path: Path, clock: Clock
 def test_keys_that_are_known_are_indexed_as_if_they_were_looked_for(
     tmp_path: Path, clock: Clock
 ) -> None:
-    known, looked, mixed = (Index(tmp_path / name, SMALL, clock) for name in "abc")
+    known, looked, mixed = (Index(tmp_path / name, SMALL, clock, KERNELS) for name in "abc")
     for number in range(20):
         raw = b"UNIQ_KEY\x01u%d\x02" % (number % 7)
         topic = "T" if number < 18 else "other"
@@ -191,11 +193,11 @@ def test_a_file_of_another_size_is_named_with_what_it_should_be(
     (folder / "20260101000000000").write_bytes(bytes(5))
     (folder / "20260101000000001").write_bytes(b"")
     with pytest.raises(DamagedStore, match=r"has 5 bytes, .*maxHashSlotNum.*delete the file"):
-        Index(folder, SMALL, clock).load()
+        Index(folder, SMALL, clock, KERNELS).load()
 
 
 def test_an_index_that_is_off_keeps_nothing(tmp_path: Path, clock: Clock) -> None:
-    index = Index(tmp_path / "index", StoreSettings(index_enable=False), clock)
+    index = Index(tmp_path / "index", StoreSettings(index_enable=False), clock, KERNELS)
     index.pending.append(("T", b"KEYS\x01k\x02", 0, clock.ms, None))
     index.flush(100)
     assert index.pending == []

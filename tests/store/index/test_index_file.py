@@ -16,6 +16,7 @@ from aerobee.store.index.index_file import (
     file_bytes,
     file_name,
 )
+from aerobee.store.kernels.interpreted import InterpretedKernels
 
 SLOTS, ENTRIES = 7, 64
 
@@ -58,7 +59,7 @@ def made(folder: Path, name: str = "20260101000000000", **more: object) -> Index
 
 def insert(file: IndexFile, keys: list[tuple[int, int, int]]) -> int:
     columns = np.array(keys, np.int64).reshape(-1, 3)
-    return file.insert(columns[:, 0], columns[:, 1], columns[:, 2])
+    return file.insert(columns[:, 0], columns[:, 1], columns[:, 2], InterpretedKernels())
 
 
 def random_keys(seed: int, count: int = 100) -> list[tuple[int, int, int]]:

@@ -230,4 +230,4 @@ def test_progress_is_told(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
     made = rebuild(store.root, SMALL, lambda *steps: told.append(steps))
     assert len(told) >= 2
     assert (made.queues, made.entries, made.keys) == (6, 100, 200)
-    assert isinstance(store._index, Index)
+    assert isinstance(store.state.index, Index)

@@ -1,7 +1,7 @@
 """Texts of a table's entries: what the whole body's own writer writes, and made once."""
 
 import pytest
-from aerobee.broker.runtime.entry_texts import SPARE_MAX, EntryTexts
+from aerobee.broker.runtime.encoded_entries import SPARE_MAX, EncodedEntries
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from aerobee.protocol.codec import fastjson
@@ -14,7 +14,7 @@ def table(*names: str) -> dict[str, TopicConfig]:
 
 
 def put_into(
-    texts: EntryTexts,
+    texts: EncodedEntries,
     body: TopicConfigAndMappingSerializeWrapper,
     topics: dict[str, TopicConfig],
     *,
@@ -26,7 +26,7 @@ def put_into(
 @pytest.mark.parametrize("standard", [True, False])
 @pytest.mark.parametrize("names", [(), ("a",), ("b", "a", 'ünüsual "name"', "%RETRY%g")])
 def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bool) -> None:
-    texts, topics, version = EntryTexts(), table(*names), DataVersion(1, 2)
+    texts, topics, version = EncodedEntries(), table(*names), DataVersion(1, 2)
     for _ in range(2):
         whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=standard)
         empty = TopicConfigAndMappingSerializeWrapper({}, version)
@@ -41,7 +41,7 @@ def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bo
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )
 def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts, topics = EntryTexts(), table("a", "b")
+    texts, topics = EncodedEntries(), table("a", "b")
     empty = TopicConfigAndMappingSerializeWrapper({})
     put_into(texts, empty, topics)
     written: list[object] = []
@@ -58,7 +58,7 @@ def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_texts_of_what_is_gone_are_forgotten() -> None:
-    texts = EntryTexts()
+    texts = EncodedEntries()
     empty = TopicConfigAndMappingSerializeWrapper({})
     for number in range(3 * SPARE_MAX):
         put_into(texts, empty, table(f"T{number}"))
@@ -66,7 +66,7 @@ def test_texts_of_what_is_gone_are_forgotten() -> None:
 
 
 def test_a_table_may_change_while_its_text_is_made() -> None:
-    texts, topics = EntryTexts(), table("a", "b", "c", "d")
+    texts, topics = EncodedEntries(), table("a", "b", "c", "d")
     pieces = texts.pieces(TopicConfigAndMappingSerializeWrapper({}), NAME, topics)
     text = next(pieces) + next(pieces)
     del topics["a"], topics["c"]

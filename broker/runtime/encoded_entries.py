@@ -1,8 +1,8 @@
-"""The JSON texts of a table's entries, each made once.
+"""The JSON texts of a table's entries, each encoded once.
 
-A table is written whole into its file and into answers, and the writer of JSON is the dear part of
-that: what has not changed is taken from here. An entry is never changed in its place: a new object
-takes its name.
+A whole table is written into its file and into responses, and the encoding is the expensive part.
+Unchanged entries are taken from here. An entry is never changed in place: a new object takes its
+name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from ...protocol.codec import fastjson
 SPARE_MAX = 1_000  # texts of entries that are gone
 
 
-class EntryTexts:
+class EncodedEntries:
     """The texts of one table, as its file has them."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class EntryTexts:
     ) -> Iterator[bytes]:
         """The text of `body`, whose table of this name is empty, with these entries in it.
 
-        `standard` is for the file, as `Body.encode` has it. Others may work between two pieces:
-        entries that are gone by then are left out, and those that came are not there yet.
+        `standard` is for the file, as `Body.encode` has it. The table may change between two
+        pieces: deleted entries are left out, and new ones are not in the text yet.
         """
         if len(self._known) > len(table) + SPARE_MAX:
             self._known = {known: one for known, one in self._known.items() if known in table}
@@ -51,7 +51,7 @@ class EntryTexts:
             yield text
 
     def _sorted(self, table: Mapping[str, Body]) -> list[str]:
-        # What is nearly in order is sorted ten times as quickly.
+        # A nearly sorted list is sorted ten times as quickly.
         order = [name for name in self._order if name in table]
         if len(order) < len(table):
             order += table.keys() - set(order)

@@ -1,0 +1,1 @@
+"""The controller: elects the master of each broker name and keeps the sync state sets."""

@@ -1,0 +1,95 @@
+"""The settings of a controller, under RocketMQ's key names, each with its type and range."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..protocol.codec import java_properties
+
+BindAddress = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
+IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+
+ALWAYS_BLACK = frozenset(
+    {
+        *("bindAddress", "listenPort", "controllerType", "controllerStorePath"),
+        *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
+        *("configBlackList", "configStorePath", "controllerDLegerGroup", "controllerDLegerSelfId"),
+    }
+)
+CONSENSUS_OF_ROCKETMQ = ("DLedger", "jRaft")
+
+
+class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All settings. The defaults are RocketMQ's, except that the state is a journal on this disk
+    and that only this machine can connect.
+
+    `controller_type` is "file": one controller, whose state is in `controller_store_path`.
+    """
+
+    listen_port: Port = 9878
+    bind_address: BindAddress = "127.0.0.1"
+    server_channel_max_idle_time_seconds: IdleSeconds = 120
+    tls_server_mode: TlsMode = "permissive"
+    tls_server_cert_path: str = ""
+    tls_server_key_path: str = ""
+
+    controller_type: str = "file"
+    controller_store_path: str = "aerobee-controller"
+    controller_dleger_group: str = msgspec.field(default="group1", name="controllerDLegerGroup")
+    controller_dleger_self_id: str = msgspec.field(default="n0", name="controllerDLegerSelfId")
+    scan_not_active_broker_interval: IntervalMs = 5_000
+    elect_master_max_retry_count: Count = 3
+    enable_elect_unclean_master: bool = False
+    notify_broker_role_changed: bool = True
+    config_black_list: str = "configBlackList;configStorePath"
+
+    def __post_init__(self) -> None:
+        if self.controller_type in CONSENSUS_OF_ROCKETMQ:
+            raise ValueError(
+                f"controllerType is {self.controller_type!r}: RocketMQ's own consensus is not "
+                "served here; take controllerType=file, or let the brokers join RocketMQ's "
+                "controllers (controllerAddr)"
+            )
+        if self.controller_type != "file":
+            raise ValueError(f"controllerType is {self.controller_type!r}; file is what there is")
+
+    def changed(self, texts: Mapping[str, str]) -> "ControllerConfig":
+        """The settings with these keys set; ValueError naming key, value and what is allowed.
+
+        Unknown keys are passed over.
+        """
+        known = {info.encode_name: info.name for info in msgspec.structs.fields(type(self))}
+        found = self
+        for key, text in texts.items():
+            if key not in known:
+                continue
+            try:
+                one = msgspec.convert({key: text}, ControllerConfig, strict=False)
+            except msgspec.ValidationError as wrong:
+                reason = str(wrong).partition(" - at ")[0].replace("`", "")
+                raise ValueError(
+                    f"setting {key} is {text!r}: {reason[:1].lower()}{reason[1:]}"
+                ) from None
+            found = msgspec.structs.replace(found, **{known[key]: getattr(one, known[key])})
+        return found
+
+    def to_properties(self) -> str:
+        """All settings as `key=value` lines."""
+        values = msgspec.to_builtins(self)
+        return java_properties.dump(
+            {
+                key: ("true" if value else "false") if isinstance(value, bool) else str(value)
+                for key, value in values.items()
+            }
+        )
+
+    @property
+    def black_list(self) -> frozenset[str]:
+        """Keys that a request may not change."""
+        return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))

@@ -1,0 +1,269 @@
+"""What each request of a controller does, and the table that says which one does it.
+
+Changes pass one at a time: the rules decide on the state as it is, the journal brings the events to
+the disk, then the response goes out. Questions are answered at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+import msgspec
+
+from ..protocol import codes
+from ..protocol.aio.connection import Connection, Row
+from ..protocol.bodies.controller import SyncStateSet
+from ..protocol.codec import java_properties
+from ..protocol.command import Command, Response
+from ..protocol.errors import Refusal
+from ..protocol.headers import controller as headers
+from ..store.base.errors import StoreError
+from . import rules
+from .config import ControllerConfig
+from .journal import FileJournal
+from .live import NEVER, PRIORITY_LAST, LiveBrokers, Position
+from .rules import Decision
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX = 10_000  # changes that wait for the journal
+MEMBERS_IN_SET_MAX = rules.MEMBERS_MAX
+NAMES_IN_REQUEST_MAX = rules.NAMES_MAX
+
+
+class Handlers:
+    """The requests of one controller. `elected` is called with each election that succeeded."""
+
+    def __init__(
+        self,
+        journal: FileJournal,
+        live: LiveBrokers,
+        config: ControllerConfig,
+        elected: Callable[[str, Decision], None],
+    ) -> None:
+        self.config = config
+        self.address = ""  # where this controller listens
+        self.elections = 0
+        self._journal = journal
+        self._live = live
+        self._elected = elected
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Response]] = set()
+
+    def rows(self) -> list[Row]:
+        """The request table."""
+        return [
+            Row(codes.CONTROLLER_ALTER_SYNC_STATE_SET, headers.AlterSyncStateSet, self.on_alter),
+            Row(codes.CONTROLLER_ELECT_MASTER, headers.ElectMaster, self.on_elect),
+            Row(
+                *(codes.CONTROLLER_REGISTER_BROKER, headers.RegisterBrokerToController),
+                self.on_register,
+            ),
+            Row(codes.CONTROLLER_GET_REPLICA_INFO, headers.GetReplicaInfo, self.on_replica_info),
+            Row(codes.CONTROLLER_GET_METADATA_INFO, None, self.on_metadata, "ANY"),
+            Row(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, self.on_sync_state_data),
+            Row(codes.UPDATE_CONTROLLER_CONFIG, None, self.on_update_config),
+            Row(codes.GET_CONTROLLER_CONFIG, None, self.on_get_config),
+            Row(codes.CLEAN_BROKER_DATA, headers.CleanBrokerData, self.on_clean),
+            Row(codes.CONTROLLER_GET_NEXT_BROKER_ID, headers.GetNextBrokerId, self.on_next_id),
+            Row(codes.CONTROLLER_APPLY_BROKER_ID, headers.ApplyBrokerId, self.on_apply_id),
+            Row(codes.BROKER_HEARTBEAT, headers.ControllerHeartbeat, self.on_heartbeat),
+        ]
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def on_alter(
+        self, header: headers.AlterSyncStateSet, command: Command, connection: Connection
+    ) -> Coroutine[object, object, Response]:
+        try:
+            wanted = SyncStateSet.decode(command.body)
+        except ValueError as wrong:
+            raise Refusal(codes.CONTROLLER_INVALID_REQUEST, str(wrong)) from None
+        if len(wanted.sync_state_set) > MEMBERS_IN_SET_MAX:
+            raise Refusal(
+                codes.CONTROLLER_INVALID_REQUEST,
+                f"the set has {len(wanted.sync_state_set)} members, the limit is "
+                f"{MEMBERS_IN_SET_MAX}; propose members of this broker name only",
+            )
+        groups, live = self._journal.groups, self._live
+        return self._change(lambda: rules.alter_sync_set(groups, live, header, wanted))
+
+    def on_elect(
+        self, header: headers.ElectMaster, command: Command, connection: Connection
+    ) -> Coroutine[object, object, Response]:
+        return self._elect(header)
+
+    def on_register(
+        self, header: headers.RegisterBrokerToController, command: Command, connection: Connection
+    ) -> Coroutine[object, object, Response]:
+        return self._change(lambda: rules.register(self._journal.groups, self._live, header))
+
+    def on_clean(
+        self, header: headers.CleanBrokerData, command: Command, connection: Connection
+    ) -> Coroutine[object, object, Response]:
+        return self._change(lambda: rules.clean(self._journal.groups, self._live, header))
+
+    def on_apply_id(
+        self, header: headers.ApplyBrokerId, command: Command, connection: Connection
+    ) -> Coroutine[object, object, Response]:
+        return self._change(lambda: rules.apply_id(self._journal.groups, header))
+
+    async def elect_for(self, name: str) -> None:
+        """Elect a master in the place of a dead one."""
+        header = headers.ElectMaster("", name, headers.CONTROLLER_ITSELF, False)
+        for _ in range(self.config.elect_master_max_retry_count):
+            response = await self._elect(header)
+            if response.code != codes.SYSTEM_ERROR:  # else the journal failed: once more
+                break
+        if response.code != codes.SUCCESS:
+            log.warning("no master for %s: %s", name, response.remark)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def on_replica_info(
+        self, header: headers.GetReplicaInfo, command: Command, connection: Connection
+    ) -> Response:
+        return _response(rules.replica_info(self._journal.groups, header))
+
+    def on_metadata(self, header: None, command: Command, connection: Connection) -> Response:
+        own = self.config.controller_dleger_self_id
+        fields = headers.GetMetadataResponse(
+            self.config.controller_dleger_group, own, self.address, True, f"{own}:{self.address};"
+        ).to_fields()
+        return Response(codes.SUCCESS, fields)
+
+    def on_sync_state_data(
+        self, header: None, command: Command, connection: Connection
+    ) -> Response:
+        if not command.body:
+            return Response()
+        try:
+            names = msgspec.json.decode(command.body, type=list[str])
+        except msgspec.MsgspecError as wrong:
+            raise Refusal(
+                codes.CONTROLLER_INVALID_REQUEST, f"the body is no list of broker names: {wrong}"
+            ) from None
+        if len(names) > NAMES_IN_REQUEST_MAX:
+            raise Refusal(
+                codes.CONTROLLER_INVALID_REQUEST,
+                f"the body has {len(names)} names, the limit is {NAMES_IN_REQUEST_MAX}; name fewer "
+                "at a time",
+            )
+        return _response(rules.sync_state_data(self._journal.groups, self._live, names))
+
+    def on_next_id(
+        self, header: headers.GetNextBrokerId, command: Command, connection: Connection
+    ) -> Response:
+        return _response(rules.next_id(self._journal.groups, header))
+
+    def on_heartbeat(
+        self, header: headers.ControllerHeartbeat, command: Command, connection: Connection
+    ) -> Response:
+        if header.broker_id is None:
+            return Response(
+                codes.CONTROLLER_INVALID_REQUEST, remark="Heart beat with empty brokerId"
+            )
+        position = Position(
+            NEVER if header.epoch is None else header.epoch,
+            NEVER if header.max_offset is None else header.max_offset,
+            PRIORITY_LAST if header.election_priority is None else header.election_priority,
+        )
+        key = (header.cluster, header.broker_name, header.broker_id)
+        if not self._live.heard(key, header.broker_addr, connection, position, header.timeout_ms):
+            raise Refusal(
+                codes.CONTROLLER_INVALID_REQUEST,
+                f"{len(self._live)} brokers have sent heartbeats, which is the limit; use another "
+                "controller for some of them",
+            )
+        return Response(codes.SUCCESS, remark="Heart beat success")
+
+    # --- settings -------------------------------------------------------------------------------
+
+    def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
+        if not command.body:
+            return Response()
+        try:
+            texts = java_properties.parse(command.body.decode("utf-8", "replace"))
+        except ValueError as wrong:
+            return Response(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
+        closed = sorted(self.config.black_list.intersection(texts))
+        if closed:
+            why = f"What may not be changed is {', '.join(closed)}; set it before the start"
+            remark = f"Can not update config in black list. {why}"
+            return Response(codes.NO_PERMISSION, remark=remark)
+        try:
+            self.config = self.config.changed(texts)
+        except ValueError as wrong:
+            raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
+        log.info("settings changed by %s: %s", connection.address, ", ".join(sorted(texts)))
+        return Response()
+
+    def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:
+        return Response(body=self.config.to_properties().encode())
+
+    async def finish(self) -> None:
+        """Wait until the changes that have begun are on the disk."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _elect(self, header: headers.ElectMaster) -> Response:
+        def decide() -> Decision:
+            unclean = self.config.enable_elect_unclean_master
+            return rules.elect_master(self._journal.groups, self._live, header, unclean=unclean)
+
+        def tell(decision: Decision) -> None:
+            if decision.code == codes.SUCCESS:
+                self.elections += 1
+                self._elected(header.broker_name, decision)
+
+        return await self._change(decide, tell)
+
+    async def _change(
+        self, decide: Callable[[], Decision], then: Callable[[Decision], None] | None = None
+    ) -> Response:
+        """Decide, bring the events to the disk, call `then`, respond."""
+        if len(self._tasks) >= WAITING_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]{len(self._tasks)} changes wait for the disk, the limit is "
+                f"{WAITING_MAX}; try again later",
+            )
+        # In a task of its own: a client that leaves does not stop a write half way.
+        task = asyncio.get_running_loop().create_task(self._commit(decide, then))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _commit(
+        self, decide: Callable[[], Decision], then: Callable[[Decision], None] | None
+    ) -> Response:
+        journal = self._journal
+        try:
+            async with self._changing:
+                decision = decide()
+                if decision.events:
+                    await asyncio.to_thread(journal.write, decision.events)
+                    journal.apply(decision.events)
+                if journal.is_long:
+                    await self._shorten()
+        except StoreError as wrong:
+            log.error("a change could not be stored: %s", wrong)
+            return Response(codes.SYSTEM_ERROR, remark=f"the change could not be stored: {wrong}")
+        for event in decision.events:
+            log.info("%s", event)
+        if then is not None:
+            then(decision)
+        return _response(decision)
+
+    async def _shorten(self) -> None:
+        """Write a snapshot in the place of a long journal; the next change tries again."""
+        try:
+            await asyncio.to_thread(self._journal.write_snapshot)
+        except StoreError as wrong:
+            log.error("the snapshot of the state could not be written: %s", wrong)
+
+
+def _response(decision: Decision) -> Response:
+    fields = None if decision.header is None else decision.header.to_fields()
+    return Response(decision.code, fields, decision.remark, decision.body or None)

@@ -1,0 +1,206 @@
+"""The state of a controller on its own disk: a snapshot and a journal of events behind it.
+
+    snapshot.json   {"version":1,"number":N,"groups":{...}} after its CRC-32 and a space
+    journal         one event a line: CRC-32 of the rest, a space, {"number":N+1,...}
+    lock            held while a controller uses the folder
+
+An event counts once its line is on the disk. A line that a power cut tore was never acknowledged
+and is cut off; damage before another whole line is told and stops the start, since a change that
+brokers rely on would be missing.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from ..store.base.errors import DamagedStore, StoreError, plain_errors
+from ..store.files import disk, json_file
+from ..store.files.lock import StoreLock
+from ..store.files.segment import make_folder, sync_folder
+from .replicas import Event, Groups, ReplicaGroup, apply
+
+SNAPSHOT = "snapshot.json"
+JOURNAL = "journal"
+FORMAT_VERSION = 1
+JOURNAL_BYTES_MAX = 1 << 20  # then the snapshot is written again
+
+
+class _Line(msgspec.Struct):
+    number: int
+    event: Event
+
+
+class _Snapshot(msgspec.Struct):
+    version: int
+    number: int
+    groups: dict[str, ReplicaGroup]
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+_snapshot_decoder = msgspec.json.Decoder(_Snapshot)
+
+
+class FileJournal:
+    """The engine of `controllerType=file`: one controller, which always leads.
+
+    `write` and `write_snapshot` wait for the disk and may run in another thread, one at a time;
+    `apply` belongs to the thread that reads `groups`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.groups: Groups = {}
+        self._folder = folder
+        self._lock = StoreLock(folder)
+        self._journal = folder / JOURNAL
+        self._fd = -1
+        self._end = 0
+        self._number = 0  # of the last event
+
+    def open(self) -> None:
+        """Read what is there. StoreError when the folder is in use or what it holds is damaged."""
+        make_folder(self._folder, sync=True)
+        self._lock.acquire()
+        try:
+            self._load()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def write(self, events: tuple[Event, ...]) -> None:
+        """Bring these to the disk. StoreError: then none of them happened."""
+        lines = b"".join(
+            _sealed(msgspec.json.encode(_Line(self._number + 1 + offset, event)))
+            for offset, event in enumerate(events)
+        )
+        try:
+            with plain_errors(self._journal, "write"):
+                view, at = memoryview(lines), 0
+                while at < len(lines):
+                    at += disk.current.pwrite(self._fd, view[at:], self._end + at)
+                disk.current.sync_data(self._fd)
+        except StoreError:
+            self._take_back()
+            raise
+        self._end += len(lines)
+        self._number += len(events)
+
+    def apply(self, events: tuple[Event, ...]) -> None:
+        """Change `groups` by events that were written."""
+        for event in events:
+            apply(self.groups, event)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the journal has grown so much that a snapshot should be written."""
+        return self._end > JOURNAL_BYTES_MAX
+
+    def write_snapshot(self) -> None:
+        """Write `groups` as a whole and empty the journal. StoreError when it can't be; nothing is
+        lost then."""
+        text = msgspec.json.encode(_Snapshot(FORMAT_VERSION, self._number, self.groups))
+        json_file.replace(self._folder / SNAPSHOT, _sealed(text))
+        with plain_errors(self._journal, "cut"):
+            sync_folder(self._folder)
+            disk.current.truncate(self._fd, 0)
+            disk.current.sync(self._fd)
+        self._end = 0
+
+    def close(self) -> None:
+        """Let another controller use the folder."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            disk.current.close(fd)
+        self._lock.release()
+
+    def _load(self) -> None:
+        path = self._folder / SNAPSHOT
+        text = json_file.read(path)
+        if text:
+            snapshot = _read_snapshot(path, text)
+            self.groups, self._number = snapshot.groups, snapshot.number
+        whole = self._replay(json_file.read(self._journal))
+        with plain_errors(self._journal, "open"):
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._fd = disk.current.open(self._journal, flags, 0o644)
+            disk.current.truncate(self._fd, whole)
+            disk.current.sync(self._fd)
+            sync_folder(self._folder)
+        self._end = whole
+
+    def _replay(self, data: bytes) -> int:
+        """Apply the lines; how many bytes of whole lines there are."""
+        at = 0
+        for line in data.splitlines(keepends=True):
+            found = _read_line(line)
+            if found is None:
+                if _has_whole_line(data[at + len(line) :]):
+                    raise DamagedStore(
+                        f"{self._journal} is damaged at byte {at}, and whole lines follow: a "
+                        "change that brokers rely on is missing; bring the file back from a "
+                        "backup, or empty the folder and run `aerobee controller rebuild`"
+                    )
+                break
+            at += len(line)
+            if found.number <= self._number:
+                continue  # is in the snapshot
+            if found.number != self._number + 1:
+                raise DamagedStore(
+                    f"{self._journal} has event {found.number} after {self._number}: events "
+                    "between them are missing; bring the file back from a backup, or empty the "
+                    "folder and run `aerobee controller rebuild`"
+                )
+            self._number = found.number
+            apply(self.groups, found.event)
+        return at
+
+    def _take_back(self) -> None:
+        """Cut what a failed write left, so that a later start doesn't find it."""
+        with plain_errors(self._journal, "cut"):
+            disk.current.truncate(self._fd, self._end)
+            disk.current.sync(self._fd)
+
+
+def _sealed(text: bytes) -> bytes:
+    """A line: the CRC-32 of the text in eight hexadecimal digits, a space, the text."""
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _opened(line: bytes) -> bytes | None:
+    """The text of a line; None when the line is torn or damaged."""
+    crc, _, text = line.partition(b" ")
+    text = text.rstrip(b"\n")
+    if not line.endswith(b"\n") or crc != b"%08x" % zlib.crc32(text):
+        return None
+    return text
+
+
+def _read_line(line: bytes) -> _Line | None:
+    text = _opened(line)
+    return None if text is None else _line_decoder.decode(text)
+
+
+def _has_whole_line(data: bytes) -> bool:
+    return any(_opened(line) is not None for line in data.splitlines(keepends=True))
+
+
+def _read_snapshot(path: Path, data: bytes) -> _Snapshot:
+    text = _opened(data)
+    if text is None:
+        raise DamagedStore(
+            f"{path} is damaged: its checksum is wrong; bring it back from a backup, or empty the "
+            "folder and run `aerobee controller rebuild`"
+        )
+    try:
+        found = _snapshot_decoder.decode(text)
+    except msgspec.ValidationError as wrong:
+        raise DamagedStore(
+            f"{path} can't be read: {wrong}; start the aerobee that wrote it"
+        ) from None
+    if found.version != FORMAT_VERSION:
+        raise DamagedStore(
+            f"{path} has version {found.version}, this aerobee reads {FORMAT_VERSION}; start the "
+            "aerobee that wrote it"
+        )
+    return found

@@ -1,0 +1,127 @@
+"""Which brokers are alive, by their heartbeats. No socket; the clock is an argument.
+
+Each controller has a table of its own, in memory. A broker is dead when its last heartbeat is older
+than the timeout that it named, or when its connection has been closed for `CLOSED_MS`: a process
+that was killed is noticed by that, a machine without power by the timeout.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple
+
+CLOSED_MS = 1_000  # from the end of a connection until its broker counts as dead
+TIMEOUT_MS = 10_000  # of a broker that names none
+TIMEOUT_MS_MAX = 3_600_000
+BROKERS_MAX = 20_000
+NEVER = -1
+PRIORITY_LAST = (1 << 31) - 1
+
+Key = tuple[str, str, int]  # cluster, broker name, id
+
+
+class Position(NamedTuple):
+    """How far a broker's log is, as its last heartbeats said."""
+
+    epoch: int
+    max_offset: int
+    priority: int
+
+
+class _Live:
+    """One broker that has sent a heartbeat."""
+
+    __slots__ = ("address", "closed_ms", "connection", "heard_ms", "position", "timeout_ms")
+
+    def __init__(self, address: str, connection: Hashable, position: Position) -> None:
+        self.address = address
+        self.connection = connection
+        self.position = position
+        self.heard_ms = 0
+        self.timeout_ms = TIMEOUT_MS
+        self.closed_ms = NEVER
+
+
+class LiveBrokers:
+    """The brokers that have sent heartbeats to this controller.
+
+    `now_ms` is a steady clock. A controller that has just begun to lead has heard of nobody yet:
+    until `TIMEOUT_MS` after `begin`, a silent broker is neither alive nor dead.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._brokers: dict[Key, _Live] = {}
+        self._begun_ms = now_ms()
+
+    def __len__(self) -> int:
+        return len(self._brokers)
+
+    def begin(self) -> None:
+        """This controller leads from now on."""
+        self._begun_ms = self._now_ms()
+
+    def heard(
+        self,
+        key: Key,
+        address: str,
+        connection: Hashable,
+        position: Position,
+        timeout_ms: int | None,
+    ) -> bool:
+        """Note a heartbeat; False when the table is full and the broker is not in it."""
+        found = self._brokers.get(key)
+        if found is None:
+            if len(self._brokers) >= BROKERS_MAX:
+                return False
+            found = self._brokers[key] = _Live(address, connection, position)
+        found.address = address
+        found.connection = connection
+        found.closed_ms = NEVER
+        found.heard_ms = self._now_ms()
+        if timeout_ms is not None:
+            found.timeout_ms = min(max(1, timeout_ms), TIMEOUT_MS_MAX)
+        # A log does not get shorter within an epoch: a late heartbeat changes nothing.
+        if position[:2] > found.position[:2]:
+            found.position = position
+        else:
+            found.position = found.position._replace(priority=position.priority)
+        return True
+
+    def lost(self, connection: Hashable) -> list[Key]:
+        """A connection ended; the brokers that sent their heartbeats on it."""
+        keys = [key for key, one in self._brokers.items() if one.connection == connection]
+        for key in keys:
+            self._brokers[key].closed_ms = self._now_ms()
+        return keys
+
+    def is_alive(self, key: Key) -> bool:
+        """Whether the broker's last heartbeat counts still."""
+        found = self._brokers.get(key)
+        return found is not None and not self._is_over(found)
+
+    def is_dead(self, key: Key) -> bool:
+        """Whether the broker is known to be away: not alive, and long enough silent."""
+        if key in self._brokers:
+            return not self.is_alive(key)
+        return self._now_ms() - self._begun_ms > TIMEOUT_MS
+
+    def position(self, key: Key) -> Position:
+        """How far its log is; before everything for a broker without a heartbeat."""
+        found = self._brokers.get(key)
+        return Position(NEVER, NEVER, PRIORITY_LAST) if found is None else found.position
+
+    def alive(self) -> Iterator[Key]:
+        """All brokers that are alive."""
+        return (key for key, one in self._brokers.items() if not self._is_over(one))
+
+    def forget_dead(self) -> None:
+        """Drop the brokers that have been dead for as long as the longest timeout."""
+        now = self._now_ms()
+        for key, one in list(self._brokers.items()):
+            if self._is_over(one) and now - one.heard_ms > TIMEOUT_MS_MAX:
+                del self._brokers[key]
+
+    def _is_over(self, one: _Live) -> bool:
+        now = self._now_ms()
+        if one.closed_ms != NEVER and now - one.closed_ms >= CLOSED_MS:
+            return True
+        return now - one.heard_ms > one.timeout_ms

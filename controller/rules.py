@@ -1,0 +1,352 @@
+"""What a controller decides: request, state and live brokers in; response and events out.
+
+Pure functions of their arguments, so that every history can be tried. Codes, the order of checks
+and remarks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy). Three things
+differ, since they lose messages there: offsets are compared with 64 bits; a name whose brokers know
+a newer epoch than the controller has no elections; an election that finds nobody does not raise the
+epoch again and again.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..protocol import codes
+from ..protocol.bodies.cluster import BrokerMemberGroup
+from ..protocol.bodies.controller import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    ReplicaIdentity,
+    ReplicasInfo,
+    SyncStateSet,
+)
+from ..protocol.headers import controller as headers
+from ..protocol.headers.controller import CONTROLLER_ITSELF
+from ..protocol.wire import Header
+from .live import Key, LiveBrokers
+from .replicas import (
+    AddressChanged,
+    Event,
+    Groups,
+    IdApplied,
+    MasterElected,
+    MembersRemoved,
+    ReplicaGroup,
+    SyncSetChanged,
+)
+
+FIRST_ID = 1
+NAMES_MAX = 10_000  # broker names known at once
+MEMBERS_MAX = 100  # brokers of one name
+TEXT_CHARS_MAX = 1_024  # of a name, an address or a check code
+
+
+class Decision(NamedTuple):
+    """A response, and the events that make it true. The events come first."""
+
+    code: int = codes.SUCCESS
+    remark: str | None = None
+    header: Header | None = None
+    body: bytes = b""
+    events: tuple[Event, ...] = ()
+
+
+def alter_sync_set(
+    groups: Groups, live: LiveBrokers, header: headers.AlterSyncStateSet, wanted: SyncStateSet
+) -> Decision:
+    """1001: a master proposes the set with which its messages are acknowledged."""
+    failed = codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    group = groups.get(header.broker_name)
+    if group is None:
+        return _no_set(failed, "Broker metadata is not existed")
+    ids = sorted(set(wanted.sync_state_set))
+    if ids == group.sync_set:
+        why = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
+        return _no_set(failed, why)
+    rejecting = "Rejecting alter syncStateSet request because the"
+    if group.master_id is None or group.master_id != header.master_broker_id:
+        why = f"current leader is:{{{_text(group.master_id)}}}, not {{{header.master_broker_id}}}"
+        return _no_set(codes.CONTROLLER_INVALID_MASTER, f"{rejecting} {why}")
+    if header.master_epoch != group.master_epoch:
+        why = f"current master epoch is:{{{group.master_epoch}}}, not {{{header.master_epoch}}}"
+        return _no_set(codes.CONTROLLER_FENCED_MASTER_EPOCH, f"{rejecting} {why}")
+    if wanted.sync_state_set_epoch != group.sync_set_epoch:
+        epochs = f"{{{group.sync_set_epoch}}}, not {{{wanted.sync_state_set_epoch}}}"
+        why = f"{rejecting} current syncStateSet epoch is:{epochs}"
+        return _no_set(codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, why)
+    for one in ids:
+        if one not in group.members:
+            why = f"{rejecting} replicas {{{one}}} don't exist"
+            return _no_set(codes.CONTROLLER_INVALID_REPLICAS, why)
+        if not live.is_alive(_key(group, one)):
+            why = f"{rejecting} replicas {{{one}}} don't alive"
+            return _no_set(codes.CONTROLLER_BROKER_NOT_ALIVE, why)
+    if group.master_id not in ids:
+        why = f"{rejecting} newSyncStateSet don't contains origin leader {{{group.master_id}}}"
+        return _no_set(failed, why)
+    epoch = group.sync_set_epoch + 1
+    return Decision(
+        header=headers.AlterSyncStateSetResponse(epoch),
+        body=SyncStateSet(ids, epoch).encode(),
+        events=(SyncSetChanged(group.name, ids),),
+    )
+
+
+def elect_master(
+    groups: Groups, live: LiveBrokers, header: headers.ElectMaster, *, unclean: bool = False
+) -> Decision:
+    """1002: elect among the live members of the set, with `unclean` among all live members."""
+    group = groups.get(header.broker_name)
+    empty = headers.ElectMasterResponse()
+    asker = header.broker_id
+    if group is None or (asker != CONTROLLER_ITSELF and asker not in group.members):
+        return Decision(
+            codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered", empty
+        )
+    by_controller = asker == CONTROLLER_ITSELF
+    newest = max((live.position(_key(group, one)).epoch for one in group.members), default=0)
+    if newest > group.master_epoch:
+        return Decision(
+            codes.CONTROLLER_ELECT_MASTER_FAILED,
+            f"a broker of {group.name} knows master epoch {newest}, this controller only "
+            f"{group.master_epoch}: the controller's state was lost, and an election could lose "
+            "messages; look at the members with `aerobee controller rebuild`",
+            empty,
+        )
+    elected = _elected(group, live, header, unclean=unclean)
+    if elected is not None and elected == group.master_id:
+        return Decision(
+            codes.CONTROLLER_MASTER_STILL_EXIST,
+            f"The old master {elected} is still alive, not need to elect new master for broker "
+            f"{group.name}",
+            _master_of(group),
+            ElectMasterResponseBody(sync_state_set=group.sync_set).encode(),
+        )
+    if elected is not None:
+        addresses = {number: one.address for number, one in group.members.items()}
+        members = BrokerMemberGroup(group.cluster, group.name, addresses)
+        return Decision(
+            header=headers.ElectMasterResponse(
+                elected,
+                group.address_of(elected),
+                group.master_epoch + 1,
+                group.sync_set_epoch + 1,
+            ),
+            body=ElectMasterResponseBody(members, [elected]).encode(),
+            events=(MasterElected(group.name, elected),),
+        )
+    if by_controller:
+        return Decision(
+            codes.CONTROLLER_MASTER_NOT_AVAILABLE,
+            "Old master has down and failed to elect a new broker master",
+            empty,
+            events=() if group.master_id is None else (MasterElected(group.name, None),),
+        )
+    return Decision(codes.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master", empty)
+
+
+def next_id(groups: Groups, header: headers.GetNextBrokerId) -> Decision:
+    """1012: the id that a new broker may apply for."""
+    group = groups.get(header.broker_name)
+    found = FIRST_ID if group is None else group.next_id
+    return Decision(
+        header=headers.GetNextBrokerIdResponse(header.cluster_name, header.broker_name, found)
+    )
+
+
+def apply_id(groups: Groups, header: headers.ApplyBrokerId) -> Decision:
+    """1013: a free id is given to the broker; a taken one only to the broker that has it."""
+    name, wanted = header.broker_name, header.applied_broker_id
+    group = groups.get(name)
+    response = headers.ApplyBrokerIdResponse(header.cluster_name, name)
+    address = header.check_code.partition(";")[0]
+    wrong = _limits(groups, group, (name, header.cluster_name, header.check_code))
+    if group is None and wanted != FIRST_ID:
+        wrong = (
+            f"Broker-set: {name} hasn't been registered in controller, but broker try to apply "
+            f"brokerId: {wanted}"
+        )
+    elif group is not None and wanted in group.members:
+        if group.members[wanted].check_code == header.check_code:
+            return Decision(header=response)
+        wrong = f"Fail to apply brokerId: {wanted} in broker-set: {name}"
+    if wrong or wanted < FIRST_ID:
+        wrong = wrong or f"brokerId {wanted} can't be applied for, the first is {FIRST_ID}"
+        return Decision(codes.CONTROLLER_BROKER_ID_INVALID, wrong, response)
+    event = IdApplied(name, header.cluster_name, wanted, address, header.check_code)
+    return Decision(header=response, events=(event,))
+
+
+def register(
+    groups: Groups, live: LiveBrokers, header: headers.RegisterBrokerToController
+) -> Decision:
+    """1003: a broker with an id tells its address, and hears of the master while it is alive."""
+    name, broker_id = header.broker_name, header.broker_id
+    response = headers.RegisterBrokerToControllerResponse(header.cluster_name, name)
+    unknown = codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    group = groups.get(name)
+    if group is None:
+        why = f"Broker-set: {name} hasn't been registered in controller"
+        return Decision(unknown, why, response)
+    if broker_id not in group.members:
+        why = f"BrokerId: {broker_id} hasn't been registered in broker-set: {name}"
+        return Decision(unknown, why, response)
+    if group.master_id is not None and live.is_alive(_key(group, group.master_id)):
+        response.master_broker_id = group.master_id
+        response.master_address = group.address_of(group.master_id)
+        response.master_epoch = group.master_epoch
+        response.sync_state_set_epoch = group.sync_set_epoch
+    events: tuple[Event, ...] = ()
+    if header.broker_address != group.members[broker_id].address:
+        if len(header.broker_address) > TEXT_CHARS_MAX:
+            return Decision(codes.CONTROLLER_INVALID_REQUEST, _too_long(header.broker_address))
+        events = (AddressChanged(name, broker_id, header.broker_address),)
+    return Decision(header=response, body=_set_of(group), events=events)
+
+
+def replica_info(groups: Groups, header: headers.GetReplicaInfo) -> Decision:
+    """1004: who is the master, and the set."""
+    group = groups.get(header.broker_name)
+    if group is None:
+        return Decision(
+            codes.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+            "Broker metadata is not existed",
+            headers.GetReplicaInfoResponse(),
+        )
+    master = group.master_id
+    response = headers.GetReplicaInfoResponse(master, group.address_of(master), group.master_epoch)
+    return Decision(header=response, body=_set_of(group))
+
+
+def sync_state_data(groups: Groups, live: LiveBrokers, names: Iterable[str]) -> Decision:
+    """1006: all replicas of these names; names that are unknown are left out."""
+    table: dict[str, ReplicasInfo] = {}
+    for name in names:
+        group = groups.get(name)
+        if group is None:
+            continue
+        info = ReplicasInfo(
+            master_address=group.address_of(group.master_id),
+            master_broker_id=group.master_id,
+            master_epoch=group.master_epoch,
+            sync_state_set_epoch=group.sync_set_epoch,
+            in_sync_replicas=[],
+            not_in_sync_replicas=[],
+        )
+        for broker_id, member in sorted(group.members.items()):
+            is_alive = live.is_alive(_key(group, broker_id))
+            identity = ReplicaIdentity(is_alive, member.address, broker_id, name)
+            is_in_sync = broker_id in group.sync_set
+            (info.in_sync_replicas if is_in_sync else info.not_in_sync_replicas).append(identity)
+        table[name] = info
+    return Decision(body=BrokerReplicasInfo(table).encode())
+
+
+def clean(groups: Groups, live: LiveBrokers, header: headers.CleanBrokerData) -> Decision:
+    """1011: forget dead members, or all of a name; living ones only with the flag for it."""
+    name, refused = header.broker_name, codes.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    group = groups.get(name)
+    if group is None:
+        return Decision(refused, f"Broker {name} is not existed,clean broker data failure.")
+    texts = [text.strip() for text in (header.ids or "").split(";") if text.strip()]
+    if not all(text.isascii() and text.isdecimal() and len(text) < 19 for text in texts):
+        return Decision(
+            refused,
+            "Please set the option <brokerControllerIdsToClean> according to the format, "
+            f"exception: {(header.ids or '')[:80]!r} is not a list of ids such as 1;2",
+        )
+    ids = [int(text) for text in texts]
+    if not header.is_clean_living_broker:
+        if not ids and group.master_id is not None:
+            return Decision(refused, f"Broker {name} is still alive, clean up failure")
+        for broker_id in ids:
+            if live.is_alive(_key(group, broker_id)):
+                why = f"Broker [{name},  {broker_id}] is still alive, clean up failure"
+                return Decision(refused, why)
+    return Decision(events=(MembersRemoved(name, ids),))
+
+
+def to_elect(groups: Groups, live: LiveBrokers) -> list[str]:
+    """The names that need an election now: their master is dead, and some member is alive."""
+    return [
+        name
+        for name, group in groups.items()
+        if group.master_id is not None
+        and live.is_dead(_key(group, group.master_id))
+        and any(live.is_alive(_key(group, one)) for one in group.members)
+    ]
+
+
+def _elected(
+    group: ReplicaGroup, live: LiveBrokers, header: headers.ElectMaster, *, unclean: bool
+) -> int | None:
+    if not group.master_epoch and header.broker_id != CONTROLLER_ITSELF:
+        return header.broker_id  # the first master of the name: its log begins with it
+    designated = header.broker_id if header.designate_elect else None
+    found = _best(group, live, group.sync_set, designated)
+    if found is None and unclean:
+        found = _best(group, live, group.members, designated)
+    return found
+
+
+def _best(
+    group: ReplicaGroup, live: LiveBrokers, ids: Iterable[int], designated: int | None
+) -> int | None:
+    """The master among these, if any: the old one before others, then the longest log."""
+    old = group.master_id
+    candidates = [one for one in ids if live.is_alive(_key(group, one))]
+    is_valid = old is not None and old in ids and not live.is_dead(_key(group, old))
+    if is_valid and designated in (None, old):
+        return old
+    if designated is not None:
+        return designated if designated in candidates else None
+
+    def rank(broker_id: int) -> tuple[int, int, int, int]:
+        epoch, max_offset, priority = live.position(_key(group, broker_id))
+        return (-epoch, -max_offset, priority, broker_id)
+
+    return min(candidates, key=rank, default=None)
+
+
+def _master_of(group: ReplicaGroup) -> headers.ElectMasterResponse:
+    master = group.master_id
+    return headers.ElectMasterResponse(
+        master, group.address_of(master), group.master_epoch, group.sync_set_epoch
+    )
+
+
+def _set_of(group: ReplicaGroup) -> bytes:
+    return SyncStateSet(group.sync_set, group.sync_set_epoch).encode()
+
+
+def _no_set(code: int, remark: str) -> Decision:
+    return Decision(code, remark, headers.AlterSyncStateSetResponse())
+
+
+def _key(group: ReplicaGroup, broker_id: int) -> Key:
+    return (group.cluster, group.name, broker_id)
+
+
+def _limits(groups: Groups, group: ReplicaGroup | None, texts: tuple[str, ...]) -> str:
+    """What is over a limit, in one sentence; empty when nothing is."""
+    for text in texts:
+        if len(text) > TEXT_CHARS_MAX:
+            return _too_long(text)
+    if group is None and len(groups) >= NAMES_MAX:
+        return (
+            f"{len(groups)} broker names are registered, the limit is {NAMES_MAX}; remove those "
+            "that are gone with cleanBrokerMetadata"
+        )
+    if group is not None and len(group.members) >= MEMBERS_MAX:
+        return (
+            f"{group.name} has {len(group.members)} members, the limit is {MEMBERS_MAX}; remove "
+            "those that are gone with cleanBrokerMetadata"
+        )
+    return ""
+
+
+def _too_long(text: str) -> str:
+    return f"{text[:40]!a} has {len(text)} characters, the limit is {TEXT_CHARS_MAX}; shorten it"
+
+
+def _text(broker_id: int | None) -> str:
+    return "null" if broker_id is None else str(broker_id)

@@ -1,0 +1,177 @@
+"""A controller: the wiring of rules, journal and requests, its port and its clock.
+
+    controller = Controller(ControllerConfig(listen_port=0, controller_store_path="state"))
+    await controller.start()
+    ...
+    await controller.stop()
+
+Brokers in controller mode tell it each second how far their logs are. When the master of a name is
+dead it elects another one among the brokers that have every acknowledged message.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from ..protocol import codes
+from ..protocol.aio.connection import Connection
+from ..protocol.aio.peers import Peers
+from ..protocol.aio.server import Server, table
+from ..protocol.aio.slices import Slices
+from ..protocol.aio.tls import Tls
+from ..protocol.bodies.controller import SyncStateSet
+from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
+from . import rules
+from .config import ControllerConfig
+from .handlers import Handlers
+from .journal import FileJournal
+from .live import CLOSED_MS, LiveBrokers
+from .replicas import Groups
+from .rules import Decision
+
+log = logging.getLogger(__name__)
+
+NOTICE_SECONDS = 3.0  # to reach a broker with the name of its new master
+NOTICES_MAX = 1_000  # on their way at once
+
+
+def steady_ms() -> int:
+    """A clock that only goes forward, in ms."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Controller:
+    """One controller. Make it anywhere; `start` and `stop` it inside a running loop.
+
+    `clock` gives ms and is a parameter so that tests can move time.
+    """
+
+    def __init__(
+        self, config: ControllerConfig | None = None, clock: Callable[[], int] = steady_ms
+    ) -> None:
+        config = config or ControllerConfig()
+        self.port = 0
+        self.live = LiveBrokers(clock)
+        self._journal = FileJournal(Path(config.controller_store_path).expanduser())
+        self._handlers = Handlers(self._journal, self.live, config, self._notify)
+        self._server: Server | None = None
+        self._peers: Peers | None = None
+        self._scan_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def config(self) -> ControllerConfig:
+        """The settings as they are now; a request may have changed them."""
+        return self._handlers.config
+
+    @property
+    def groups(self) -> Groups:
+        """The replicas of each broker name."""
+        return self._journal.groups
+
+    @property
+    def elections(self) -> int:
+        """How many masters it has elected since its start."""
+        return self._handlers.elections
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as "host:port"."""
+        return f"{self.config.bind_address}:{self.port}"
+
+    async def start(self) -> None:
+        """Read the state and listen. StoreError when the state can't be read, OSError with a plain
+        sentence when the port can't be had."""
+        config = self.config
+        self._journal.open()
+        try:
+            server = Server(
+                on_lost=self._lost,
+                idle_seconds=config.server_channel_max_idle_time_seconds,
+                tls=Tls(
+                    *(config.tls_server_mode, config.tls_server_cert_path),
+                    config.tls_server_key_path,
+                ),
+            )
+            self.slices = Slices(server.scheduler)
+            rows = table(self._handlers.rows())
+            self.port = await server.listen(config.bind_address, config.listen_port, rows)
+        except BaseException:
+            self._journal.close()
+            raise
+        self._handlers.address = self.address
+        self._server = server
+        self.live.begin()
+        self._schedule_scan()
+        log.info("controller listens on %s, %d broker names", self.address, len(self.groups))
+
+    async def stop(self) -> None:
+        """Close the port, all connections and the journal."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        if self._server is not None:
+            await self._server.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._handlers.finish()
+        if self._peers is not None:
+            await self._peers.close()
+        self._journal.close()
+
+    async def scan(self) -> None:
+        """Elect a master for each name whose master is dead while another member is alive."""
+        self.live.forget_dead()
+        for name in rules.to_elect(self.groups, self.live):
+            await self._handlers.elect_for(name)
+
+    def _schedule_scan(self) -> None:
+        seconds = self.config.scan_not_active_broker_interval / 1_000
+        self._scan_timer = asyncio.get_running_loop().call_later(seconds, self._scan_round)
+
+    def _scan_round(self) -> None:
+        self._schedule_scan()
+        self._begin(self.scan())
+
+    def _lost(self, connection: Connection) -> None:
+        for cluster, name, broker_id in self.live.lost(connection):
+            log.warning("broker %s:%d of %s closed its connection", name, broker_id, cluster)
+            asyncio.get_running_loop().call_later(
+                (CLOSED_MS + 1) / 1_000, lambda: self._begin(self.scan())
+            )
+
+    def _notify(self, name: str, decision: Decision) -> None:
+        """Tell the live members of a name who their master is."""
+        header, group = decision.header, self.groups.get(name)
+        assert isinstance(header, ElectMasterResponse)
+        if not self.config.notify_broker_role_changed or group is None:
+            return
+        notice = NotifyRoleChanged(
+            *(header.master_address, header.master_epoch),
+            *(header.sync_state_set_epoch, header.master_broker_id),
+        )
+        body = SyncStateSet(group.sync_set, group.sync_set_epoch).encode()
+        for broker_id, member in group.members.items():
+            if self.live.is_alive((group.cluster, name, broker_id)):
+                self._begin(self._send(member.address, notice, body))
+
+    async def _send(self, address: str, notice: NotifyRoleChanged, body: bytes) -> None:
+        if self._peers is None:
+            self._peers = Peers(connect_seconds=NOTICE_SECONDS)
+        try:
+            await self._peers.oneway(address, codes.NOTIFY_BROKER_ROLE_CHANGED, notice, body)
+        except ConnectionError as wrong:
+            log.warning("can't tell %s of its new master: %s", address, wrong)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        if len(self._tasks) >= NOTICES_MAX:
+            log.warning(
+                "%d tasks are at work, which is the limit; one more is dropped", NOTICES_MAX
+            )
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

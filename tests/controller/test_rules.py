@@ -1,0 +1,266 @@
+"""The decisions of a controller, as pure functions."""
+
+import msgspec
+import pytest
+from aerobee.controller import rules
+from aerobee.controller.replicas import Groups, apply
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.controller import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    SyncStateSet,
+)
+from aerobee.protocol.headers import controller as headers
+
+from .support import CLUSTER, NAME, State
+
+
+def led(members: int = 3) -> State:
+    """A name whose master is 1 and whose set has all members."""
+    state = State(members)
+    state.elect(1)
+    for broker_id in range(1, members + 1):
+        state.beat(broker_id, epoch=1, max_offset=100)
+    if members > 1:
+        state.alter(list(range(1, members + 1)))
+    return state
+
+
+def test_ids_count_from_one_and_a_taken_one_is_given_only_to_its_owner() -> None:
+    state = State()
+    header = headers.GetNextBrokerId(NAME, CLUSTER)
+    assert rules.next_id(state.groups, header).header == headers.GetNextBrokerIdResponse(
+        CLUSTER, NAME, 1
+    )
+    assert state.apply_id(2).code == codes.CONTROLLER_BROKER_ID_INVALID
+    assert state.apply_id(1, "h:1;7").code == codes.SUCCESS
+    assert state.apply_id(1, "h:1;7").events == ()  # the same broker again
+    assert state.apply_id(1, "h:1;8").code == codes.CONTROLLER_BROKER_ID_INVALID
+    assert state.apply_id(0).code == codes.CONTROLLER_BROKER_ID_INVALID
+    assert state.groups[NAME].next_id == 2
+
+
+def test_the_first_to_ask_becomes_the_first_master() -> None:
+    state = State(2)
+    decision = state.elect(2)
+    assert decision.header == headers.ElectMasterResponse(2, "127.0.0.1:10002", 1, 1)
+    body = ElectMasterResponseBody.decode(decision.body)
+    assert body.sync_state_set == [2]
+    assert body.broker_member_group is not None
+    assert body.broker_member_group.broker_addrs == {
+        1: "127.0.0.1:10001",
+        2: "127.0.0.1:10002",
+    }
+    again = state.elect(1)
+    assert again.code == codes.CONTROLLER_MASTER_STILL_EXIST
+    assert again.header == headers.ElectMasterResponse(2, "127.0.0.1:10002", 1, 1)
+    assert state.groups[NAME].master_epoch == 1
+
+
+def test_only_members_of_the_set_are_elected() -> None:
+    state = led()
+    state.alter([1, 3])
+    state.beat(2, epoch=1, max_offset=900)  # has more, but is not in the set
+    state.die(1)
+    assert rules.to_elect(state.groups, state.live) == [NAME]
+    decision = state.elect()
+    assert isinstance(decision.header, headers.ElectMasterResponse)
+    assert decision.header.master_broker_id == 3
+    assert state.groups[NAME].sync_set == [3]
+    assert (state.groups[NAME].master_epoch, state.groups[NAME].sync_set_epoch) == (2, 4)
+    assert rules.to_elect(state.groups, state.live) == []
+
+
+@pytest.mark.parametrize(
+    ("two", "three", "elected"),
+    [
+        ((1, 100, 0), (1, 101, 0), 3),
+        ((2, 100, 0), (1, 900, 0), 2),
+        ((1, 100, 5), (1, 100, 4), 3),
+        ((1, 100, 5), (1, 100, 5), 2),
+        ((1, 3 << 31, 0), (1, 100, 0), 2),  # further ahead than 32 bits count
+    ],
+)
+def test_the_newest_epoch_then_the_longest_log_then_the_priority_decides(
+    two: tuple[int, int, int], three: tuple[int, int, int], elected: int
+) -> None:
+    state = led()
+    state.groups[NAME].master_epoch = 2
+    state.beat(2, *two)
+    state.beat(3, *three)
+    state.die(1)
+    header = state.elect().header
+    assert isinstance(header, headers.ElectMasterResponse)
+    assert header.master_broker_id == elected
+
+
+def test_with_nobody_left_there_is_no_master_and_the_set_stays() -> None:
+    state = led(2)
+    state.die(1)
+    state.die(2)
+    state.apply_id(3)
+    state.beat(3, epoch=1, max_offset=5)
+    decision = state.elect()
+    assert decision.code == codes.CONTROLLER_MASTER_NOT_AVAILABLE
+    group = state.groups[NAME]
+    assert (group.master_id, group.master_epoch, group.sync_set) == (None, 2, [1, 2])
+    assert state.elect().events == ()  # an epoch for nobody is raised once
+    assert state.elect(3).code == codes.CONTROLLER_ELECT_MASTER_FAILED
+    assert state.elect(3, unclean=True).code == codes.SUCCESS
+    assert group.master_id == 3
+
+
+def test_a_member_of_the_set_that_comes_back_is_elected_when_it_asks() -> None:
+    state = led(2)
+    state.die(2)
+    state.die(1)
+    state.elect()
+    state.beat(2, epoch=1, max_offset=100)
+    header = state.elect(2).header
+    assert isinstance(header, headers.ElectMasterResponse)
+    assert (header.master_broker_id, header.master_epoch) == (2, 3)
+
+
+def test_a_designated_member_or_nobody_is_elected() -> None:
+    state = led()
+    assert state.elect(3, designate=True).code == codes.SUCCESS
+    assert state.groups[NAME].master_id == 3
+    assert state.elect(2, designate=True).code == codes.CONTROLLER_ELECT_MASTER_FAILED
+    assert state.groups[NAME].master_id == 3
+
+
+def test_brokers_with_a_newer_epoch_than_the_controller_stop_elections() -> None:
+    state = State(2)
+    state.beat(2, epoch=7, max_offset=100)
+    decision = state.elect(1)
+    assert decision.code == codes.CONTROLLER_ELECT_MASTER_FAILED
+    assert "knows master epoch 7, this controller only 0" in (decision.remark or "")
+    assert decision.events == ()
+
+
+def test_a_controller_that_just_began_calls_no_silent_master_dead() -> None:
+    state = led(2)
+    state.live = type(state.live)(state.clock)  # another controller leads
+    state.beat(2, epoch=1, max_offset=100)
+    assert rules.to_elect(state.groups, state.live) == []
+    assert state.elect(2).code == codes.CONTROLLER_MASTER_STILL_EXIST
+    state.clock.ms += 10_001
+    state.beat(2, epoch=1, max_offset=100)
+    assert rules.to_elect(state.groups, state.live) == [NAME]
+    assert state.elect().code == codes.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("ids", "changes", "code"),
+    [
+        ([1, 2], {"master": 2}, codes.CONTROLLER_INVALID_MASTER),
+        ([1, 2], {"epoch": 0}, codes.CONTROLLER_FENCED_MASTER_EPOCH),
+        ([1, 2], {"set_epoch": 9}, codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH),
+        ([1, 9], {}, codes.CONTROLLER_INVALID_REPLICAS),
+        ([2, 3], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
+        ([3, 2, 1], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),  # is the set already
+    ],
+)
+def test_a_set_is_changed_by_the_master_that_knows_the_present_one(
+    ids: list[int], changes: dict[str, int], code: int
+) -> None:
+    state = led()
+    before = msgspec.json.encode(state.groups)
+    decision = state.alter(ids, **changes)
+    assert (decision.code, decision.events) == (code, ())
+    assert decision.header == headers.AlterSyncStateSetResponse(0)
+    assert msgspec.json.encode(state.groups) == before
+
+
+def test_a_set_has_live_members_only() -> None:
+    state = led()
+    state.alter([1, 2])
+    state.die(3)
+    assert state.alter([1, 2, 3]).code == codes.CONTROLLER_BROKER_NOT_ALIVE
+    decision = state.alter([1])
+    assert decision.header == headers.AlterSyncStateSetResponse(4)
+    assert SyncStateSet.decode(decision.body) == SyncStateSet([1], 4)
+
+
+def test_a_broker_that_registers_hears_of_a_living_master_only() -> None:
+    state = led(2)
+    header = headers.RegisterBrokerToController(NAME, 2, "127.0.0.1:20002", CLUSTER)
+    decision = state.done(rules.register(state.groups, state.live, header))
+    assert decision.header == headers.RegisterBrokerToControllerResponse(
+        CLUSTER, NAME, 1, "127.0.0.1:10001", 1, 2
+    )
+    assert state.groups[NAME].members[2].address == "127.0.0.1:20002"
+    state.die(1)
+    decision = rules.register(state.groups, state.live, header)
+    assert decision.header == headers.RegisterBrokerToControllerResponse(CLUSTER, NAME)
+    assert SyncStateSet.decode(decision.body) == SyncStateSet([1, 2], 2)
+    for name, broker_id in (("other", 1), (NAME, 9)):
+        header = headers.RegisterBrokerToController(name, broker_id, "h:1", CLUSTER)
+        found = rules.register(state.groups, state.live, header)
+        assert found.code == codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+def test_replicas_are_shown_in_and_out_of_the_set() -> None:
+    state = led()
+    state.alter([1, 2])
+    state.die(3)
+    decision = rules.sync_state_data(state.groups, state.live, [NAME, "unknown"])
+    table = BrokerReplicasInfo.decode(decision.body).replicas_info_table
+    assert list(table) == [NAME]
+    info = table[NAME]
+    assert [(one.broker_id, one.alive) for one in info.in_sync_replicas] == [(1, True), (2, True)]
+    assert [(one.broker_id, one.alive) for one in info.not_in_sync_replicas] == [(3, False)]
+    assert (info.master_broker_id, info.master_epoch) == (1, 1)
+
+
+def test_dead_members_can_be_forgotten_and_living_ones_by_force_only() -> None:
+    state = led()
+    refused = codes.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+
+    def clean(ids: str | None, *, living: bool = False) -> int:
+        header = headers.CleanBrokerData(NAME, CLUSTER, ids, living)
+        return state.done(rules.clean(state.groups, state.live, header)).code
+
+    assert clean(None) == refused
+    assert clean("3") == refused
+    assert clean("x;3") == refused
+    state.die(3)
+    assert clean("3") == codes.SUCCESS
+    assert sorted(state.groups[NAME].members) == [1, 2]
+    assert state.groups[NAME].sync_set == [1, 2]
+    assert state.apply_id(3, "new:1;1").code == codes.SUCCESS  # the counter goes on behind it
+    assert clean("1", living=True) == codes.SUCCESS
+    assert state.groups[NAME].master_id is None
+    assert clean(None) == codes.SUCCESS
+    assert NAME not in state.groups
+    assert clean(None) == refused
+
+
+def test_names_members_and_texts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(1)
+    monkeypatch.setattr(rules, "MEMBERS_MAX", 1)
+    assert "has 1 members, the limit is 1" in (state.apply_id(2).remark or "")
+    monkeypatch.setattr(rules, "NAMES_MAX", 1)
+    header = headers.ApplyBrokerId("b", 1, "h:1;1", CLUSTER)
+    assert "1 broker names are registered" in (rules.apply_id(state.groups, header).remark or "")
+    header = headers.ApplyBrokerId("b" * 2_000, 1, "h:1;1", CLUSTER)
+    assert "has 2000 characters" in (rules.apply_id(state.groups, header).remark or "")
+
+
+def test_the_state_is_the_result_of_its_events_alone() -> None:
+    state = State(3)
+    events = []
+    for decision in (
+        state.elect(1),
+        state.alter([1, 2]),
+        state.elect(2, designate=True),
+        state.alter([1, 2, 3]),
+    ):
+        assert decision.code == codes.SUCCESS, decision.remark
+        events += decision.events
+    again: Groups = {}
+    fresh = State(3)
+    again = fresh.groups
+    for event in events:
+        apply(again, event)
+    assert again == state.groups
