@@ -1,4 +1,4 @@
-"""The timers of a slave: its wheel gets the messages of the master's wheel, and loses those that
+"""The timers of a slave: its wheel gets the messages of the master's wheel, and loses the ones that
 the master has delivered. A slave delivers nothing.
 
 So the files are ready at any time for a start as master, which continues at the old master's last

@@ -2,7 +2,7 @@
 
 RocketMQ keeps one subscription per group, the latest that a member sent, so members that differ
 miss messages. The check fetches the members from the broker and their subscriptions from the
-members, and logs those that differ. It is a hint only: brokers that don't respond are skipped.
+members, and logs the differences. It is a hint only: brokers that don't respond are skipped.
 """
 
 import logging

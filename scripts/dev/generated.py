@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import rooms, served
+from . import requirements, rooms, served
 
 ROOT = Path(__file__).resolve().parents[2]
 # (document, mark) -> what makes the text.
@@ -21,6 +21,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("ARCHITECTURE.md", "diagram"): rooms.folders_diagram,
     ("docs/rooms.md", "diagrams"): rooms.folder_pages,
     ("docs/requests.md", "served"): served.table,
+    ("docs/requirements.md", "requirements"): requirements.table,
 }
 
 

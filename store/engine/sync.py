@@ -164,7 +164,7 @@ class SyncPlanner:
     def _plan_index(self, plan: SyncPlan) -> None:
         index = self._state.index
         try:
-            if index.waiting <= INDEX_SYNC_MAX:  # larger backlogs are added in parts elsewhere
+            if index.waiting <= INDEX_SYNC_MAX:  # more are added in slices elsewhere
                 self._state.index_pending()
         except DiskFull:
             plan.covers_all = False  # what recovery would have to index again is not all known

@@ -44,6 +44,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
+)
 @pytest.mark.parametrize("wait", [False, True])
 async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
     broker: Broker, caller: Caller, wait: bool
@@ -100,6 +103,7 @@ async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_
         await writer.wait_closed()
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_their_answers(
     broker: Broker, caller: Caller
 ) -> None:
@@ -153,6 +157,10 @@ def pop_fields(**more: str) -> dict[str, str]:
     } | more
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
+    "and long requests that wait, and replies to a peer that doesn't read"
+)
 async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_back(
     start: Callable, config: Config
 ) -> None:
@@ -200,6 +208,10 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
     assert budget.waiting == 0
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
+    "and long requests that wait, and replies to a peer that doesn't read"
+)
 async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +249,7 @@ async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_me
     budget.add(-2 * budget.bytes_max)
 
 
+@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 @pytest.mark.parametrize(
     ("share", "brought", "parts"),
     [

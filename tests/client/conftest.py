@@ -2,17 +2,19 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from aerobee.broker.server import Broker
-from aerobee.broker.settings.config import BrokerConfig
 from aerobee.client.cluster import rebalance_service
 from aerobee.namesrv.server import NameServer
 
 from .clock import Clock
 from .fakes import FakeCluster
 from .shelf import Shelf
+
+if TYPE_CHECKING:
+    from aerobee.broker.server import Broker
+    from aerobee.broker.settings.config import BrokerConfig
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +57,10 @@ async def two() -> AsyncIterator[FakeCluster]:
     await cluster.stop()
 
 
-def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> BrokerConfig:
+def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> "BrokerConfig":
     """A small broker at this name server, with its store in the folder."""
+    from aerobee.broker.settings.config import BrokerConfig
+
     return BrokerConfig(
         broker_name="broker-a",
         broker_ip1="127.0.0.1",
@@ -73,15 +77,18 @@ def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> BrokerC
 
 
 @pytest.fixture
-async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[Broker]:
-    """Our own broker, registered with our own name server."""
-    running = Broker(broker_config(namesrv, tmp_path, enable_property_filter=True))
+async def broker(namesrv: NameServer, tmp_path: Path) -> AsyncIterator["Broker"]:
+    """A broker of aerobee, registered with a name server of aerobee."""
+    server = pytest.importorskip(
+        "aerobee.broker.server", exc_type=ImportError, reason="a broker runs on Linux"
+    )
+    running = server.Broker(broker_config(namesrv, tmp_path, enable_property_filter=True))
     await running.start()
     yield running
     await running.stop()
 
 
 @pytest.fixture
-def address(namesrv: NameServer, broker: Broker) -> str:
+def address(namesrv: NameServer, broker: "Broker") -> str:
     """The name server of a running cluster with one broker."""
     return f"127.0.0.1:{namesrv.port}"

@@ -60,6 +60,10 @@ def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[
     return done.stdout.splitlines()
 
 
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
 def test_every_example_is_run_by_a_test() -> None:
     there = {
         str(path.relative_to(EXAMPLES))
@@ -69,6 +73,10 @@ def test_every_example_is_run_by_a_test() -> None:
     assert there == set(PRINTED) | ELSEWHERE
 
 
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
 @pytest.mark.parametrize("program", sorted(PRINTED))
 def test_an_example_prints_what_it_says(
     program: str, aerobee_cluster: LocalCluster, tmp_path: Path

@@ -239,6 +239,9 @@ def outputs(
         yield first, second
 
 
+@pytest.mark.requirement(
+    "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
+)
 def test_everything_prints_the_same(outputs: tuple[Outputs, Outputs]) -> None:
     ours, real = outputs
     assert ours.keys() == real.keys()

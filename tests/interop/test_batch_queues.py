@@ -52,6 +52,10 @@ def read(java: Java, cluster: Cluster, group: str, count: int) -> list[dict[str,
     return program.events("message")
 
 
+@pytest.mark.requirement(
+    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
+    "the real broker"
+)
 def test_batches_are_read_one_by_one_and_the_real_broker_goes_on_with_their_queues(
     brokers: dict[str, Cluster], java: Java, mqadmin: Mqadmin
 ) -> None:

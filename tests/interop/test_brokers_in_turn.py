@@ -93,6 +93,7 @@ def consume(
     return seen()
 
 
+@pytest.mark.requirement("Store: A consumer goes on from its stored offset on the other broker")
 def test_a_group_goes_on_from_its_stored_offset_whichever_broker_ended_and_however(
     brokers: dict[str, Cluster], java: Java, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def wait_for(program: Reporter, count: int) -> list[dict[str, Any]]:
     return program.events("message")
 
 
+@pytest.mark.requirement("Delays, timers, retries: Timer messages: in time, never early")
 def test_levels_and_times_are_kept_and_carry_what_java_puts_on_them(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -115,6 +116,7 @@ def test_levels_and_times_are_kept_and_carry_what_java_puts_on_them(
     assert "message illegal" in refusals(program, "seconds 86401 too-far").lower()
 
 
+@pytest.mark.requirement("Delays, timers, retries: Recall")
 def test_a_message_taken_back_does_not_come(waiting: Cluster, java: Java, mqadmin: Mqadmin) -> None:
     mqadmin.create_topic(waiting, "Recalled", 4)
     program = start(java, waiting, "Recalled", "RecalledGroup")
@@ -133,6 +135,9 @@ def test_a_message_taken_back_does_not_come(waiting: Cluster, java: Java, mqadmi
 DEAD = "%DLQ%FailingGroup"
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
+)
 def test_tries_that_fail_come_again_and_become_dead_letters(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -152,6 +157,9 @@ def test_tries_that_fail_come_again_and_become_dead_letters(
     assert len(member.events("message")) == 3
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
+)
 def test_of_a_batch_only_what_was_not_done_comes_again(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -168,6 +176,9 @@ def test_of_a_batch_only_what_was_not_done_comes_again(
     assert again == set(first_keys[2:])
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
+)
 def test_a_group_in_order_gives_up_into_the_dead_letters_at_once(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -187,6 +198,7 @@ def test_a_group_in_order_gives_up_into_the_dead_letters_at_once(
 WAITS = {"one": 25, "two": 25, "three": 33}
 
 
+@pytest.mark.requirement("Delays, timers, retries: Wheel, log and check are Java's files")
 @pytest.mark.parametrize(("java_first", "kill"), [(False, False), (False, True), (True, True)])
 def test_each_broker_takes_the_others_timers_over(
     java: Java, tmp_path: Path, *, java_first: bool, kill: bool

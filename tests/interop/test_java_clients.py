@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
+import pytest
 from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import BROKER_NAME, Cluster
 
@@ -39,6 +40,7 @@ def wait_for_shares(sizes: list[int], *members: Reporter) -> None:
     wait_until(complete, lambda: held)
 
 
+@pytest.mark.requirement("Name server: The work flow from name server to consumer")
 def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leaves(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -99,6 +101,7 @@ def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leave
     assert len(found) == len(sent)
 
 
+@pytest.mark.requirement("Name server: Tags: the broker filters by hash, the client by text")
 def test_a_member_gets_the_tags_it_asked_for_and_no_other(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -116,6 +119,7 @@ def test_a_member_gets_the_tags_it_asked_for_and_no_other(
     assert {message["tag"] for message in consumed(some)} == {"Aa", "other"}
 
 
+@pytest.mark.requirement("Consuming: Pull type")
 def test_a_lite_pull_consumer_reads_all_and_goes_on_where_it_committed(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_lite_pull_consumer_reads_all_and_goes_on_where_it_committed(
     assert keys_of(consumed(reader)) == keys_of(more)
 
 
+@pytest.mark.requirement("Name server: Topics make themselves, with 4 queues")
 def test_a_topic_is_created_by_the_first_message(server: Cluster, java: Java) -> None:
     where = {"namesrv": server.namesrv, "topic": "CreatedByTheFirstMessage"}
     sent = java.produce(**where, count=8)
@@ -154,6 +159,7 @@ def test_a_message_that_fails_comes_again(server: Cluster, java: Java, mqadmin: 
     assert second["topic"] == topic
 
 
+@pytest.mark.requirement("Consuming: At least once")
 def test_no_acknowledged_message_is_lost_when_the_broker_stops_and_when_it_is_killed(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:

@@ -15,6 +15,10 @@ pytestmark = pytest.mark.java
 PROGRAM = Path(__file__).parents[2] / "examples" / "java" / "FirstMessage.java"
 
 
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
 def test_a_message_of_the_java_example_is_read_by_the_python_client(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         argv = ["java", *java_side.SHORT_LIVED, f"-Duser.home={tmp_path}"]

@@ -211,6 +211,7 @@ TOOLS = (
 )
 
 
+@pytest.mark.requirement("Name server: Older Java clients (4.9.8, 5.1.4) and their mqadmin")
 @pytest.mark.parametrize("title", TOOLS)
 def test_an_older_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
     title: str, outcomes: tuple[Outcome, Outcome]
@@ -220,6 +221,7 @@ def test_an_older_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
     assert ours[title] == real[title]
 
 
+@pytest.mark.requirement("Name server: Older Java clients (4.9.8, 5.1.4) and their mqadmin")
 def test_an_older_client_sends_and_consumes_in_every_way_as_with_the_real_broker(
     outcomes: tuple[Outcome, Outcome],
 ) -> None:

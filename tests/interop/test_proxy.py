@@ -78,6 +78,7 @@ def tell(cluster: Cluster, proxies: Java, clients: Java) -> dict[str, Any]:
     return {part: client.events(part)[0] for part in PARTS}
 
 
+@pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
 def test_the_clients_of_a_proxy_get_every_kind_of_message(
     both: tuple[Cluster, Cluster], mqadmin: Mqadmin, programs: tuple[Java, Java]
 ) -> None:

@@ -138,6 +138,7 @@ async def pulled(peers: Peers, cluster: Cluster, pull: Pull, code: int) -> Comma
     return await peers.request(cluster.broker, code, header, b"", 20)
 
 
+@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_every_pull_has_the_answer_of_the_real_broker(
     clusters: tuple[Cluster, Cluster], peers: Peers
 ) -> None:

@@ -69,6 +69,7 @@ async def first_of(cluster: Cluster, topic: str) -> bytes:
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.requirement("Consuming: In order")
 async def test_queues_are_consumed_in_order_and_a_dead_message_lets_them_go_on(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:
@@ -101,6 +102,9 @@ async def test_queues_are_consumed_in_order_and_a_dead_message_lets_them_go_on(
     assert seen == wanted
 
 
+@pytest.mark.requirement(
+    "Rebalance: A queue has one consumer at a time, through joins, leaves, crashes"
+)
 async def test_java_and_python_members_in_order_hand_queues_over_both_ways(
     cluster: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -164,6 +168,7 @@ async def test_java_and_python_members_in_order_hand_queues_over_both_ways(
     assert len(mine) == 2
 
 
+@pytest.mark.requirement("Progress: Path of the local file; Java reads it, and the other way round")
 async def test_the_offsets_of_a_broadcasting_group_go_from_java_to_python_and_back(
     cluster: Cluster, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:
@@ -208,6 +213,7 @@ async def test_the_offsets_of_a_broadcasting_group_go_from_java_to_python_and_ba
     assert await with_java(["c0", "c1"]) == client_id
 
 
+@pytest.mark.requirement("Lite pull: The example, in Python and Java in turn")
 async def test_lite_pull_goes_on_between_python_and_java_and_seeks(
     cluster: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -243,6 +249,7 @@ async def test_lite_pull_goes_on_between_python_and_java_and_seeks(
         assert [message.body for message in messages] == [b"c0"]
 
 
+@pytest.mark.requirement("Consuming: Pop consumer")
 async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:
@@ -275,6 +282,7 @@ async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
         assert await consumer.receive(timeout=3) == []
 
 
+@pytest.mark.requirement("Consuming: Asked by brokers: running info, one message at once, resets")
 async def test_administrators_see_a_python_consumer_and_move_it(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:
@@ -297,6 +305,7 @@ async def test_administrators_see_a_python_consumer_and_move_it(
     assert sorted(message.body for message in messages) == sorted([b"0", b"1", b"2", b"3"] * 2)
 
 
+@pytest.mark.requirement("Consuming: Pop by a push consumer, queues shared out by the broker")
 async def test_a_push_consumer_pops_where_an_administrator_has_set_it(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:
@@ -321,6 +330,7 @@ async def test_a_push_consumer_pops_where_an_administrator_has_set_it(
     assert sorted(key for message in messages for key in message.keys) == sent
 
 
+@pytest.mark.requirement("Consuming: Trace of consumption")
 async def test_the_trace_of_a_message_shows_who_sent_it_and_who_consumed_it(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:

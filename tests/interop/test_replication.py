@@ -132,6 +132,10 @@ async def fill(peers: Peers, pair: Pair, seed: int) -> list[int]:
     return found
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_an_acknowledged_message_is_on_the_slave_and_the_files_are_the_same(
     pair: Pair, peers: Peers
 ) -> None:
@@ -164,6 +168,9 @@ async def test_both_tell_how_they_stand_in_the_same_words(pair: Pair, peers: Pee
     assert client["maxOffset"] == one["slaveAckOffset"]
 
 
+@pytest.mark.requirement(
+    "Store: The slave's log and queues are the master's, also after every crash"
+)
 async def test_after_a_kill_of_our_side_the_two_go_on_where_they_were(
     pair: Pair, peers: Peers
 ) -> None:

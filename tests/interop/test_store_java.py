@@ -116,6 +116,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) -> None:
     places = by_java.report["put"]
     times = {place: stored for place, _, stored in places}
@@ -136,11 +137,15 @@ def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) ->
     assert len(theirs) > 2
 
 
+@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_ours_sees_in_a_store_of_java_what_java_sees(by_java: Written, tmp_path: Path) -> None:
     shutil.copytree(by_java.folder, tmp_path / "store")
     check_same(seen_by_ours(tmp_path / "store", by_java.settings), by_java.report)
 
 
+@pytest.mark.requirement(
+    "Store: The real store on ours and ours on the real one's, byte for byte … after kill -9"
+)
 def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
@@ -166,6 +171,7 @@ def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
     check_same(seen_by_ours(folder, by_java.settings), more)
 
 
+@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_each_goes_on_in_a_store_where_the_other_has_ended(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
@@ -199,6 +205,9 @@ def _is_of(message: dict[str, Any], name: str) -> bool:
     return f"{message['topic']}@{message['queue']}" == name and message["sysFlag"] & 0xC in (0, 8)
 
 
+@pytest.mark.requirement(
+    "Store: Retention: 75, 85 and 90 percent, and back … of queues and index behind the log"
+)
 def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_path: Path) -> None:
     plan, keys = store_plan.make_plan(tmp_path / "scratch", SIZES)
     settings: dict[str, Any] = SIZES | {"plan": [], "keys": keys}

@@ -33,7 +33,7 @@ class Load:
         self.offsets = dict.fromkeys(range(QUEUES), 0)  # where the reader goes on
 
     async def until(self, address: str, acknowledged: int, kill: Child) -> None:
-        """Work until so many messages were acknowledged, then kill the broker."""
+        """Work until this many messages were acknowledged, then kill the broker."""
         self.wanted = self.acknowledged + acknowledged
         self.enough.clear()
         peers = [Peers(upgrade=False) for _ in range(PRODUCERS + 1)]

@@ -174,6 +174,9 @@ def places_to_flip(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]
                 yield path, at
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
+)
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_flipped_bit_costs_at_most_what_it_hit(is_clean: bool, told: Told) -> None:
     whole = sound(is_clean=is_clean)
@@ -204,6 +207,9 @@ def pieces(data: bytes) -> Iterator[bytes | None]:
         yield data[:-1]
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
+)
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_file_that_is_gone_or_cut_off_costs_at_most_what_it_held(
     is_clean: bool, told: Told

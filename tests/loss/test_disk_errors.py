@@ -48,6 +48,9 @@ def attempt(run: Run, work: Callable[[Run], None]) -> StoreError | None:
     return None
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
+)
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,6 +149,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
+)
 async def test_a_small_disk_filled_to_the_end_takes_messages_again_once_there_is_room(
     small_disk: Path,
 ) -> None:

@@ -184,6 +184,9 @@ def look(log: Log, store: MessageStore, end: int) -> None:
     assert contents(store) == {queue: bodies for queue, bodies in wanted.items() if bodies}
 
 
+@pytest.mark.requirement(
+    "Store: The slave's log and queues are the master's, also after every crash"
+)
 @pytest.mark.parametrize("start", [0, 2 * SEGMENT])
 def test_no_crash_of_a_slave_takes_what_came_or_brings_what_did_not(
     start: int, quiet: None, tmp_path: Path

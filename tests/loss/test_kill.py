@@ -47,6 +47,7 @@ def broker(folder: Path, number: int, mode: str) -> Iterator[tuple[Child, str]]:
         yield child, found[1]
 
 
+@pytest.mark.requirement("Store: Async flush: a kill loses nothing")
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_nothing_acknowledged_or_read_is_lost_by_kills(mode: str, tmp_path: Path) -> None:
     draw = Random(f"{SEED} {mode}")

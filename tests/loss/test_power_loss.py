@@ -22,6 +22,10 @@ STEPS_PER_LIFE = 25  # at most, between two crashes
 LIVES = 20  # of a history
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … at every change of the disk, with any part of the "
+    "rest surviving"
+)
 def test_no_crash_in_any_workload_of_up_to_three_steps_loses_anything(
     capsys: pytest.CaptureFixture[str], quiet: None
 ) -> None:
@@ -38,6 +42,10 @@ def test_no_crash_in_any_workload_of_up_to_three_steps_loses_anything(
     assert found.states >= STATES_MIN
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … at every change of the disk, with any part of the "
+    "rest surviving"
+)
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + HISTORIES))
 def test_a_long_history_with_crashes_of_all_kinds_loses_nothing(

@@ -79,6 +79,7 @@ def test_a_line_that_is_no_json_object_is_named(daemon: Daemon) -> None:
     assert "line 2 is not a JSON object with a body" in said
 
 
+@pytest.mark.requirement("Bad input: Lines that are no message")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -171,6 +172,7 @@ def test_topics_groups_and_lag_tell_what_was_done(daemon: Daemon) -> None:
     assert (counters["members"], counters["topics"]) == (0, "counted")
 
 
+@pytest.mark.requirement("Bad input: Commands on what exists already, or not")
 def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
     where = ["-n", daemon.namesrv]
     assert "created topic made" in output("topics", "create", "made", "--queues", "3", *where)
@@ -184,6 +186,7 @@ def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
     assert not any(line.startswith("made ") for line in output("topics", *where).splitlines())
 
 
+@pytest.mark.requirement("Bad input: Words that a newcomer may try")
 def test_a_topic_or_a_group_is_listed_alone(daemon: Daemon) -> None:
     for name in ("alone", "beside"):
         output("pub", name, "-n", daemon.namesrv, data="x\n")

@@ -37,6 +37,7 @@ def containers() -> list[dict[str, Any]]:
 # --- systemd --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_takes_a_unit(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
@@ -69,6 +70,7 @@ def test_a_unit_runs_a_command_that_there_is(unit: Path) -> None:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_manifests_fit_together() -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in manifests("Service")}
     for each in manifests("StatefulSet"):
@@ -103,6 +105,7 @@ def test_the_manifests_run_commands_and_set_settings_that_there_are() -> None:
 # --- Grafana --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_dashboard_shows_metrics_that_a_broker_has(tmp_path: Path) -> None:
     dashboard = json.loads((DEPLOY / "grafana" / "aerobee.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

@@ -146,6 +146,10 @@ def stored(name_server: str) -> list[Row]:
     return rows
 
 
+@pytest.mark.requirement(
+    "Spark: Exactly once into a table, driver and broker killed (20 times: "
+    "`AEROBEE_SPARK_KILLS=20 scripts/test tests/spark/test_exactly_once.py`)"
+)
 def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(tmp_path: Path) -> None:
     random = Random(SEED)
     # Both are killed, in an order that the seed draws.

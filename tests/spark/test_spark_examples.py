@@ -42,6 +42,7 @@ def run(program: str, name_server: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
 def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
     name_server: str, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
         assert f"{len(BODIES)} rows" in run("spark_stream.py", name_server, tmp_path)
 
 
+@pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
 def test_rows_of_a_table_are_messages(name_server: str, tmp_path: Path) -> None:
     run("spark_write.py", name_server, tmp_path)
     with blocking.Consumer(

@@ -54,6 +54,10 @@ def taken(reader: RocketmqStreamReader, start: Progress, end: Progress) -> list[
     return [(f"{each.broker_name}:{each.queue_id}", len(each)) for each in found]
 
 
+@pytest.mark.requirement(
+    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
+    "before PySpark 4.2"
+)
 def test_a_micro_batch_keeps_to_its_limit_where_spark_tells_none(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     end = query.latestOffset()
@@ -67,6 +71,10 @@ def test_a_micro_batch_keeps_to_its_limit_where_spark_tells_none(held: Busy) -> 
     assert max(rows) <= 30
 
 
+@pytest.mark.requirement(
+    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
+    "before PySpark 4.2"
+)
 def test_a_restart_goes_on_within_its_limit_where_spark_tells_no_start(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     seen: Progress = {"a": {"x:0": 40, "x:1": 55}}
@@ -85,6 +93,10 @@ def test_an_untold_query_asks_once_and_gets_something(held: Busy) -> None:
     assert query.latestOffset() == {"a": {"x:0": 1_100, "x:1": 60}}
 
 
+@pytest.mark.requirement(
+    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
+    "before PySpark 4.2"
+)
 def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
     held: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +114,7 @@ def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
     assert query.latestOffset(END) == {"a": {"x:0": 300, "x:1": 60}}
 
 
+@pytest.mark.requirement("Spark: A broker that is away in mid-stream and comes back")
 def test_a_queue_whose_broker_is_away_is_not_forgotten_where_spark_tells_no_start(
     held: Busy,
 ) -> None:
@@ -115,6 +128,10 @@ def test_a_queue_whose_broker_is_away_is_not_forgotten_where_spark_tells_no_star
     assert taken(query, end, query.latestOffset()) == []  # and not all of it again
 
 
+@pytest.mark.requirement(
+    "Spark: A start at the latest offsets: on a busy topic, and after a crash in the first micro- "
+    "batch"
+)
 @pytest.mark.parametrize("start", ["latest", json.dumps({"a": {"x:0": -1, "x:1": -1}})])
 @pytest.mark.parametrize("is_told", [True, False], ids=["from 4.2 on", "before"])
 def test_a_start_at_the_latest_offsets_is_the_end_of_the_first_micro_batch(
@@ -156,6 +173,9 @@ def test_other_starts_have_rows_in_their_first_micro_batch(held: Busy) -> None:
     assert taken(query, query.initialOffset(), end) == [("x:0", 2), ("x:1", 10)]
 
 
+@pytest.mark.requirement(
+    "Spark: Offsets that went back: a topic deleted and created again, a lost store"
+)
 @pytest.mark.parametrize("is_ending", [True, False], ids=["available now", "going on"])
 def test_offsets_that_went_back_are_told(held: Busy, is_ending: bool) -> None:
     held.held[ONE] = range(7)  # the topic was deleted and made anew

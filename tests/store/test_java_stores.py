@@ -83,6 +83,7 @@ def check_messages(store: MessageStore, messages: list[dict[str, Any]]) -> None:
         assert hashlib.sha1(record.body).hexdigest() == message["storedBodySha1"]
 
 
+@pytest.mark.requirement("Store: Offset by time, hash collisions, exact times")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_java_store_reads_back_as_java_reads_it(
     name: str, unpack: Unpack, open_store: OpenStore
@@ -141,6 +142,8 @@ def test_opening_a_java_store_that_was_stopped_cleanly_changes_no_file_of_it(
     assert files_of(root) == before
 
 
+@pytest.mark.requirement("Store: Index: header, slots, units")
+@pytest.mark.requirement("RocketMQ as it is: Index: slots from 0, units from 1, seconds")
 def test_the_index_made_anew_is_byte_for_byte_that_of_java(
     unpack: Unpack, open_store: OpenStore
 ) -> None:
@@ -154,6 +157,7 @@ def test_the_index_made_anew_is_byte_for_byte_that_of_java(
     assert ours == theirs
 
 
+@pytest.mark.requirement("Store: Consume queue")
 def test_the_queues_made_anew_are_byte_for_byte_those_of_java(
     unpack: Unpack, open_store: OpenStore
 ) -> None:
@@ -182,6 +186,7 @@ def test_every_record_with_a_crc_property_agrees_with_it(
     assert set(checked) == {True}
 
 
+@pytest.mark.requirement("Store: JSON files and their `.bak`")
 def test_a_whole_broker_store_reads_back(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("broker")
     store = open_store(root, java_settings(written["config"]))

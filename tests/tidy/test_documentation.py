@@ -44,6 +44,10 @@ def test_the_documents_at_the_root_are_short(document: str) -> None:
     assert len(lines) <= LINES_MAX[document], "move what is too much to a page of docs/"
 
 
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
 def test_each_program_of_the_readme_is_one_of_the_examples_as_it_stands() -> None:
     """The examples are run by tests/examples and typed strictly by scripts/check."""
     found = [code for _, code in BLOCK.findall((tree.ROOT / "README.md").read_text())]
@@ -52,6 +56,10 @@ def test_each_program_of_the_readme_is_one_of_the_examples_as_it_stands() -> Non
     assert not strange, f"in README.md, but in no file of examples/:\n{strange[0]}"
 
 
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page.name not in RUN_IN_ORDER],
@@ -99,6 +107,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == made | written
 
 
+@pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_public_name() -> None:
     made = generated_pages()
     for module in pages.MODULES:
@@ -108,6 +117,7 @@ def test_the_reference_has_every_public_name() -> None:
     assert "::: aerobee.client.errors.NoRouteError\n" in made["aerobee.client.errors.md"]
 
 
+@pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_command_and_every_setting() -> None:
     made = generated_pages()
     for command in cli.COMMANDS:

@@ -4,6 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import aerobee
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -52,3 +53,13 @@ def test_the_image_runs_as_the_user_that_kubernetes_is_told() -> None:
     sets = [each for each in documents if each["kind"] == "StatefulSet"]
     users = {each["spec"]["template"]["spec"]["securityContext"]["runAsUser"] for each in sets}
     assert users == {int(uid[1])}
+
+
+def test_the_version_is_that_of_the_package_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["dynamic"] == ["version"]
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    manifests = (ROOT / "deploy" / "kubernetes" / "aerobee.yaml").read_text()
+    tags = set(re.findall(r"aerobee:(\d[\w.]*)", manifests))
+    assert {newest[1], *tags} == {aerobee.__version__}

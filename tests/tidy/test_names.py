@@ -47,15 +47,3 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     named = set(MENTIONED.findall(text))
     missing = [name for name in sorted(named) if not (tree.ROOT / name).exists()]
     assert not missing, f"{document} speaks of files that are not there: {missing}"
-
-
-def test_tests_that_the_list_of_requirements_names_exist() -> None:
-    text = (tree.ROOT / "tests" / "README.md").read_text()
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert named
-    missing = [
-        f"{file}::{test}"
-        for file, test in named
-        if f"def {test}(" not in (tree.ROOT / file).read_text()
-    ]
-    assert not missing, f"tests/README.md names tests that are not there: {missing}"

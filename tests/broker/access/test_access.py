@@ -119,6 +119,10 @@ async def test_the_first_user_is_made_and_may_do_everything(as_user: Callers) ->
     assert (found.code, found.body is not None) == (codes.SUCCESS, True)
 
 
+@pytest.mark.requirement(
+    "Access control: A client that does not prove its identity is not served: on both ports, over "
+    "TLS, in each codec, by any field"
+)
 @pytest.mark.parametrize(
     ("user", "remark"),
     [
@@ -148,6 +152,10 @@ async def test_whoever_does_not_prove_who_he_is_is_not_served(
     assert guarded.access.refused == 5
 
 
+@pytest.mark.requirement(
+    "Access control: A client that does not prove its identity is not served: on both ports, over "
+    "TLS, in each codec, by any field"
+)
 async def test_a_request_that_was_changed_on_its_way_is_refused(guarded: Broker) -> None:
     fields = signed({"topic": "T"}, b"body", *ADMIN)
     code = codes.GET_TOPIC_CONFIG
@@ -179,6 +187,10 @@ async def test_every_field_that_arrives_is_signed_also_unknown_ones_and_those_th
     assert answer.code == codes.SUCCESS
 
 
+@pytest.mark.requirement(
+    "Access control: A client that does not prove its identity is not served: on both ports, over "
+    "TLS, in each codec, by any field"
+)
 @pytest.mark.parametrize(("version", "served"), [(399, True), (400, False)])
 async def test_old_clients_add_a_field_behind_the_signatures_back(
     guarded: Broker, version: int, served: bool
@@ -189,6 +201,10 @@ async def test_old_clients_add_a_field_behind_the_signatures_back(
     assert (answer.code == codes.SUCCESS) is served
 
 
+@pytest.mark.requirement(
+    "Access control: A client that does not prove its identity is not served: on both ports, over "
+    "TLS, in each codec, by any field"
+)
 @pytest.mark.parametrize("codec", [0, 1, 2])
 async def test_a_signature_holds_in_each_codec_of_the_header(guarded: Broker, codec: int) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
@@ -243,6 +259,10 @@ async def test_a_new_password_holds_at_once(guarded: Broker, as_user: Callers) -
     assert (await as_user(("admin", "new")).send("T")).code == codes.SUCCESS
 
 
+@pytest.mark.requirement(
+    "Access control: A client that does not prove its identity is not served: on both ports, over "
+    "TLS, in each codec, by any field"
+)
 async def test_both_ports_and_tls_ask_alike(guarded: Broker, as_user: Callers) -> None:
     assert (await as_user(None, guarded.fast_port).send("T")).code == codes.NO_PERMISSION
     assert (await as_user(ADMIN, guarded.fast_port).send("T")).code == codes.SUCCESS
@@ -294,6 +314,7 @@ async def test_refusals_are_told_in_the_log_once_a_second(
 # --- white lists, and authentication alone -------------------------------------------------------
 
 
+@pytest.mark.requirement("Access control: White lists, authentication alone")
 async def test_what_is_on_the_white_list_needs_no_signature(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     white = f" {codes.GET_TOPIC_CONFIG}, {codes.AUTH_CREATE_USER} ,{codes.GET_MAX_OFFSET}"
     more = {
@@ -319,6 +340,7 @@ async def test_what_is_on_the_white_list_needs_no_signature(start, config: Confi
         await caller.peers.close()
 
 
+@pytest.mark.requirement("Access control: White lists, authentication alone")
 async def test_without_authorization_whoever_has_signed_may_do_everything(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
@@ -339,6 +361,7 @@ async def test_without_authorization_whoever_has_signed_may_do_everything(  # ty
         await stranger.peers.close()
 
 
+@pytest.mark.requirement("Access control: Off, it costs nothing")
 async def test_off_no_row_of_the_table_is_another_one(  # type: ignore[no-untyped-def]
     start, config: Config, guarded: Broker, tmp_path: Path
 ) -> None:
@@ -473,6 +496,10 @@ RIGHTS: list[tuple[int, dict[str, str], bytes, Rights]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.requirement(
+    "Access control: Each request needs its rights and no more; every request that is served is "
+    "known"
+)
 async def test_each_request_needs_all_of_its_rights_and_no_more(
     guarded: Broker, as_user: Callers
 ) -> None:

@@ -117,6 +117,10 @@ async def test_the_name_in_the_header_counts(admin: Admin, broker: Broker) -> No
     assert broker.access.users.get("a") is not None
 
 
+@pytest.mark.requirement(
+    "Access control: Wrong settings stop the start, malformed users, resources and bodies are "
+    "refused"
+)
 @pytest.mark.parametrize(
     ("code", "body", "fields", "wanted"),
     [
@@ -155,6 +159,9 @@ async def test_a_body_that_is_no_user_is_refused_and_not_told(admin: Admin, body
     )
 
 
+@pytest.mark.requirement(
+    "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
+)
 async def test_only_a_super_user_makes_changes_and_deletes_super_users(
     helper: Admin, broker: Broker
 ) -> None:
@@ -283,6 +290,10 @@ async def test_a_full_disk_is_told(
 # --- secrets ------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement(
+    "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
+    "sentence"
+)
 async def test_passwords_are_not_in_the_log_nor_in_the_settings(
     admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,6 +52,7 @@ def found(filters: Filters, topic: str = "T", group: str = "g") -> ConsumerFilte
 # --- the file -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Consuming: consumerFilter.json and its bloom filter")
 def test_a_file_of_java_is_read_and_written_the_same(make: Made) -> None:
     make.path.write_bytes(GOLDEN.read_bytes())
     filters = make(**JAVAS)

@@ -126,6 +126,9 @@ def test_messages_that_are_gone_are_stepped_over() -> None:
     assert (found.status, found.next_offset) == (status.NO_MATCHED_MESSAGE, 50)
 
 
+@pytest.mark.requirement(
+    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
+)
 @given(
     values=strategies.lists(strategies.sampled_from(["1", "2", None]), max_size=150),
     is_whole=strategies.booleans(),

@@ -15,6 +15,9 @@ RANDOM = json.loads((Path(__file__).parents[2] / "golden" / "sql92_random.json")
 CASES = [case for case in GOLDEN if case["kind"] == "sql92"]
 
 
+@pytest.mark.requirement(
+    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
+)
 @pytest.mark.parametrize("case", CASES, ids=[case["expression"] for case in CASES])
 def test_an_expression_matches_as_in_java(case: dict[str, Any]) -> None:
     if case["result"] == "compile error":
@@ -35,6 +38,9 @@ def test_expressions_made_up_by_chance_match_as_in_java() -> None:
             assert [matches(one) for one in case["properties"]] == case["matched"], text
 
 
+@pytest.mark.requirement(
+    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
+)
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -139,6 +145,7 @@ def test_compiled_expressions_are_kept() -> None:
     assert sql92.compiled("a = 77") is sql92.compiled("a = 77")
 
 
+@pytest.mark.requirement("Consuming: Compiled expressions are kept by number and by length")
 def test_no_more_is_kept_than_may_be_by_length_and_what_is_asked_for_stays() -> None:
     def long(number: int) -> str:
         return f"a = '{number:08,d}'".ljust(sql92.TEXT_CHARS_MAX)

@@ -56,6 +56,9 @@ async def test_a_heartbeat_of_too_many_groups_makes_none(broker: Broker, caller:
     assert broker.groups.get("g0") is None
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
+)
 async def test_a_connection_is_in_so_many_groups(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +75,9 @@ async def test_a_connection_is_in_so_many_groups(
     assert (await tell(caller, producers=["three"])).code == 0
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
+)
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [("GROUPS_MAX", "2 consumer groups have clients"), ("MEMBERS_MAX", "have 2 members")],
@@ -87,6 +93,9 @@ async def test_all_together_have_so_many_groups_and_members(
     assert (await tell(caller, consumers={"three": []})).code == 0
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
+)
 async def test_subscriptions_have_a_share_of_the_memory_and_give_it_back(
     start: Callable, config: Config
 ) -> None:
@@ -144,6 +153,9 @@ class Saves:
         monkeypatch.setattr(JsonJournal, "append", note)
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
+)
 async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_journal(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +166,9 @@ async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_journal(
     assert all(broker.topics.get(f"%RETRY%g{n}") for n in range(50))
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
+)
 async def test_new_topics_of_a_turn_cost_one_write_that_comes_before_the_answers(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

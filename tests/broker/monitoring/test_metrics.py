@@ -72,6 +72,10 @@ async def test_the_version_of_the_program_is_a_label(broker: Broker) -> None:
     assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
+    "(estimateAccumulation)"
+)
 async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:
     for queue_id in (0, 0, 0, 1):
         await caller.send("T", queue_id=queue_id)
@@ -83,6 +87,10 @@ async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Call
     assert lag == {("T", "cg", "false", "false"): 2}
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
+    "(estimateAccumulation)"
+)
 async def test_the_lag_of_a_group_that_wants_some_tags_counts_only_those(
     broker: Broker, caller: Caller
 ) -> None:
@@ -133,6 +141,7 @@ async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     broker: Broker, caller: Caller
 ) -> None:

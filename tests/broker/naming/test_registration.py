@@ -87,6 +87,10 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     await caller.peers.close()
 
 
+@pytest.mark.requirement(
+    "Name server: A topic that is made has its route when that is answered, and told by itself "
+    "deletes no other"
+)
 async def test_making_a_topic_is_answered_once_the_name_server_has_it(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
@@ -151,6 +155,9 @@ async def test_a_topic_is_made_while_no_name_server_can_be_reached(start, config
     await caller.peers.close()
 
 
+@pytest.mark.requirement(
+    "Bad input: A disk that stays full, a name server that stays away: told once"
+)
 async def test_a_name_server_that_can_not_be_reached_is_told_once(
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -178,6 +185,10 @@ async def test_a_broker_that_is_given_itself_or_another_broker_for_a_name_server
     assert f"namesrvAddr {mine.address} is this broker itself; give" in caplog.messages[-1]
 
 
+@pytest.mark.requirement(
+    "Name server: A topic that is made has its route when that is answered, and told by itself "
+    "deletes no other"
+)
 async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
     strict: NameServer, start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]

@@ -59,6 +59,7 @@ async def set_mode(caller: Caller, mode: str = "POP", share: int = 0, **wanted: 
     return await caller.ask(codes.SET_MESSAGE_REQUEST_MODE, None, body.encode())
 
 
+@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
 async def test_each_member_that_pulls_gets_its_share(members: list[Caller], name: str) -> None:
     ids = ["c0", "c1", "c2"]
@@ -81,6 +82,7 @@ async def test_members_that_pop_read_all_queues(members: list[Caller]) -> None:
         }
 
 
+@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 async def test_members_that_pop_may_share_queues_with_a_few_others(members: list[Caller]) -> None:
     await set_mode(members[0], share=1)
     shares = [queues_of(await assigned(members[0], f"c{number}")) for number in range(3)]
@@ -207,6 +209,7 @@ async def test_a_mode_for_an_unknown_group_is_refused_where_groups_are_not_made(
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 async def test_modes_are_kept_in_javas_file_and_told_to_slaves(
     broker: Broker, members: list[Caller]
 ) -> None:

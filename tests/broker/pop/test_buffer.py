@@ -34,6 +34,9 @@ async def test_one_that_is_visible_soon_again_is_written_at_once(
     assert (p.broker.pop.buffer.count, in_the_timer(p)) == (0, 2)
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
+)
 async def test_a_running_broker_can_be_told_to_write_each_note_and_to_keep_them_again(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -55,6 +58,7 @@ async def test_a_running_broker_can_be_told_to_write_each_note_and_to_keep_them_
     assert p.offset() == 3  # nothing is forgotten, wherever its note was
 
 
+@pytest.mark.requirement("Pop: Memory instead of writing, with limits")
 async def test_memory_has_a_limit_beyond_which_all_is_written(
     run: Run, config: Config, clock: Clock
 ) -> None:

@@ -51,6 +51,7 @@ async def p(run: Run, config: Config, clock: Clock) -> Popper:
     return Popper(*await run(config()), clock)
 
 
+@pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
 async def test_what_a_java_broker_left_invisible_comes_again_here(
     run: Run, config: Config, clock: Clock, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ async def test_many_messages_come_again_in_parts(p: Popper) -> None:
     assert len(messages(p.broker, "%RETRY%cg_T")) == 640
 
 
+@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 async def test_a_full_disk_only_delays_what_comes_again(
     p: Popper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

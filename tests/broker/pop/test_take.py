@@ -87,6 +87,7 @@ async def test_what_is_acknowledged_never_comes_again(
         assert await p.pop() == {}
 
 
+@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 async def test_what_is_not_acknowledged_comes_again_in_the_groups_retry_topic(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -143,6 +144,7 @@ async def test_what_comes_again_counts_its_tries_and_keeps_its_first_time(
         await p.later(BACK_AFTER_MS)
 
 
+@pytest.mark.requirement("Pop: No dead letters by the broker, however many tries")
 async def test_what_nobody_acknowledges_comes_again_more_often_than_a_group_retries(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -320,6 +322,7 @@ async def test_a_pop_of_one_queue_waits_for_that_queue(
     assert [record.body for record in records(await asked)] == [b"yes"]
 
 
+@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_each_waiting_pop_gets_messages_of_its_own_the_oldest_first(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -383,6 +386,7 @@ async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
     assert (await waits).code == codes.SUCCESS
 
 
+@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_when_too_many_wait_the_next_is_told_so_and_can_be_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -414,6 +418,7 @@ async def test_a_client_that_leaves_takes_no_message_with_it(
     assert p.broker.pop.handlers.polls.count == 0
 
 
+@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_a_notification_says_whether_there_is_something_to_pop(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -463,6 +468,7 @@ async def test_a_message_is_news_for_the_newest_of_those_who_wait_for_news(
 # --- crashes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 @pytest.mark.parametrize("merge", [True, False])
 async def test_a_crash_loses_no_message_and_hides_none_for_ever(
     run: Run, config: Config, clock: Clock, tmp_path: Any, merge: bool
@@ -498,6 +504,7 @@ async def test_a_crash_before_anything_was_written_pops_all_again(
     assert list(await p.pop()) == [b"a", b"b"]
 
 
+@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -518,6 +525,7 @@ async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
 # --- refusals -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Pop: Foreign, malformed and expired handles, times out of range")
 @pytest.mark.parametrize(
     ("wanted", "code", "why"),
     [

@@ -41,6 +41,7 @@ async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None
     assert (header.next_offset, header.min_offset, header.max_offset) == (4, 0, 5)
 
 
+@pytest.mark.requirement("Spark: Bulk pulls give what plain ones give")
 async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,12 +57,14 @@ async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
     assert len(records(await caller.pull("T", max_messages=90, sys_flag=BULK))) == 1
 
 
+@pytest.mark.requirement("Consuming: Pull type")
 async def test_a_lite_pull_is_the_same_pull(caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", code=codes.LITE_PULL_MESSAGE)
     assert [record.body for record in records(answer)] == [b"0"]
 
 
+@pytest.mark.requirement("Name server: Tags: the broker filters by hash, the client by text")
 @pytest.mark.parametrize(
     ("expression", "bodies"),
     [
@@ -88,6 +91,7 @@ async def test_a_tag_expression_that_takes_long_to_read_is_refused(caller: Calle
     assert (await caller.pull("T", expression=expression[:11_000])).code != answer.code
 
 
+@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 @pytest.mark.parametrize(
     ("offset", "code", "remark", "following"),
     [
@@ -113,6 +117,7 @@ async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
     assert beyond.header(PullMessageResponse).next_offset == 0
 
 
+@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 @pytest.mark.parametrize(
     ("found", "code"),
     [
@@ -140,6 +145,8 @@ async def test_every_status_of_the_store_has_its_code_and_passes_its_offsets_on(
     assert broker.offsets.pull_offset("T", "cg", 0) == 70
 
 
+@pytest.mark.requirement("Store: Read path")
+@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
     await filled(caller, 3)
     answer = await caller.pull("T", 0, expression="none")
@@ -147,6 +154,7 @@ async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
     assert answer.header(PullMessageResponse).next_offset == 3
 
 
+@pytest.mark.requirement("Consuming: Push type: a waiting pull is woken by the message")
 async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
@@ -210,6 +218,7 @@ async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, calle
     assert [records(answer)[0].body for answer in answers] == [b"all"] * 50
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_a_pull_waits_no_longer_than_the_limit_and_a_negative_time_is_none(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +311,7 @@ async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignor
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_a_broker_that_may_not_be_read_says_so_before_anything_else(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
@@ -325,6 +335,7 @@ async def test_lite_pulls_can_be_switched_off(start, config: Config) -> None:  #
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_a_group_that_may_not_broadcast_and_one_that_may_not_read_the_topic(
     broker: Broker, caller: Caller
 ) -> None:
@@ -347,6 +358,7 @@ async def test_a_pull_with_an_older_version_than_the_brokers_is_served(caller: C
     assert [record.body for record in records(answer)] == [b"1", b"3"]
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_filtering_by_class_is_refused(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", sys_flag=CLASS_FILTER)
@@ -362,6 +374,7 @@ async def test_filtering_by_class_is_refused(broker: Broker, caller: Caller) -> 
 REJECT = b"rejectPullConsumerEnable=%s"
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(reject_pull_consumer_enable=True))
     caller, stranger = Caller(broker), Caller(broker)
@@ -385,6 +398,7 @@ async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) 
     await stranger.peers.close()
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 @pytest.mark.parametrize(
     ("settings", "asked", "count"),
     [
@@ -413,6 +427,7 @@ async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_who_has_fallen_behind_is_sent_to_a_slave_where_slaves_are_read(  # type: ignore[no-untyped-def]
     start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

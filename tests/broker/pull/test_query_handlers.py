@@ -49,6 +49,7 @@ def records(reply: Response) -> list[Record]:
 # --- 12 -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Store: Query by key and time")
 def test_messages_are_found_by_their_keys(parts: Parts) -> None:
     parts.put("T", body=b"one", KEYS="a b", UNIQ_KEY="U1")
     parts.put("T", body=b"two", KEYS="b", UNIQ_KEY="U2")
@@ -111,6 +112,7 @@ async def test_others_get_their_turn_after_each_message_that_a_look_up_reads(
     assert most <= 2  # the first goes with the request itself
 
 
+@pytest.mark.requirement("Store: Query by key and time")
 def test_the_time_range_and_the_number_limit_a_query(parts: Parts) -> None:
     for at in range(4):
         parts.put("T", body=b"%d" % at, KEYS="k", at_ms=START_MS + at * 1_000)
@@ -119,6 +121,7 @@ def test_the_time_range_and_the_number_limit_a_query(parts: Parts) -> None:
     assert len(records(query(parts, "k", maxNum=1))) == 1
 
 
+@pytest.mark.requirement("Store: Query by key and time")
 def test_a_unique_key_is_searched_with_the_brokers_own_limit(tmp_path: Path) -> None:
     parts = Parts(tmp_path, default_query_max_num=2)
     try:

@@ -105,6 +105,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.usefixtures("alone")
 async def test_a_slave_gets_each_message_at_the_end_of_the_turn_that_stored_it(
     run: Any, config: Config, connect: Connect
@@ -123,6 +124,7 @@ async def test_a_slave_gets_each_message_at_the_end_of_the_turn_that_stored_it(
 
 # As seen of a Java broker: request 0 gets the last file; request 100 gets 32768 bytes, then 32668
 # up to the end of the file, then the next file.
+@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_an_empty_slave_gets_the_last_file(
     run: Any, config: Config, connect: Connect
 ) -> None:
@@ -138,6 +140,7 @@ async def test_an_empty_slave_gets_the_last_file(
     )
 
 
+@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_chunks_go_up_to_the_end_of_a_file_and_the_end_of_a_file_is_sent_like_the_rest(
     run: Any, config: Config, connect: Connect
 ) -> None:
@@ -201,6 +204,7 @@ async def test_a_slave_that_says_nothing_for_twenty_seconds_is_let_go(
     assert "said nothing for 20001 ms, the limit is 20000 (haHousekeepingInterval)" in caplog.text
 
 
+@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
@@ -272,6 +276,7 @@ async def test_a_slave_too_many_is_refused_with_the_limit(
     assert "1 are connected, the limit is 1" in caplog.text
 
 
+@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_slave_that_does_not_read_costs_no_more_than_its_buffer(
     run: Any, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +392,10 @@ async def joined(broker: Broker, slave: Slave) -> None:
     await until(lambda: len([one for one in broker.ha.slaves if one.next >= 0]) > count)
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_an_answer_waits_until_a_slave_has_the_message(
     run: Any, config: Config, connect: Connect
 ) -> None:
@@ -408,6 +417,10 @@ async def test_an_answer_waits_until_a_slave_has_the_message(
     assert [answer.fields()["queueOffset"] for answer in answers] == ["1", "2", "3"]
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_without_a_slave_it_is_a_slave_timeout_and_the_message_stays(
     run: Any, config: Config, clock: Clock
 ) -> None:
@@ -430,6 +443,7 @@ async def test_without_a_slave_it_is_a_slave_timeout_and_the_message_stays(
     assert broker.store.max_offset("T", 0) == 3
 
 
+@pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.parametrize(
     "more",
     [
@@ -444,6 +458,10 @@ async def test_who_is_to_wait_for_no_slave_does_not(run: Any, config: Config, mo
     assert (await caller.send("T")).code == codes.SUCCESS
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_three_replicas_are_the_master_and_two_slaves(
     run: Any, config: Config, connect: Connect
 ) -> None:

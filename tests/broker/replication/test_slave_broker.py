@@ -95,6 +95,7 @@ async def pair(
     await made.stop()
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) -> None:
     answer = await pair.caller(pair.master).peers.request(
         pair.namesrv.address, codes.GET_BROKER_CLUSTER_INFO
@@ -135,6 +136,7 @@ async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(
     assert (fault(pair.slave), not_ready(pair.slave)) == (None, None)
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
     await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
     await pair.ask_master.send("T", b"one")
@@ -181,6 +183,7 @@ async def test_who_can_wait_is_sent_to_the_master_after_a_moment(pair: Pair) -> 
     assert [one.body for one in records(await waits)] == [b"one"]
 
 
+@pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
 async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pair: Pair) -> None:
     await has_topic(pair)
     await pair.ask_master.send("T", b"one")
@@ -200,6 +203,7 @@ async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pai
         assert (await waiting).code == codes.PULL_RETRY_IMMEDIATELY
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 @pytest.mark.parametrize("code", sorted(REFUSED))
 async def test_a_refusal_says_why_and_where_the_master_is(pair: Pair, code: int) -> None:
     answer = await pair.ask_slave.ask(code)
@@ -218,6 +222,7 @@ async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> Non
     assert answer.fields() == {"offset": "4"}
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_slave_delivers_no_delayed_message_by_itself(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +269,9 @@ async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one
     assert sorted(one.body for one in found) == [b"by level", b"by time", b"much later"]
 
 
+@pytest.mark.requirement(
+    "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
+)
 async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) -> None:
     await has_topic(pair)
     for number in range(20):
@@ -287,6 +295,7 @@ async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) 
     assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_topic_that_is_deleted_and_made_again_begins_anew_on_the_slave(
     pair: Pair,
 ) -> None:

@@ -102,6 +102,7 @@ async def slave(config: Config, tmp_path: Path) -> Any:
         one.store.close()
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_topics_groups_offsets_and_modes_become_the_masters(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
@@ -209,6 +210,7 @@ class Master:
         return Command(code=answer, flag=1, opaque=1, body=body)
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_deliveries_count_once_they_are_in_the_log_here(slave: Made) -> None:
     master = Master()
     one = slave(master)
@@ -248,6 +250,7 @@ async def test_what_can_not_be_had_is_told_once_and_the_rest_is_taken(
     assert "it answers 1" in told[0]
 
 
+@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_nothing_is_taken_from_a_master_that_has_less(
     slave: Made, caplog: pytest.LogCaptureFixture
 ) -> None:

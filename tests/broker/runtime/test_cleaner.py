@@ -67,6 +67,10 @@ async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old:
         os.utime(path, (when, when))
 
 
+@pytest.mark.requirement(
+    "Store: Retention: 75, 85 and 90 percent, and back … readers keep what they hold, and learn "
+    "what is gone"
+)
 async def test_a_reader_whose_messages_are_gone_is_told_where_the_rest_begins(
     running: tuple[Broker, Caller], clock: Clock
 ) -> None:
@@ -84,6 +88,7 @@ async def test_a_reader_whose_messages_are_gone_is_told_where_the_rest_begins(
     assert (await caller.send("T", BODY)).fields()["queueOffset"] == "20"
 
 
+@pytest.mark.requirement("Store: Retention: 75, 85 and 90 percent, and back")
 async def test_a_full_disk_refuses_sends_with_a_reason_and_takes_them_when_there_is_room(
     running: tuple[Broker, Caller], clock: Clock, full: Disk
 ) -> None:

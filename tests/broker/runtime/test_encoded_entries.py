@@ -37,6 +37,9 @@ def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bo
     assert put_into(texts, empty, topics, standard=standard) == whole
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
+)
 def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, topics = EncodedEntries(), table("a", "b")
     empty = TopicConfigAndMappingSerializeWrapper({})

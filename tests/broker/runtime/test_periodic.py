@@ -11,6 +11,9 @@ from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.store.base.errors import DiskFull
 
 
+@pytest.mark.requirement(
+    "Bad input: A disk that stays full, a name server that stays away: told once"
+)
 async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_it_works(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -41,6 +44,9 @@ async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_
     ]
 
 
+@pytest.mark.requirement(
+    "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
+)
 async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() -> None:
     loop = asyncio.get_running_loop()
     number = 0
@@ -75,6 +81,9 @@ async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() ->
     assert len(set(turns)) == len(turns)
 
 
+@pytest.mark.requirement(
+    "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
+)
 async def test_a_part_that_fails_lets_the_others_go_on() -> None:
     periodic = Periodic()
 

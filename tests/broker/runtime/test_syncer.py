@@ -48,6 +48,7 @@ async def max_offset(caller: Caller) -> int:
     return int(answer.fields()["offset"])
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_nothing_is_answered_or_readable_before_the_disk_has_it(
     synced: Broker, disk: Disk
 ) -> None:
@@ -89,6 +90,7 @@ async def test_a_sender_who_does_not_want_to_wait_does_not(synced: Broker, disk:
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-untyped-def]
     start, config: Config, disk: Disk
 ) -> None:
@@ -105,6 +107,7 @@ async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-unt
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
     synced: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +127,7 @@ async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Disk) -> None:
     caller = Caller(synced)
     assert (await caller.send("T", b"good")).code == 0

@@ -140,6 +140,7 @@ async def begun(store: Store) -> None:
     store.begun.clear()
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_group_is_answered_by_one_sync_in_its_order(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
@@ -248,6 +249,7 @@ async def test_a_late_answer_may_be_another_one(make: Make, store: Store, clock:
     assert peer.codes == [codes.SUCCESS]
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 @pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), ValueError("a fault")])
 async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_again(
     make: Make, store: Store, wrong: Exception
@@ -272,6 +274,7 @@ async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_a
     assert len(store.plans) == 1
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_so_many_answers_may_wait_however_many_groups_they_make(
     make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +305,7 @@ async def test_room_for_answers_comes_back_when_they_are_late(
     assert not syncer.is_full
 
 
+@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_stop_syncs_and_answers_what_is_left(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
@@ -364,6 +368,10 @@ async def test_an_answer_waits_until_the_slaves_have_its_message(make: Make, sto
     assert store.plans == []  # the disk has its own time
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_an_answer_that_waits_for_both_goes_out_after_the_later(
     make: Make, store: Store
 ) -> None:
@@ -399,6 +407,10 @@ async def test_slaves_that_take_too_long_are_told_and_the_answer_is_kept(
     assert len(peer.answers) == 1
 
 
+@pytest.mark.requirement(
+    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
+    "took too long"
+)
 async def test_where_disk_and_slaves_are_late_the_slaves_are_named(
     make: Make, store: Store, clock: Clock
 ) -> None:

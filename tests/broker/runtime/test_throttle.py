@@ -18,6 +18,7 @@ class Served:
     served = 0
 
 
+@pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_steps_are_short_until_nobody_was_served_for_a_while() -> None:
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
@@ -45,6 +46,7 @@ def test_as_many_messages_move_as_requests_were_served_within_limits(
     assert [throttle.quota(), throttle.quota()] == [share, FEW]
 
 
+@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
     """Between its requests some turns pass in which nobody is served."""
     turn = Served()

@@ -25,6 +25,9 @@ async def bodies(caller: Caller, topic: str = "T", offset: int = 0) -> list[byte
     return [record.body for record in records(await caller.pull(topic, offset))]
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
+)
 async def test_a_delayed_message_comes_when_its_level_says(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -84,6 +87,9 @@ async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
     assert await bodies(caller) == [b"late"]
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
+)
 async def test_what_waits_survives_a_restart_and_comes_once(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -174,6 +180,10 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
+    "retryQueueNums; what dead letters keep"
+)
 async def test_a_dead_letter_keeps_what_its_last_try_had(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -221,6 +231,10 @@ async def test_an_origin_of_blanks_is_none(run: Callable, config: Config) -> Non
     assert dead.properties["ORIGIN_MESSAGE_ID"] == record.offset_id
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
+    "retryQueueNums; what dead letters keep"
+)
 async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(
     run: Callable, config: Config
 ) -> None:
@@ -255,6 +269,10 @@ async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_grou
     await writer.wait_closed()
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
+    "retryQueueNums; what dead letters keep"
+)
 async def test_a_retry_topic_follows_its_groups_number_of_queues(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -281,6 +299,10 @@ async def test_a_retry_topic_follows_its_groups_number_of_queues(
     assert (topic.read_queue_nums, topic.write_queue_nums) == (3, 3)
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
+    "retryQueueNums; what dead letters keep"
+)
 async def test_a_message_that_comes_back_twice_counts_for_its_first_topic(
     run: Callable, config: Config, clock: Clock
 ) -> None:

@@ -258,6 +258,9 @@ def test_units_that_were_written_but_not_noted_are_not_written_again(
     assert two.bodies() == one_by_one(50)
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 def test_a_power_cut_that_takes_a_delivery_takes_the_note_of_it_too(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:
@@ -375,6 +378,7 @@ def test_a_clock_that_was_set_back_delivers_nothing_early_and_nothing_twice(rig:
     assert one.bodies() == [b"a", b"b"]
 
 
+@pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_one_step_is_short_however_many_are_due(rig: OpenRig) -> None:
     one = rig()
     for number in range(500):
@@ -422,6 +426,9 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
     assert one.bodies() == [b"%d" % number for number in range(300)]
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 @pytest.mark.parametrize("tells", [False, True])
 def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch, tells: bool
@@ -452,6 +459,9 @@ def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
     assert one.timers.state.waiting == 0
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 def test_what_a_broken_log_dropped_is_not_noted_as_delivered(
     rig: OpenRig, killed: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,6 +499,9 @@ def test_what_a_broken_log_dropped_is_not_noted_as_delivered(
     assert sorted(two.bodies()) == sorted(timed + delayed)
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -632,6 +645,9 @@ def noted(rig: Rig) -> dict[int, int]:
     return found.offsets
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
+)
 def test_levels_that_were_taken_out_still_deliver_what_they_have(rig: OpenRig) -> None:
     one = rig()
     place = one.delivery_policy.place("DELAY\x014\x02", "T", 0)
@@ -694,6 +710,9 @@ def test_timers_that_wait_in_javas_store_come_at_their_time(
 # ---- everything at once
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_with_kills_lose_nothing_and_deliver_nothing_early(
     rig: OpenRig, killed: Callable[..., Rig], seed: int
@@ -745,6 +764,9 @@ def one_by_one(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.requirement(
+    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
+)
 def test_what_sends_told_waits_and_comes_as_what_is_read(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:

@@ -102,6 +102,11 @@ async def test_properties_without_a_last_separator_and_look_alikes(caller: Calle
     assert records(await caller.pull("T", expression="no")) == []
 
 
+@pytest.mark.requirement("Name server: Topics make themselves, with 4 queues")
+@pytest.mark.requirement(
+    "RocketMQ as it is: A topic that makes itself has the least of the client's queues and the "
+    "broker's"
+)
 async def test_an_unknown_topic_is_made_with_the_clients_queues(
     broker: Broker, caller: Caller
 ) -> None:
@@ -124,6 +129,7 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(  # type: ignor
     await caller.peers.close()
 
 
+@pytest.mark.requirement("Name server: A message has one topic")
 @pytest.mark.parametrize(
     ("topic", "code", "word"),
     [
@@ -171,6 +177,7 @@ async def test_a_property_that_only_batches_of_batch_queues_have_is_illegal(call
     assert len(records(await caller.pull("T"))) == 1
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
 async def test_a_topic_in_order_is_closed_where_the_broker_takes_no_writes(
     broker: Broker, caller: Caller
 ) -> None:
@@ -243,6 +250,10 @@ async def test_a_batch_without_a_key_of_its_own_has_no_transaction_id(caller: Ca
     assert sent.fields()["queueOffset"] == "0"
 
 
+@pytest.mark.requirement(
+    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
+    "the real broker"
+)
 async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
     broker: Broker, caller: Caller
 ) -> None:

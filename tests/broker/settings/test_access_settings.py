@@ -54,6 +54,10 @@ def test_a_java_broker_conf_with_access_control_is_taken(tmp_path: Path) -> None
     ) == [UserInfo("admin", "p", "Super"), UserInfo("inner", "s", "Super")]
 
 
+@pytest.mark.requirement(
+    "Access control: Wrong settings stop the start, malformed users, resources and bodies are "
+    "refused"
+)
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
@@ -92,6 +96,10 @@ def test_one_name_for_both_is_one_user() -> None:
     assert init_user_of("") is None
 
 
+@pytest.mark.requirement(
+    "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
+    "sentence"
+)
 def test_the_secrets_are_never_shown() -> None:
     config = BrokerConfig(
         init_authentication_user='{"username":"a","password":"hush"}',
@@ -125,6 +133,10 @@ async def test_a_broker_signs_what_it_asks_of_others(start, config: Config) -> N
         assert answer.code == code
 
 
+@pytest.mark.requirement(
+    "Access control: Each request needs its rights and no more; every request that is served is "
+    "known"
+)
 def test_every_request_that_is_served_is_known_to_authorization_once() -> None:
     codes_served = {one.code for one in served.all_served() if one.daemon == "broker"}
     assert codes_served - KNOWN == set()

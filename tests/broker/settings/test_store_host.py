@@ -36,6 +36,9 @@ def knowing(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> Non
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
 
+@pytest.mark.requirement(
+    "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
+)
 async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     start: Any, config: Config, namesrv: NameServer
 ) -> None:
@@ -54,6 +57,9 @@ async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     assert stored.store_host == host
 
 
+@pytest.mark.requirement(
+    "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
+)
 async def test_a_name_without_an_address_stops_the_start(
     start: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,9 @@ async def test_enough_that_ended_is_noted_at_once(run: Callable, config: Config)
     assert [op.body for op in await stored(caller, OP_TOPIC)] == [b"0,1,"]
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: An end of no half message, or of another group"
+)
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
@@ -143,6 +146,9 @@ async def test_an_end_that_does_not_fit_the_half_message_is_refused(
     assert await stored(caller, "T", 2) == []
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: An end of no half message, or of another group"
+)
 async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, config: Config) -> None:
     _, caller = await run(config())
     await caller.send("T", PGROUP="pg")
@@ -151,6 +157,9 @@ async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, confi
     assert "Find prepared transaction message failed" in (answer.remark or "")
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: An end of no half message, or of another group"
+)
 async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None:
     _, caller = await run(config())
     waiting = await half(caller)
@@ -193,6 +202,10 @@ async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -
     assert (await caller.send("T", TRAN_MSG="false")).code == codes.SUCCESS
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
+    "and producer"
+)
 async def test_a_producer_is_asked_about_what_has_not_ended(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -228,6 +241,9 @@ async def test_a_producer_is_asked_about_what_has_not_ended(
     await producer.close()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
+)
 async def test_what_never_ends_is_given_up_after_so_many_checks(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -262,6 +278,9 @@ async def test_a_message_with_its_own_time_does_not_hold_up_others(
     assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
+)
 async def test_what_is_older_than_messages_are_kept_is_given_up(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -283,6 +302,9 @@ async def resume(caller: Caller, record: Record) -> Command:
     return await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": msg_id})
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
+)
 async def test_what_was_given_up_can_be_asked_about_again(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -324,6 +346,7 @@ def metrics(broker: Broker) -> dict[str, float]:
     return found
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
 async def test_half_messages_and_how_they_ended_are_counted(
     run: Callable, config: Config, clock: Clock
 ) -> None:
@@ -349,6 +372,7 @@ async def test_half_messages_and_how_they_ended_are_counted(
     assert broker.stats.puts("T").messages == 1
 
 
+@pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
 async def test_the_count_of_half_messages_outlives_a_restart(run: Callable, config: Config) -> None:
     broker, caller = await run(config())
     await half(caller)
@@ -384,6 +408,10 @@ async def test_with_sync_flush_a_commit_is_answered_once_it_is_on_the_disk(
     await caller.peers.close()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
+    "and producer"
+)
 async def test_a_restart_goes_on_where_it_was(run: Callable, config: Config, clock: Clock) -> None:
     broker, caller = await run(config())
     await half(caller, b"open")

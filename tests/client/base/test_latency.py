@@ -21,6 +21,7 @@ def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
     return {turn.next(QUEUES, avoid, faults).broker_name for _ in range(60)}
 
 
+@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 @pytest.mark.parametrize(
     ("latency_ms", "alone_ms"),
     [
@@ -33,6 +34,7 @@ def test_the_table_is_that_of_java(latency_ms: int, alone_ms: int) -> None:
     assert left_alone_ms(latency_ms) == alone_ms
 
 
+@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_a_slow_broker_is_left_alone_until_its_time_is_over() -> None:
     clock = Clock()
     faults = LatencyFaults(clock)
@@ -61,6 +63,7 @@ def test_a_failed_send_counts_as_ten_seconds() -> None:
     assert chosen(faults) == {"a", "b", "c"}
 
 
+@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_when_all_are_left_alone_the_one_that_refused_comes_last() -> None:
     faults = LatencyFaults(Clock())
     faults.failed("a", answered=True)

@@ -15,6 +15,7 @@ from aerobee.testing.cluster import LocalCluster
 from ..fakes import FakeCluster, until
 
 
+@pytest.mark.requirement("Consuming: Signed requests and TLS")
 @pytest.mark.parametrize("kind", ["consumer", "lite", "pull", "simple"])
 async def test_every_kind_of_consumer_signs_what_it_asks(fake: FakeCluster, kind: str) -> None:
     security = Security("key", "secret")

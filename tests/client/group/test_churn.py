@@ -106,6 +106,10 @@ async def churn(group: Group, dice: random.Random) -> list[str]:
     return done
 
 
+@pytest.mark.requirement("Progress: Duplicates are bounded")
+@pytest.mark.requirement(
+    "Rebalance: A queue has one consumer at a time, through joins, leaves, crashes"
+)
 @pytest.mark.parametrize("kind", ["concurrent", "ordered"])
 async def test_members_that_come_go_and_are_killed_lose_nothing(
     address: str, tmp_path: Path, kind: str

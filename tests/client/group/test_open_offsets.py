@@ -6,6 +6,7 @@ import pytest
 from aerobee.client.group.open_offsets import OpenOffsets
 
 
+@pytest.mark.requirement("Progress: ProcessQueue: the smallest open offset")
 @pytest.mark.parametrize("seed", range(200))
 def test_the_committed_offset_is_the_smallest_open_one_at_every_step(seed: int) -> None:
     dice = random.Random(seed)

@@ -116,6 +116,7 @@ async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: lis
     assert slept == []
 
 
+@pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
 async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_rest(
     slept: list[float],
 ) -> None:

@@ -27,6 +27,7 @@ def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consum
     return Consumer(fake.address, client_id=client_id, **chosen)  # type: ignore[arg-type]
 
 
+@pytest.mark.requirement("Lite pull: Rebalance each 20 s, and on notice")
 async def test_queues_are_looked_at_every_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -56,6 +57,8 @@ async def test_a_topic_that_is_made_later_is_consumed_within_two_seconds(
         assert len(consumer.queues) == queues
 
 
+@pytest.mark.requirement("Rebalance: What triggers a new plan")
+@pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
 async def test_a_notice_is_followed_at_once_but_two_rounds_are_a_second_apart(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -79,6 +82,8 @@ async def test_a_notice_is_followed_at_once_but_two_rounds_are_a_second_apart(
         assert len(asked) == before + 4
 
 
+@pytest.mark.requirement("Rebalance: What triggers a new plan")
+@pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
 async def test_a_queue_that_can_not_be_taken_is_tried_again_after_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -93,6 +98,7 @@ async def test_a_queue_that_can_not_be_taken_is_tried_again_after_a_second(
         assert len(consumer.queues) == 1
 
 
+@pytest.mark.requirement("Rebalance: Before the first rebalance no pull, after it one a queue")
 async def test_before_the_first_rebalance_nothing_is_pulled_and_after_it_one_pull_a_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -119,6 +125,8 @@ async def test_before_the_first_rebalance_nothing_is_pulled_and_after_it_one_pul
     assert [shelf.pulls[0].max_messages, shelf.pulls[0].suspend_ms] == [32, 15_000]
 
 
+@pytest.mark.requirement("Progress: One message through all stages")
+@pytest.mark.requirement("Rebalance: Call chain")
 async def test_the_stages_follow_each_other(fake: FakeCluster, shelf: Shelf) -> None:
     """Route, heartbeat, members, the group's offset, pull, commit, leaving."""
     shelf.put("orders", 0, b"0")
@@ -139,6 +147,12 @@ async def test_the_stages_follow_each_other(fake: FakeCluster, shelf: Shelf) -> 
     assert at == sorted(at)
 
 
+@pytest.mark.requirement("Progress: One reporter per queue")
+@pytest.mark.requirement("Progress: OffsetStore.persist")
+@pytest.mark.requirement("Progress: A dropped queue reports nothing")
+@pytest.mark.requirement(
+    "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
+)
 async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -167,6 +181,9 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
     assert shelf.committed["orders", 0] == 1
 
 
+@pytest.mark.requirement(
+    "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
+)
 async def test_what_a_pull_under_way_brings_after_the_loss_is_thrown_away(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -178,6 +195,7 @@ async def test_what_a_pull_under_way_brings_after_the_loss_is_thrown_away(
         assert await consumer.receive(0.05) is None
 
 
+@pytest.mark.requirement("Rebalance: The new owner begins at the persisted offset")
 async def test_the_next_owner_begins_at_the_persisted_offset(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -196,6 +214,7 @@ async def test_the_next_owner_begins_at_the_persisted_offset(
         assert following.body == b"1"
 
 
+@pytest.mark.requirement("RocketMQ as it is: A queue not pulled for 120 s is created again")
 async def test_a_queue_that_was_not_pulled_for_two_minutes_is_taken_anew(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,6 +229,7 @@ async def test_a_queue_that_was_not_pulled_for_two_minutes_is_taken_anew(
         assert len(consumer.queues) == 1
 
 
+@pytest.mark.requirement("Rebalance: Thresholds of the topic")
 async def test_thresholds_of_the_topic_are_shared_by_its_queues(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -250,6 +270,11 @@ async def test_listeners_hear_of_all_queues_and_of_their_own(
     assert told == [("orders", 4, [0, 1, 2, 3]), ("orders", 4, [2, 3])]
 
 
+@pytest.mark.requirement("Rebalance: Cardinalities")
+@pytest.mark.requirement("Rebalance: Topics that are no longer subscribed")
+@pytest.mark.requirement(
+    "RocketMQ as it is: A client subscribes many topics, a group's members agree"
+)
 async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_added(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -264,6 +289,8 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
+@pytest.mark.requirement("Progress: One reporter per queue")
+@pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])
 @pytest.mark.parametrize("strategy", [average, circle])
 async def test_every_member_computes_the_same_plan_from_shuffled_answers(
@@ -299,6 +326,7 @@ async def test_every_member_computes_the_same_plan_from_shuffled_answers(
     ]
 
 
+@pytest.mark.requirement("Rebalance: A user's own strategy")
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
@@ -328,6 +356,7 @@ async def test_a_users_strategy_that_fails_keeps_the_queues(
     assert said in caplog.text
 
 
+@pytest.mark.requirement("Rebalance: What triggers a new plan")
 async def test_more_queues_are_shared_out_once_the_route_has_them(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -341,6 +370,7 @@ async def test_more_queues_are_shared_out_once_the_route_has_them(
         assert len(consumer.queues) == 2
 
 
+@pytest.mark.requirement("Rebalance: Gain: computePullFromWhere")
 async def test_a_retry_topic_begins_at_its_start_or_its_end(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -367,6 +397,7 @@ async def test_a_flow_control_limit_stops_the_pulls_until_messages_are_settled(
         assert await consumer.receive(SECONDS) is not None
 
 
+@pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
 async def test_an_interval_rests_between_two_pulls(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -379,6 +410,7 @@ async def test_an_interval_rests_between_two_pulls(
         assert shelf.pulls_of("orders") == [0, 1]
 
 
+@pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
 def test_pull_settings_that_can_not_be_are_refused() -> None:
     with pytest.raises(ClientError, match="batch is 0"):
         PullSettings(batch=0)

@@ -50,6 +50,7 @@ async def test_popped_messages_are_gone_once_they_are_acknowledged(address: str)
         assert await first.receive(timeout=0) == []
 
 
+@pytest.mark.requirement("Consuming: Pop consumer")
 async def test_an_unacknowledged_message_comes_again_when_its_time_is_up(address: str) -> None:
     await filled(address, 1)
     async with SimpleConsumer(address, group="mail", topics=["orders"], start="earliest") as mail:

@@ -58,6 +58,7 @@ def tries(cluster: FakeCluster) -> list[str]:
     return [broker.name for broker in cluster.brokers for _ in broker.sent]
 
 
+@pytest.mark.requirement("Sending: The steps of a send")
 async def test_a_message_is_sent_as_javas_producer_sends_it(fake: FakeCluster) -> None:
     async with Producer(fake.address, group="shop") as producer:
         message = Message("orders", b"hello", tags="paid", keys=["o-1"], properties={"a": "b"})
@@ -92,6 +93,7 @@ async def test_requests_become_msgpack_once_the_peer_has_shown_to_be_aerobee(
     assert codecs == [2, 0]
 
 
+@pytest.mark.requirement("Name server: The producer's fast path writes the bytes of the slow path")
 async def test_a_send_is_the_same_request_the_quick_way_and_the_long_one(
     fake: FakeCluster,
 ) -> None:
@@ -112,6 +114,7 @@ async def test_a_send_is_the_same_request_the_quick_way_and_the_long_one(
     assert len(quick.body or b"") < 5_000
 
 
+@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 async def test_messages_go_through_the_queues_in_turn(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         for _ in range(8):
@@ -121,6 +124,7 @@ async def test_messages_go_through_the_queues_in_turn(fake: FakeCluster) -> None
     assert sorted(ids[:4]) == [0, 1, 2, 3]
 
 
+@pytest.mark.requirement("Sending: Compression above 4 KiB")
 async def test_a_long_body_is_compressed(fake: FakeCluster) -> None:
     long = b"abc" * 4096
     async with Producer(fake.address, compress_bytes_min=4096) as producer:
@@ -142,6 +146,7 @@ async def test_a_body_that_compression_would_not_shorten_goes_as_it_is(fake: Fak
     assert command.header(SendMessage).sys_flag == 0
 
 
+@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 @pytest.mark.parametrize("code", RETRIED)
 async def test_a_refusal_that_another_broker_may_not_share_is_tried_there(
     two: FakeCluster, code: int
@@ -408,6 +413,7 @@ def test_a_compression_that_is_not_there_is_refused(options: dict[str, object], 
         Producer("127.0.0.1:1", **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 async def test_with_latency_faults_a_failed_broker_is_left_alone(two: FakeCluster) -> None:
     refuse(codes.SYSTEM_BUSY, 1, two)
     async with Producer(two.address, latency_faults=True) as producer:
@@ -474,6 +480,7 @@ async def test_the_vip_channel_is_two_ports_below(
     assert f"127.0.0.1:{port - 2}" in ends
 
 
+@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 @pytest.mark.parametrize("kind", ["in turn", "to a queue", "a batch", "begun"])
 async def test_a_send_waits_for_a_broker_that_restarts(
     kind: str, fake: FakeCluster, clock: Clock

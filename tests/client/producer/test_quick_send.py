@@ -87,6 +87,9 @@ async def test_an_answer_that_says_no_for_good_is_not_tried_again(fake: FakeClus
     assert len(fake.broker.sent) - sent == 1
 
 
+@pytest.mark.requirement(
+    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
+)
 async def test_a_connection_that_is_lost_meanwhile_costs_a_try_and_not_the_message(
     fake: FakeCluster,
 ) -> None:
@@ -186,6 +189,9 @@ async def test_the_queue_that_the_broker_names_is_the_one_of_the_receipt(fake: F
     assert (receipt.queue.queue_id, receipt.queue_offset, receipt.recall_handle) == (77, 5, "h")
 
 
+@pytest.mark.requirement(
+    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
+)
 async def test_messages_that_are_begun_soon_arrive_in_their_order_and_need_no_task(
     fake: FakeCluster,
 ) -> None:
@@ -235,6 +241,9 @@ async def test_what_is_wrong_with_a_message_begun_soon_is_in_its_future(fake: Fa
             assert isinstance(found[1], IllegalMessageError)
 
 
+@pytest.mark.requirement(
+    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
+)
 async def test_a_send_takes_few_calls(fake: FakeCluster) -> None:
     counts: Counter[str] = Counter()
 

@@ -22,6 +22,7 @@ def test_round_robin_goes_through_all_queues_in_turn() -> None:
     assert [turn.next(QUEUES) for _ in range(3)] == [QUEUES[(at + step) % 3] for step in (1, 2, 3)]
 
 
+@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 def test_round_robin_avoids_a_broker_when_there_is_another() -> None:
     turn = RoundRobin()
     assert {turn.next(QUEUES, avoid="a").broker_name for _ in range(6)} == {"b"}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from aerobee.client import Consumer
 from aerobee.client.base.identity import new_client_id
 from aerobee.protocol import codes
@@ -13,6 +14,7 @@ from ..shelf import Shelf
 SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
+@pytest.mark.requirement("Lite pull: Timers: first delay and period")
 async def test_each_work_has_its_first_delay_and_its_period(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -48,6 +50,7 @@ async def test_each_work_has_its_first_delay_and_its_period(
         assert consumer.queues
 
 
+@pytest.mark.requirement("Progress: Report every 5 s, queue by queue, oneway")
 async def test_offsets_go_out_queue_by_queue_each_5_seconds_and_a_lost_broker_stops_nothing(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -70,6 +73,8 @@ async def test_offsets_go_out_queue_by_queue_each_5_seconds_and_a_lost_broker_st
         assert len(consumer.queues) == 3
 
 
+@pytest.mark.requirement("Progress: A later message that is done first is not reported")
+@pytest.mark.requirement("Progress: In memory until it is persisted")
 async def test_a_crash_between_two_persists_repeats_and_loses_nothing(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -97,6 +102,8 @@ async def test_a_crash_between_two_persists_repeats_and_loses_nothing(
     await crashing.close()
 
 
+@pytest.mark.requirement("Lite pull: Client ids")
+@pytest.mark.requirement("RocketMQ as it is: Client ids have a time in clustering only")
 def test_client_ids_are_unique_unless_the_instance_has_a_name() -> None:
     ids = {new_client_id("10.0.0.1") for _ in range(100)}
     assert len(ids) == 100

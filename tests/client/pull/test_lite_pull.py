@@ -37,6 +37,8 @@ def state_of(consumer: LitePullConsumer, queue: MessageQueue = QUEUE) -> Message
     return state
 
 
+@pytest.mark.requirement("Lite pull: No pull of the push kind")
+@pytest.mark.requirement("Lite pull: Batch of 10, long poll of 20 s")
 async def test_poll_gives_the_messages_of_one_pull_in_order(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -55,6 +57,7 @@ async def test_poll_gives_the_messages_of_one_pull_in_order(
     assert beats[-1].consumer_data_set[0].consume_type == "CONSUME_ACTIVELY"
 
 
+@pytest.mark.requirement("Lite pull: Brokers before 5.0, which know no LITE_PULL_MESSAGE")
 async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -69,6 +72,7 @@ async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
     assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # it is asked once
 
 
+@pytest.mark.requirement("Lite pull: AssignedMessageQueue, MessageQueueState")
 async def test_the_states_of_a_queue(fake: FakeCluster, shelf: Shelf) -> None:
     fresh = MessageQueueState(QUEUE, ProcessQueue(QUEUE, 0, Limits()))
     assert (fresh.paused, fresh.pull_offset, fresh.consume_offset, fresh.seek_offset) == (
@@ -91,6 +95,7 @@ async def test_the_states_of_a_queue(fake: FakeCluster, shelf: Shelf) -> None:
         assert not state_of(consumer).paused
 
 
+@pytest.mark.requirement("Lite pull: Subscribe or assign")
 async def test_subscribe_and_assign_exclude_each_other(fake: FakeCluster, shelf: Shelf) -> None:
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
@@ -111,6 +116,7 @@ async def test_subscribe_and_assign_exclude_each_other(fake: FakeCluster, shelf:
         assert shelf.pulls[0].subscription == "a || b"
 
 
+@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_what_was_polled_is_committed_by_a_later_poll_each_5_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -129,6 +135,8 @@ async def test_what_was_polled_is_committed_by_a_later_poll_each_5_seconds(
         await until(lambda: shelf.committed.get(("orders", 0)) == 2)
 
 
+@pytest.mark.requirement("Lite pull: Where offsets go")
+@pytest.mark.requirement("Lite pull: committed, commit, seek")
 async def test_commit_makes_it_last_at_once_and_without_it_nothing_does(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -152,6 +160,7 @@ async def test_commit_makes_it_last_at_once_and_without_it_nothing_does(
         assert bodies(await consumer.poll(SECONDS)) == [b"2"]
 
 
+@pytest.mark.requirement("Lite pull: committed, commit, seek")
 async def test_seeking_goes_anywhere_in_the_queue_and_nowhere_else(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -176,6 +185,7 @@ async def test_seeking_goes_anywhere_in_the_queue_and_nowhere_else(
             await consumer.seek(MessageQueue("orders", "broker-a", 4), 0)
 
 
+@pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
 async def test_a_seek_throws_away_what_waits_and_what_is_under_way(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -192,6 +202,7 @@ async def test_a_seek_throws_away_what_waits_and_what_is_under_way(
         assert await consumer.poll(0.02) == []
 
 
+@pytest.mark.requirement("Lite pull: Pauses between pulls")
 async def test_a_paused_queue_is_not_pulled_for_a_second_at_a_time(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -212,6 +223,7 @@ async def test_a_paused_queue_is_not_pulled_for_a_second_at_a_time(
         assert bodies(await consumer.poll(SECONDS)) == [b"2"]
 
 
+@pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
 @pytest.mark.parametrize(
     ("settings", "pulled"),
     [
@@ -242,6 +254,7 @@ async def test_each_limit_stops_the_pulls_until_something_is_polled(
         assert len(shelf.pulls_of("orders")) == pulled + 1
 
 
+@pytest.mark.requirement("Lite pull: 20 pull tasks")
 def test_the_limits_are_those_of_java() -> None:
     settings = LitePullSettings()
     assert (settings.tasks, settings.batch, settings.all_max) == (20, 10, 10_000)
@@ -252,6 +265,7 @@ def test_the_limits_are_those_of_java() -> None:
         LitePullSettings(tasks=0)
 
 
+@pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
 async def test_a_full_queue_is_told_once_in_a_thousand_rests(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,6 +282,7 @@ async def test_a_full_queue_is_told_once_in_a_thousand_rests(
         assert len([each for each in caplog.messages if "pulling rests" in each]) == 2
 
 
+@pytest.mark.requirement("Lite pull: Pauses between pulls")
 @pytest.mark.parametrize(
     ("code", "seconds"), [(codes.SYSTEM_BUSY, 1.0), (codes.FLOW_CONTROL, 0.02)]
 )
@@ -292,6 +307,7 @@ async def test_a_refused_pull_is_tried_again_after_a_while(
         assert tried[1] - tried[0] >= seconds
 
 
+@pytest.mark.requirement("Lite pull: Offset out of range")
 async def test_an_offset_out_of_range_goes_on_where_the_broker_says(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -303,6 +319,11 @@ async def test_an_offset_out_of_range_goes_on_where_the_broker_says(
     assert "going on at offset 3" in caplog.text
 
 
+@pytest.mark.requirement("Lite pull: Rebalance each 20 s, and on notice")
+@pytest.mark.requirement("Lite pull: Names of the pull tasks")
+@pytest.mark.requirement("Lite pull: MessageQueueListener; broadcasting takes all")
+@pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
+@pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
 async def test_queues_are_shared_with_the_group_and_a_lost_one_is_forgotten(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -332,6 +353,7 @@ async def test_queues_are_shared_with_the_group_and_a_lost_one_is_forgotten(
     assert told == [[0, 1, 2, 3], [2, 3]]
 
 
+@pytest.mark.requirement("Lite pull: MessageQueueListener; broadcasting takes all")
 async def test_broadcasting_takes_all_queues(
     fake: FakeCluster, shelf: Shelf, tmp_path: object
 ) -> None:
@@ -343,6 +365,7 @@ async def test_broadcasting_takes_all_queues(
     assert not fake.broker.requests[codes.GET_CONSUMER_LIST_BY_GROUP]
 
 
+@pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
 async def test_an_unsubscribed_topic_is_committed_and_let_go(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -356,6 +379,7 @@ async def test_an_unsubscribed_topic_is_committed_and_let_go(
         assert shelf.committed["orders", 0] == 1
 
 
+@pytest.mark.requirement("Lite pull: A topic's queues change")
 async def test_a_change_of_a_topics_queues_is_told(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -377,6 +401,7 @@ async def test_a_change_of_a_topics_queues_is_told(
             await consumer.on_topic_change("nope", lambda topic, queues: None)
 
 
+@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_two_pollers_never_see_one_message(fake: FakeCluster, shelf: Shelf) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(60)))
     async with member(fake, pull=LitePullSettings(batch=3)) as consumer:
@@ -391,6 +416,7 @@ async def test_two_pollers_never_see_one_message(fake: FakeCluster, shelf: Shelf
     assert sorted(found) == sorted(b"%d" % at for at in range(60))
 
 
+@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_polling_needs_a_running_consumer_and_a_time_that_can_be(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -406,6 +432,7 @@ async def test_polling_needs_a_running_consumer_and_a_time_that_can_be(
     assert not consumer.is_running
 
 
+@pytest.mark.requirement("Lite pull: 20 pull tasks")
 async def test_many_queues_have_their_turn_with_few_tasks(fake: FakeCluster, shelf: Shelf) -> None:
     fake.topics["orders"] = 6
     for queue_id in range(6):

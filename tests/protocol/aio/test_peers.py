@@ -35,6 +35,7 @@ async def nobody() -> str:
     return f"127.0.0.1:{port}"
 
 
+@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 async def test_pauses_grow_to_a_second_and_are_of_random_length(peers: Peers, nobody: str) -> None:
     clock = Clock()
     with pytest.raises(ConnectionError):
@@ -66,6 +67,7 @@ async def test_two_clients_rest_for_different_times(nobody: str) -> None:
     assert len(rests) > 1
 
 
+@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 async def test_a_server_that_is_back_is_connected_after_the_pause_and_the_pauses_begin_anew(
     peers: Peers,
 ) -> None:

@@ -166,6 +166,7 @@ async def test_a_oneway_request_gets_no_answer(server: Server, desk: Desk) -> No
     assert desk.seen == ["quiet", "loud"]
 
 
+@pytest.mark.requirement("Bad input: What is no frame closes its connection, the server goes on")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -314,6 +315,9 @@ async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Comma
     return found
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
+)
 async def test_small_requests_for_large_answers_wait_until_their_answers_are_read(
     desk: Desk, server: Server
 ) -> None:
@@ -526,6 +530,9 @@ async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: D
     await server.stop()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
+)
 async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -555,6 +562,10 @@ async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
     return writer
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
+    "memory of all"
+)
 async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memory(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -578,6 +589,10 @@ async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memo
     await server.stop()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
+    "memory of all"
+)
 async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_in(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -609,6 +624,10 @@ async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_
     await server.stop()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
+    "memory of all"
+)
 async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk: Desk) -> None:
     server = Server(idle_seconds=10, budget=MemoryBudget(10 << 20))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
@@ -626,6 +645,10 @@ async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk
     await server.stop()
 
 
+@pytest.mark.requirement(
+    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
+    "memory of all"
+)
 async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_off(
     desk: Desk,
 ) -> None:
@@ -649,6 +672,7 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
     await server.stop()
 
 
+@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 async def test_many_requests_of_one_client_do_not_hold_up_another(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -677,6 +701,7 @@ async def test_many_requests_of_one_client_do_not_hold_up_another(
     other.close()
 
 
+@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_sent(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

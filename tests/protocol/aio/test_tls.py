@@ -88,6 +88,9 @@ async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello")
     return answers[-1].body
 
 
+@pytest.mark.requirement(
+    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
+)
 @pytest.mark.parametrize("body", [b"hello", BIG])
 async def test_one_port_takes_both_kinds(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, body: bytes
@@ -99,6 +102,9 @@ async def test_one_port_takes_both_kinds(
     assert found == [body] * 3
 
 
+@pytest.mark.requirement(
+    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
+)
 async def test_without_a_certificate_one_is_made_for_all_who_ask(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
 ) -> None:

@@ -26,6 +26,7 @@ def flag_of(vector: dict) -> int:
     return vector.get("sysFlag_on_wire", vector.get("sysFlag"))
 
 
+@pytest.mark.requirement("Sending: Compression above 4 KiB")
 @pytest.mark.parametrize("vector", GOLDEN, ids=lambda v: v["name"])
 def test_a_compressed_body_of_java_is_unpacked(vector: dict) -> None:
     body = bytes.fromhex(vector["stored_body_hex"])

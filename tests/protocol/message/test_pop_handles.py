@@ -22,6 +22,7 @@ BY_NAME = {vector["name"]: vector for vector in VECTORS if "name" in vector}
 TEXT = "10 1700000000123 60000 3 0 broker-a 2 12"
 
 
+@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 def test_a_handle_is_javas() -> None:
     vector = BY_NAME["pop extra info (topic normal)"]
     made = handle(
@@ -49,6 +50,7 @@ def test_a_handle_of_a_queue_names_no_offset_and_one_in_order_no_revive_queue() 
     assert not parse_handle(TEXT).is_order
 
 
+@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 def test_the_infos_of_an_answer_are_javas() -> None:
     vector = BY_NAME["pop response header infos"]
     starts = [start_offset_info("0", 2, 10), start_offset_info("1", 0, 5)]
@@ -86,6 +88,7 @@ def test_what_is_no_handle_is_refused_with_what_is_wrong(text: str, why: str) ->
         parse_handle(text)
 
 
+@pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
 def test_what_a_proxy_appends_is_passed_over() -> None:
     assert parse_handle(TEXT + " 4711") == parse_handle(TEXT)
 

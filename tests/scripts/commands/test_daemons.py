@@ -49,6 +49,7 @@ def up(store: Path) -> list[str]:
 # --- up ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Name server: A single master starts with one command")
 def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path: Path) -> None:
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
         assert f"broker {daemon.broker} (clients are told {daemon.broker})" in daemon.ready
@@ -82,6 +83,7 @@ def test_messages_are_there_after_a_restart(tmp_path: Path) -> None:
         assert sorted(output(*sub).splitlines()) == ["one", "two"]
 
 
+@pytest.mark.requirement("Documents: SQL conditions in `aerobee up`")
 def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path) -> None:
     condition = {"orders": by_sql("amount > 10")}
     for number, value in enumerate(["", "false"]):
@@ -249,6 +251,7 @@ def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> No
 # --- what stops a start --------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -269,6 +272,7 @@ def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
     assert "scanNotActiveBrokerInterval is 'soon'" in said
 
 
+@pytest.mark.requirement("Bad input: An address or a port that is none")
 @pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
 @pytest.mark.parametrize("text", ["99999", "-1", "1x"])
 def test_an_option_that_is_no_port_is_named_as_it_was_given(option: str, text: str) -> None:
@@ -333,6 +337,7 @@ def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
         assert get(daemon.page + "readyz") == "ok\n"
 
 
+@pytest.mark.requirement("Store: `lock`")
 def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with running(tmp_path, *up(store)) as daemon:

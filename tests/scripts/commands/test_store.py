@@ -34,6 +34,9 @@ def test_a_clean_store_passes_with_a_table(root: Path) -> None:
     assert lines[-1] == "no damage found"
 
 
+@pytest.mark.requirement(
+    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
+)
 def test_damage_is_one_line_with_file_and_place_and_exit_code_1(root: Path) -> None:
     path = spoil(root)
     done = aerobee("store", "check", str(root))

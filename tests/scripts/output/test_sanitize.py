@@ -67,6 +67,9 @@ def test_a_table_is_as_wide_as_what_is_seen() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.requirement(
+    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
+)
 def test_a_line_of_the_log_is_one_line() -> None:
     try:
         raise ValueError(TITLE)
@@ -78,6 +81,9 @@ def test_a_line_of_the_log_is_one_line() -> None:
     assert more[-1] == r"ValueError: \x1b]0;owned\x07"
 
 
+@pytest.mark.requirement(
+    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
+)
 def test_a_terminal_gets_bodies_written_out_and_a_pipe_gets_them_as_they_are(
     daemon: Daemon, tmp_path: Path
 ) -> None:
@@ -100,6 +106,9 @@ def test_a_terminal_gets_bodies_written_out_and_a_pipe_gets_them_as_they_are(
     assert shown == "\\x1b]0;owned\\x07ä\r\n"
 
 
+@pytest.mark.requirement(
+    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
+)
 async def test_a_remark_is_one_sentence_in_which_nothing_acts() -> None:
     server = Server()
 

@@ -66,6 +66,9 @@ def is_clean(store: MessageStore) -> bool:
     return not check(store.root).is_damaged
 
 
+@pytest.mark.requirement(
+    "Store: The slave's log and queues are the master's, also after every crash"
+)
 @pytest.mark.parametrize("most", [40, 5_000, 300_000])
 def test_any_chunks_make_the_same_files_and_the_same_messages(
     master: MessageStore, slave: MessageStore, most: int
@@ -83,6 +86,9 @@ def test_any_chunks_make_the_same_files_and_the_same_messages(
     assert is_clean(slave)
 
 
+@pytest.mark.requirement(
+    "Store: The slave's log and queues are the master's, also after every crash"
+)
 def test_each_message_is_readable_as_soon_as_it_is_whole_and_not_before(
     master: MessageStore, slave: MessageStore
 ) -> None:

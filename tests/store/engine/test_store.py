@@ -30,6 +30,7 @@ from aerobee.store.log import walk
 from ..conftest import HOST, SMALL, Clock, OpenStore, put
 
 
+@pytest.mark.requirement("Store: Store root")
 def test_a_store_in_use_has_its_files_and_a_closed_one_no_abort(open_store: OpenStore) -> None:
     store = open_store()
     put(store, properties=b"KEYS\x01k\x02")
@@ -68,6 +69,7 @@ def test_everything_is_there_after_a_clean_stop(open_store: OpenStore) -> None:
     assert offset == 166
 
 
+@pytest.mark.requirement("Store: `abort` chooses the recovery")
 def test_after_a_clean_stop_the_log_is_not_read_again(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from ..test_java_stores import check_state, files_of, reopened
 VARIANTS = ["main", "killed", "crc", "lmq", "sync", "bcq"]
 
 
+@pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("with_settings", [False, True])
 def test_queues_and_index_of_a_java_store_are_made_as_java_made_them(
@@ -185,6 +186,7 @@ def test_a_failed_sync_stays_noted_until_all_is_written_again(
     assert not (store.root / "abort").exists()
 
 
+@pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 def test_work_that_was_cut_short_is_done_by_the_next_start(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

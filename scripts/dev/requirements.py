@@ -1,0 +1,50 @@
+"""The requirements that tests fulfil, for docs/requirements.md.
+
+A test says what it fulfils by a marker, `@pytest.mark.requirement("section: text")`. Tests with the
+same text fulfil one requirement together.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def table() -> str:
+    """Every requirement with its tests, a table for each section; ValueError for a wrong marker."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        file = str(path.relative_to(ROOT))
+        for test, marker in markers(path.read_text()):
+            section, found, text = marker.partition(": ")
+            if not found:
+                raise ValueError(f'{file}::{test}: write the marker as "section: text"')
+            tests = sections.setdefault(section, {}).setdefault(text, [])
+            tests.append(f"`{file}::{test}`")
+    return "\n".join(_section(name, rows) for name, rows in sorted(sections.items()))
+
+
+def markers(source: str) -> Iterator[tuple[str, str]]:
+    """The tests of a file that have markers, each with the text of one."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in node.decorator_list:
+                text = _text(decorator)
+                if text is not None:
+                    yield node.name, text
+
+
+def _text(decorator: ast.expr) -> str | None:
+    if not isinstance(decorator, ast.Call):
+        return None
+    if ast.unparse(decorator.func) != "pytest.mark.requirement":
+        return None
+    text: str = ast.literal_eval(decorator.args[0])
+    return text
+
+
+def _section(name: str, rows: dict[str, list[str]]) -> str:
+    lines = [f"## {name}\n", "| requirement | tests |", "| --- | --- |"]
+    lines += [f"| {text} | {' '.join(rows[text])} |" for text in sorted(rows)]
+    return "\n".join(lines) + "\n"
