@@ -15,7 +15,7 @@ QUEUE = MessageQueue("a", "x", 0)
 
 
 class Away(FakeReader):
-    """Its broker fails `times` questions, with `wrong`, and knows its route each time anew."""
+    """Its broker fails `times` questions, with `wrong`, and knows its route each time."""
 
     def __init__(self, times: int, wrong: AerobeeError) -> None:
         super().__init__({("a", "x", 0): range(3, 7)})
