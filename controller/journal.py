@@ -139,7 +139,7 @@ class FileJournal:
                     raise DamagedStore(
                         f"{self._journal} is damaged at byte {at}, and whole lines follow: a "
                         "change that brokers rely on is missing; bring the file back from a "
-                        "backup, or empty the folder and run `aerobee controller rebuild`"
+                        "backup"
                     )
                 break
             at += len(line)
@@ -148,8 +148,7 @@ class FileJournal:
             if found.number != self._number + 1:
                 raise DamagedStore(
                     f"{self._journal} has event {found.number} after {self._number}: events "
-                    "between them are missing; bring the file back from a backup, or empty the "
-                    "folder and run `aerobee controller rebuild`"
+                    "between them are missing; bring the file back from a backup"
                 )
             self._number = found.number
             apply(self.groups, found.event)
@@ -188,10 +187,7 @@ def _has_whole_line(data: bytes) -> bool:
 def _read_snapshot(path: Path, data: bytes) -> _Snapshot:
     text = _opened(data)
     if text is None:
-        raise DamagedStore(
-            f"{path} is damaged: its checksum is wrong; bring it back from a backup, or empty the "
-            "folder and run `aerobee controller rebuild`"
-        )
+        raise DamagedStore(f"{path} is damaged: its checksum is wrong; bring it back from a backup")
     try:
         found = _snapshot_decoder.decode(text)
     except msgspec.ValidationError as wrong:

@@ -58,9 +58,13 @@ class AddressChanged(_Event, tag="addressChanged", frozen=True):
 
 
 class MasterElected(_Event, tag="masterElected", frozen=True):
-    """A new master, which is the whole set at first; None: the old one is gone, the set stays."""
+    """A new master, which is the whole set at first; None: the old one is gone, the set stays.
+
+    The master's epoch is the next one, or `epoch` where that is larger.
+    """
 
     broker_id: int | None
+    epoch: int = 0
 
 
 class SyncSetChanged(_Event, tag="syncSetChanged", frozen=True):
@@ -95,7 +99,7 @@ def apply(groups: Groups, event: Event) -> None:
             found.members[event.broker_id].address = event.address
     elif isinstance(event, MasterElected):
         found.master_id = event.broker_id
-        found.master_epoch += 1
+        found.master_epoch = max(found.master_epoch + 1, event.epoch)
         if event.broker_id is not None:
             _set_sync_set(found, [event.broker_id])
     elif isinstance(event, SyncSetChanged):

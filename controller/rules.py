@@ -104,12 +104,13 @@ def elect_master(
         )
     by_controller = asker == CONTROLLER_ITSELF
     newest = max((live.position(_key(group, one)).epoch for one in group.members), default=0)
-    if newest > group.master_epoch:
+    if newest > group.master_epoch and not unclean:
         return Decision(
             codes.CONTROLLER_ELECT_MASTER_FAILED,
             f"a broker of {group.name} knows master epoch {newest}, this controller only "
             f"{group.master_epoch}: the controller's state was lost, and an election could lose "
-            "messages; look at the members with `aerobee controller rebuild`",
+            "messages; restore controllerStorePath from a backup, or set "
+            "enableElectUncleanMaster=true to elect the longest log among the live brokers",
             empty,
         )
     elected = _elected(group, live, header, unclean=unclean)
@@ -122,17 +123,18 @@ def elect_master(
             ElectMasterResponseBody(sync_state_set=group.sync_set).encode(),
         )
     if elected is not None:
+        epoch = max(group.master_epoch, newest) + 1
         addresses = {number: one.address for number, one in group.members.items()}
         members = BrokerMemberGroup(group.cluster, group.name, addresses)
         return Decision(
             header=headers.ElectMasterResponse(
                 elected,
                 group.address_of(elected),
-                group.master_epoch + 1,
+                epoch,
                 group.sync_set_epoch + 1,
             ),
             body=ElectMasterResponseBody(members, [elected]).encode(),
-            events=(MasterElected(group.name, elected),),
+            events=(MasterElected(group.name, elected, epoch),),
         )
     if by_controller:
         return Decision(
@@ -279,7 +281,10 @@ def to_elect(groups: Groups, live: LiveBrokers) -> list[str]:
 def _elected(
     group: ReplicaGroup, live: LiveBrokers, header: headers.ElectMaster, *, unclean: bool
 ) -> int | None:
-    if not group.master_epoch and header.broker_id != CONTROLLER_ITSELF:
+    is_first = not group.master_epoch and all(
+        live.position(_key(group, one)).epoch <= 0 for one in group.members
+    )
+    if is_first and header.broker_id != CONTROLLER_ITSELF:
         return header.broker_id  # the first master of the name: its log begins with it
     designated = header.broker_id if header.designate_elect else None
     found = _best(group, live, group.sync_set, designated)

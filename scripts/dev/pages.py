@@ -68,6 +68,7 @@ def pages() -> dict[str, str]:
     found["command.md"] = command_page()
     found["settings-broker.md"] = settings_page("broker")
     found["settings-namesrv.md"] = settings_page("namesrv")
+    found["settings-controller.md"] = settings_page("controller")
     found |= {page: root_page(document) for document, page in ROOT_PAGES.items()}
     return found
 
@@ -127,7 +128,7 @@ def help_of(*command: str) -> str:
 def settings_page(daemon: str) -> str:
     """Each key of conf/DAEMON.yaml with its default and effect."""
     hot = DYNAMIC if daemon == "broker" else frozenset[str]()
-    lines = [f"# Settings of the {'broker' if daemon == 'broker' else 'name server'}\n"]
+    lines = [f"# Settings of the {'name server' if daemon == 'namesrv' else daemon}\n"]
     lines.append(
         f"This page is made from `conf/{daemon}.yaml`. Times are in milliseconds unless a line "
         "says otherwise. A later source wins: the file (`-c FILE`), a variable such as "

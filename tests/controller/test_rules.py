@@ -136,6 +136,10 @@ def test_brokers_with_a_newer_epoch_than_the_controller_stop_elections() -> None
     assert decision.code == codes.CONTROLLER_ELECT_MASTER_FAILED
     assert "knows master epoch 7, this controller only 0" in (decision.remark or "")
     assert decision.events == ()
+    unclean = state.elect(1, unclean=True)  # a person accepts that messages may be lost
+    assert isinstance(unclean.header, headers.ElectMasterResponse)
+    assert (unclean.header.master_broker_id, unclean.header.master_epoch) == (2, 8)
+    assert state.groups[NAME].master_epoch == 8
 
 
 def test_a_controller_that_just_began_calls_no_silent_master_dead() -> None:
