@@ -233,7 +233,7 @@ class PlainLane:
 
     def _take(self, block: Block, *, is_allowed: bool = False) -> list[int] | None:
         """`take` for these; how many bytes of each piece are done, None where all are. With
-        `is_allowed` access control has looked at them already."""
+        `is_allowed` access control has looked at every request of these pieces already."""
         plain, store = self._plain, self._store
         came = block.senders
         try:
@@ -249,14 +249,16 @@ class PlainLane:
         access, syncer = self._access, self._syncer
         if access is not None and not is_allowed:
             refused = refused_pieces(access, plain, came)
+            # What the tables had no room for is read, and has to be checked, once they are emptier.
+            is_allowed = plain.taken is None
             if refused:
-                return self._without(refused, block)
+                return self._without(refused, block, is_allowed=is_allowed)
         if syncer is not None:
             if sum(requests for *_, requests in plain.parts) > syncer.room:
                 return [0] * len(came)  # each is refused
             at_once = plain.pieces_with(NO_WAIT)
             if at_once:
-                return self._without(at_once, block)
+                return self._without(at_once, block, is_allowed=is_allowed)
         if plain.forgot != self._forgot:
             self._ways.clear()
             self._forgot = plain.forgot
@@ -274,7 +276,7 @@ class PlainLane:
                     self._ways[number] = way
             ways.append(way)
         if odd:
-            return self._without(plain.pieces_of(odd), block)
+            return self._without(plain.pieces_of(odd), block, is_allowed=is_allowed)
         hosts = b"".join([connection.host for connection in came])
         courses = [way.course for way in ways]
         if not store.put_plain(plain, courses, hosts, self._records):
@@ -384,14 +386,16 @@ class PlainLane:
         names = [by_number[number].target.name for number in sends["group"].tolist()]
         self._delivery_policy.came_in(numbers.ravel().tolist(), names)
 
-    def _without(self, left_out: set[int], block: Block) -> list[int]:
-        """`_take` without these pieces; access control has looked at the others."""
+    def _without(self, left_out: set[int], block: Block, *, is_allowed: bool) -> list[int]:
+        """`_take` without these pieces."""
         pieces = block.pieces()
         taken = [0] * len(pieces)
         kept = [number for number in range(len(pieces)) if number not in left_out]
         if kept:
             rest = [pieces[at] for at in kept]
-            done = self._take(block_of([block.senders[at] for at in kept], rest), is_allowed=True)
+            done = self._take(
+                block_of([block.senders[at] for at in kept], rest), is_allowed=is_allowed
+            )
             for number, size in zip(kept, done or map(len, rest), strict=True):
                 taken[number] = size
         return taken

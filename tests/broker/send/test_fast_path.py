@@ -255,6 +255,44 @@ async def test_many_clients_at_once_and_frames_in_pieces(laned: Broker) -> None:
     assert stored(laned) == 1 + 2_000
 
 
+@pytest.mark.parametrize("is_engine_on", [True, False])
+async def test_a_request_for_which_the_tables_had_no_room_at_first_is_checked_too(
+    config: Config, monkeypatch: pytest.MonkeyPatch, is_engine_on: bool
+) -> None:
+    monkeypatch.setattr(scheduler, "LANE_FEW", 0)
+    broker = Broker(config(**GUARDED))
+    await broker.start()
+    if is_engine_on:
+        await broker.engine.load()
+
+    def request(number: int, body: bytes, user: tuple[str, str], *, is_batch: bool) -> bytes:
+        header = SendMessage(
+            *("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 0, unique(number), 0, False),
+            batch=is_batch,
+        )
+        code = codes.SEND_BATCH_MESSAGE if is_batch else codes.SEND_MESSAGE_V2
+        return encode_request(code, number, signed(header.to_fields(), body, *user), body)
+
+    def batch_and_forged(number: int, messages: int) -> bytes:
+        body = encode_batch([Entry(each, b"x", b"") for each in range(messages)])
+        return request(number, body, ADMIN, is_batch=True) + request(
+            number + 1, b"forged", ("admin", "another"), is_batch=False
+        )
+
+    clients = [await Client.connect(broker, bytes((10, 0, 0, n, 0, 0, 8, n))) for n in (1, 2)]
+    clients[0].writer.write(request(1, b"makes the topic", ADMIN, is_batch=False))
+    await clients[0].answers(1)
+    # Once the first batch is left out, since a forged request is behind it, the second has room.
+    for number, (client, messages) in enumerate(zip(clients, (300, 900), strict=True)):
+        client.writer.write(batch_and_forged(10 * number + 10, messages))
+    for client in clients:
+        good, bad = await client.answers(2)
+        assert (good.code, bad.code) == (codes.SUCCESS, codes.NO_PERMISSION)
+        client.close()
+    assert stored(broker) == 1 + 1_200
+    await broker.stop()
+
+
 async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
     client = await Client.connect(laned, bytes(8))
     count = 30_000  # their answers are more than the sockets between the two take
