@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..client.blocking.loop_thread import LoopThread
+from ..client.base.loop_thread import LoopThread
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..client.pull.reader import BULK_MESSAGES_MAX, Pulled

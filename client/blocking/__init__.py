@@ -2,36 +2,31 @@
 
 Each object runs its asyncio client on an event loop in its own thread (`LoopThread`) and waits for
 results. Every method may raise the errors of `client.errors`.
+
+A name is imported when it is used for the first time, as in `aerobee.client`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ..base.message import Message
-from ..base.message_view import MessageView
-from ..base.receipts import BatchReceipt, SendReceipt, SendStatus
-from ..cluster.route import MessageQueue
-from ..producer import producer as _producer
-from ..producer import transactions as _transactions
-from ..producer.broker_requests import TransactionState
-from ..producer.producer import DEFAULT_GROUP, SEND_SECONDS
-from ..producer.select_queue import Selector
-from ..producer.transactions import Checker, Local
-from ..pull.reader import Pulled
-from .admin import Admin
-from .consumers import (
-    Consumer,
-    LitePullConsumer,
-    Processing,
-    PullConsumer,
-    ReceivedMessage,
-    SimpleConsumer,
-)
-from .reader import Reader
-from .sends import BegunSends
-from .sync_wrapper import Blocking, awaited
+if TYPE_CHECKING:
+    from ..base.message import Message
+    from ..base.message_view import MessageView
+    from ..base.receipts import BatchReceipt, SendReceipt, SendStatus
+    from ..cluster.route import MessageQueue
+    from ..producer.broker_requests import TransactionState
+    from ..pull.reader import Pulled
+    from .admin import Admin
+    from .consumers import (
+        Consumer,
+        LitePullConsumer,
+        Processing,
+        PullConsumer,
+        ReceivedMessage,
+        SimpleConsumer,
+    )
+    from .producers import Producer, TransactionProducer
+    from .reader import Reader
 
 __all__ = [
     "Admin",
@@ -54,151 +49,36 @@ __all__ = [
     "TransactionState",
 ]
 
-
-class Producer(Blocking[_producer.Producer]):
-    """Sends messages.
-
-        with Producer("127.0.0.1:9876", group="shop") as producer:
-            receipt = producer.send(Message("orders", b"...", tags="paid"))
-
-    The arguments are those of `client.Producer`. Threads that send at the same time share a
-    connection and don't wait for each other.
-    """
-
-    def __init__(
-        self,
-        name_server: str | Iterable[str] | None = None,
-        *,
-        group: str = DEFAULT_GROUP,
-        **options: Any,
-    ) -> None:
-        self._set_up(lambda: _producer.Producer(name_server, group=group, **options))
-
-    def _set_up(self, client: Callable[[], _producer.Producer]) -> None:
-        super().__init__("aerobee-producer", client)
-        self._begun = BegunSends(self._thread, self._client)
-
-    def close(self) -> None:
-        """Close the connections and end the thread. May be called twice, and by any thread."""
-        try:
-            super().close()
-        finally:
-            self._begun.close()
-
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        selector_arg: Any = None,
-        sharding_key: str | None = None,
-        timeout: float = SEND_SECONDS,
-    ) -> SendReceipt:
-        """Send and wait until a broker has it; see `client.Producer.send`."""
-        return self._run(
-            self._client.send(
-                message,
-                queue=queue,
-                selector=selector,
-                selector_arg=selector_arg,
-                sharding_key=sharding_key,
-                timeout=timeout,
-            )
-        )
-
-    def send_soon(self, message: Message, *, timeout: float = SEND_SECONDS) -> Future[SendReceipt]:
-        """Start a send without waiting; the future has the result or exception of `send`.
-
-        The fastest way to send many messages, several times the rate of `send` from many threads:
-
-            begun = [producer.send_soon(message) for message in messages]
-            receipts = [each.result() for each in begun]
-        """
-        return self._begun.begin(message, timeout)
-
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send and don't wait: whether a broker took it stays unknown."""
-        self._run(self._client.send_oneway(message, queue=queue))
-
-    def send_batch(
-        self,
-        messages: Iterable[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout: float = SEND_SECONDS,
-    ) -> BatchReceipt:
-        """Send many messages of one topic in few requests; see `client.Producer.send_batch`."""
-        return self._run(self._client.send_batch(list(messages), queue=queue, timeout=timeout))
-
-    def request(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        timeout: float = SEND_SECONDS,
-    ) -> MessageView:
-        """Send and wait for the reply of a consumer; see `client.Producer.request`."""
-        return self._run(self._client.request(message, queue=queue, timeout=timeout))
-
-    def reply(
-        self, request: MessageView, body: bytes, *, timeout: float = SEND_SECONDS
-    ) -> SendReceipt:
-        """Reply to a received request."""
-        return self._run(self._client.reply(request, body, timeout=timeout))
-
-    def recall(self, topic: str, handle: str | None, timeout: float = SEND_SECONDS) -> str:
-        """Take a message back that waits for its time; see `client.Producer.recall`."""
-        return self._run(self._client.recall(topic, handle, timeout))
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that `topic` can be sent to, in their order."""
-        return self._run(self._client.queues(topic))
+# Each name and the module that has it.
+_MODULES = {
+    "Admin": ".admin",
+    "BatchReceipt": "..base.receipts",
+    "Consumer": ".consumers",
+    "LitePullConsumer": ".consumers",
+    "Message": "..base.message",
+    "MessageQueue": "..cluster.route",
+    "MessageView": "..base.message_view",
+    "Processing": ".consumers",
+    "Producer": ".producers",
+    "PullConsumer": ".consumers",
+    "Pulled": "..pull.reader",
+    "Reader": ".reader",
+    "ReceivedMessage": ".consumers",
+    "SendReceipt": "..base.receipts",
+    "SendStatus": "..base.receipts",
+    "SimpleConsumer": ".consumers",
+    "TransactionProducer": ".producers",
+    "TransactionState": "..producer.broker_requests",
+}
 
 
-class TransactionProducer(Producer):
-    """Sends messages as parts of local transactions.
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no {name}; it has {', '.join(__all__)}")
+    found = getattr(import_module(_MODULES[name], __name__), name)
+    globals()[name] = found
+    return found
 
-        with TransactionProducer("127.0.0.1:9876", group="shop", check=check) as producer:
-            with producer.transaction(Message("orders", b"...", keys=["o-1"])):
-                database.insert(...)       # leaving commits, raising rolls back
 
-    The arguments are those of `client.TransactionProducer`; a plain `check` runs in a thread.
-    """
-
-    _client: _transactions.TransactionProducer
-
-    def __init__(
-        self,
-        name_server: str | Iterable[str] | None = None,
-        *,
-        group: str,
-        check: Checker,
-        **options: Any,
-    ) -> None:
-        self._set_up(
-            lambda: _transactions.TransactionProducer(
-                name_server, group=group, check=check, **options
-            ),
-        )
-
-    begin = awaited(_transactions.TransactionProducer.begin)
-    end = awaited(_transactions.TransactionProducer.end)
-    end_confirmed = awaited(_transactions.TransactionProducer.end_confirmed)
-
-    @contextmanager
-    def transaction(self, message: Message, timeout: float = SEND_SECONDS) -> Iterator[SendReceipt]:
-        """The block as local transaction: leaving it commits the message, raising rolls it back."""
-        receipt = self._run(self._client.begin(message, timeout))
-        try:
-            yield receipt
-        except BaseException:
-            self._run(self._client.end(receipt, TransactionState.ROLLBACK))
-            raise
-        self._run(self._client.end(receipt, TransactionState.COMMIT))
-
-    def send_in_transaction(
-        self, message: Message, local: Local, timeout: float = SEND_SECONDS
-    ) -> tuple[SendReceipt, TransactionState]:
-        """Send a half message, run `local` in a thread, and report its result to the broker."""
-        return self._run(self._client.send_in_transaction(message, local, timeout))
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...protocol.bodies.body import MessageQueue
 from ..base.failures import log_failure
+from ..base.loop_thread import LoopThread
 from ..base.message_view import MessageView
 from ..base.stop_signals import Stop, stop_signals
 from ..errors import ClosedError
@@ -22,7 +23,6 @@ from ..pull import lite_pull as _lite_pull
 from ..pull import pull_consumer as _pull_consumer
 from ..push import consumer as _consumer
 from ..push.listening import CONCURRENCY, Function
-from .loop_thread import LoopThread
 from .sync_wrapper import Blocking, awaited, value_of
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..base.loop_thread import LoopThread
 from ..base.message import Message
 from ..base.receipts import SendReceipt
 from ..errors import ClosedError
 from ..producer.producer import BEGUN_MAX, too_many_begun
-from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from .loop_thread import LoopThread
+from ..base.loop_thread import LoopThread
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

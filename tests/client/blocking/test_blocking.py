@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from aerobee import client
 from aerobee.client import blocking
+from aerobee.client.base.loop_thread import LoopThread
 from aerobee.client.blocking import Consumer, Message, Producer, Reader
 from aerobee.client.blocking import sends as blocking_sends
-from aerobee.client.blocking.loop_thread import LoopThread
 from aerobee.client.cluster.heartbeat import ConsumerMember
 from aerobee.client.errors import (
     ClientError,
