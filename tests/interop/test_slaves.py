@@ -165,9 +165,7 @@ def test_the_slaves_files_have_the_contents_of_its_masters_files(pair: Pair) -> 
     if isinstance(pair.slave, AerobeeCluster):
         assert pair.slave.broker_process is not None
         said = pair.slave.broker_process.stderr_path.read_text()
-        assert "trying again" not in said, (
-            said
-        )  # our slave could decode each response of the real master
+        assert "trying again" not in said, said  # our slave could decode each response
 
 
 def test_mqadmin_lists_master_and_slave(pair: Pair, mqadmin: Mqadmin) -> None:

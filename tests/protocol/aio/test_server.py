@@ -407,9 +407,7 @@ async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not
     peers[0].sendall(encode_request(ECHO, 1, {"name": "small"}))
     await until(lambda: len(turns_of["big"]) == 40)
     most = OWED_IN_TURN_MAX // (BIG_BYTES // 2) + 1
-    assert (
-        max(Counter(turns_of["big"]).values()) <= 2 * most
-    )  # the end of an iteration has the next number
+    assert max(Counter(turns_of["big"]).values()) <= 2 * most  # the end counts as the next
     assert turns_of["small"][0] < turns_of["big"][-20]
     for peer in peers:
         peer.close()
@@ -588,9 +586,7 @@ async def test_partial_requests_are_disconnected_when_they_fill_the_budget(
         assert await reader.read() == b""  # the budget has no room for it
     assert (server.scheduler.budget.bytes, len(server.connections)) == (180_000, 3)
     assert "in the middle of a request: 2" in caplog.text
-    assert await raw(
-        server, encode_request(ECHO, 1, {"name": "whole"}, b"x")
-    )  # a request that arrives complete
+    assert await raw(server, encode_request(ECHO, 1, {"name": "whole"}, b"x"))  # complete
     for writer in writers:
         writer.close()
     fourth.transport.abort()
@@ -617,9 +613,7 @@ async def test_a_request_must_be_complete_within_the_idle_time_however_its_bytes
     other.write(whole[:1_000])
     for second in range(1, 5):
         stuck.write(b"x")
-        other.write(
-            whole[1_000:] + whole[:1_000]
-        )  # always in the middle of a request, but of a new one each time
+        other.write(whole[1_000:] + whole[:1_000])  # each time in the middle of a new request
         assert len(await read_responses(reader, 1)) == 1
         await until(lambda: server.scheduler.budget.held == 2_000 + second)  # noqa: B023
         server.close_idle()
@@ -770,9 +764,7 @@ async def test_notifications_are_dropped_for_a_client_that_does_not_read(
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(20))
     (connection,) = server.connections
-    await until(
-        lambda: connection.is_full and not connection.out
-    )  # the transport's buffer has all responses
+    await until(lambda: connection.is_full and not connection.out)  # all responses are in it
     before = connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
     for _ in range(1_000):
         connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"})
