@@ -26,8 +26,8 @@ CONSENSUS_OF_ROCKETMQ = ("DLedger", "jRaft")
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """All settings. The defaults are RocketMQ's, except that the state is a journal on this disk
-    and that only this machine can connect.
+    """All settings. The defaults are RocketMQ's, with two exceptions: the state is a journal on the
+    local disk, and the port accepts only connections from this machine.
 
     `controller_type` is "file": one controller, whose state is in `controller_store_path`.
     """
@@ -60,9 +60,9 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
             raise ValueError(f"controllerType is {self.controller_type!r}; file is what there is")
 
     def changed(self, texts: Mapping[str, str]) -> "ControllerConfig":
-        """The settings with these keys set; ValueError naming key, value and what is allowed.
+        """A copy with these keys set; ValueError names the key, its value and the allowed values.
 
-        Unknown keys are passed over.
+        Unknown keys are ignored.
         """
         known = {info.encode_name: info.name for info in msgspec.structs.fields(type(self))}
         found = self
@@ -91,5 +91,5 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
     @property
     def black_list(self) -> frozenset[str]:
-        """Keys that a request may not change."""
+        """The keys that a request may not change."""
         return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))

@@ -1,7 +1,7 @@
-"""What each request of a controller does, and the table that says which one does it.
+"""The handlers of a controller's requests, and the request table.
 
-Changes pass one at a time: the rules decide on the state as it is, the journal brings the events to
-the disk, then the response goes out. Questions are answered at once.
+Changes are serialized: the rules decide on the current state, the journal writes the events to the
+disk, then the response goes out. Queries are answered at once, from memory.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from .rules import Decision
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 10_000  # changes that wait for the journal
+WAITING_MAX = 10_000  # changes that may wait for the journal
 MEMBERS_IN_SET_MAX = rules.MEMBERS_MAX
 NAMES_IN_REQUEST_MAX = rules.NAMES_MAX
 
 
 class Handlers:
-    """The requests of one controller. `elected` is called with each election that succeeded."""
+    """The requests of one controller. `elected` is called after each successful election."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Handlers:
         elected: Callable[[str, Decision], None],
     ) -> None:
         self.config = config
-        self.address = ""  # where this controller listens
+        self.address = ""  # this controller's address, "host:port"
         self.elections = 0
         self._journal = journal
         self._live = live
@@ -109,16 +109,16 @@ class Handlers:
         return self._change(lambda: rules.apply_id(self._journal.groups, header))
 
     async def elect_for(self, name: str) -> None:
-        """Elect a master in the place of a dead one."""
+        """Elect a successor for a dead master."""
         header = headers.ElectMaster("", name, headers.CONTROLLER_ITSELF, False)
         for _ in range(self.config.elect_master_max_retry_count):
             response = await self._elect(header)
-            if response.code != codes.SYSTEM_ERROR:  # else the journal failed: once more
+            if response.code != codes.SYSTEM_ERROR:  # on a journal error, try again
                 break
         if response.code != codes.SUCCESS:
             log.warning("no master for %s: %s", name, response.remark)
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def on_replica_info(
         self, header: headers.GetReplicaInfo, command: Command, connection: Connection
@@ -202,7 +202,7 @@ class Handlers:
         return Response(body=self.config.to_properties().encode())
 
     async def finish(self) -> None:
-        """Wait until the changes that have begun are on the disk."""
+        """Wait until every change in progress is on the disk."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -222,14 +222,14 @@ class Handlers:
     async def _change(
         self, decide: Callable[[], Decision], then: Callable[[Decision], None] | None = None
     ) -> Response:
-        """Decide, bring the events to the disk, call `then`, respond."""
+        """Decide, write the events to the disk, call `then`, respond."""
         if len(self._tasks) >= WAITING_MAX:
             raise Refusal(
                 codes.SYSTEM_BUSY,
                 f"[OVERLOAD]{len(self._tasks)} changes wait for the disk, the limit is "
                 f"{WAITING_MAX}; try again later",
             )
-        # In a task of its own: a client that leaves does not stop a write half way.
+        # A task of its own: a client that disconnects does not interrupt a write.
         task = asyncio.get_running_loop().create_task(self._commit(decide, then))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -257,7 +257,7 @@ class Handlers:
         return _response(decision)
 
     async def _shorten(self) -> None:
-        """Write a snapshot in the place of a long journal; the next change tries again."""
+        """Replace a long journal by a snapshot. After an error the next change tries again."""
         try:
             await asyncio.to_thread(self._journal.write_snapshot)
         except StoreError as wrong:

@@ -1,12 +1,12 @@
-"""The state of a controller on its own disk: a snapshot and a journal of events behind it.
+"""The state of a controller on its own disk: a snapshot, and a journal of the events since.
 
-    snapshot.json   {"version":1,"number":N,"groups":{...}} after its CRC-32 and a space
+    snapshot.json   its CRC-32, a space, {"version":1,"number":N,"groups":{...}}
     journal         one event a line: CRC-32 of the rest, a space, {"number":N+1,...}
-    lock            held while a controller uses the folder
+    lock            locked while a controller uses the folder
 
-An event counts once its line is on the disk. A line that a power cut tore was never acknowledged
-and is cut off; damage before another whole line is told and stops the start, since a change that
-brokers rely on would be missing.
+An event is valid once its line is on the disk. A line torn by a power cut was never acknowledged
+and is cut off. Damage followed by a whole line stops the start with an error, since a change
+that brokers rely on would be missing.
 """
 
 import os
@@ -24,7 +24,7 @@ from .replicas import Event, Groups, ReplicaGroup, apply
 SNAPSHOT = "snapshot.json"
 JOURNAL = "journal"
 FORMAT_VERSION = 1
-JOURNAL_BYTES_MAX = 1 << 20  # then the snapshot is written again
+JOURNAL_BYTES_MAX = 1 << 20  # a longer journal is replaced by a snapshot
 
 
 class _Line(msgspec.Struct):
@@ -43,10 +43,10 @@ _snapshot_decoder = msgspec.json.Decoder(_Snapshot)
 
 
 class FileJournal:
-    """The engine of `controllerType=file`: one controller, which always leads.
+    """The storage of `controllerType=file`: one controller, which is always the leader.
 
-    `write` and `write_snapshot` wait for the disk and may run in another thread, one at a time;
-    `apply` belongs to the thread that reads `groups`.
+    `write` and `write_snapshot` block until the disk is done. They may run in another thread, one
+    call at a time. `apply` must run in the thread that reads `groups`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,10 +56,10 @@ class FileJournal:
         self._journal = folder / JOURNAL
         self._fd = -1
         self._end = 0
-        self._number = 0  # of the last event
+        self._number = 0  # the number of the last event
 
     def open(self) -> None:
-        """Read what is there. StoreError when the folder is in use or what it holds is damaged."""
+        """Read the stored state. StoreError when the folder is in use or a file is damaged."""
         make_folder(self._folder, sync=True)
         self._lock.acquire()
         try:
@@ -69,7 +69,7 @@ class FileJournal:
             raise
 
     def write(self, events: tuple[Event, ...]) -> None:
-        """Bring these to the disk. StoreError: then none of them happened."""
+        """Write these events to the disk. StoreError: none of them is stored."""
         lines = b"".join(
             _sealed(msgspec.json.encode(_Line(self._number + 1 + offset, event)))
             for offset, event in enumerate(events)
@@ -87,18 +87,17 @@ class FileJournal:
         self._number += len(events)
 
     def apply(self, events: tuple[Event, ...]) -> None:
-        """Change `groups` by events that were written."""
+        """Apply events to `groups` that `write` has stored."""
         for event in events:
             apply(self.groups, event)
 
     @property
     def is_long(self) -> bool:
-        """Whether the journal has grown so much that a snapshot should be written."""
+        """Whether the journal is long enough to be replaced by a snapshot."""
         return self._end > JOURNAL_BYTES_MAX
 
     def write_snapshot(self) -> None:
-        """Write `groups` as a whole and empty the journal. StoreError when it can't be; nothing is
-        lost then."""
+        """Write all `groups`, then empty the journal. StoreError on failure; no event is lost."""
         text = msgspec.json.encode(_Snapshot(FORMAT_VERSION, self._number, self.groups))
         json_file.replace(self._folder / SNAPSHOT, _sealed(text))
         with plain_errors(self._journal, "cut"):
@@ -108,7 +107,7 @@ class FileJournal:
         self._end = 0
 
     def close(self) -> None:
-        """Let another controller use the folder."""
+        """Close the journal and release the folder for another controller."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             disk.current.close(fd)
@@ -130,7 +129,7 @@ class FileJournal:
         self._end = whole
 
     def _replay(self, data: bytes) -> int:
-        """Apply the lines; how many bytes of whole lines there are."""
+        """Apply the events of `data`; returns the length of its whole lines in bytes."""
         at = 0
         for line in data.splitlines(keepends=True):
             found = _read_line(line)
@@ -144,7 +143,7 @@ class FileJournal:
                 break
             at += len(line)
             if found.number <= self._number:
-                continue  # is in the snapshot
+                continue  # the snapshot has it
             if found.number != self._number + 1:
                 raise DamagedStore(
                     f"{self._journal} has event {found.number} after {self._number}: events "
@@ -155,7 +154,7 @@ class FileJournal:
         return at
 
     def _take_back(self) -> None:
-        """Cut what a failed write left, so that a later start doesn't find it."""
+        """Truncate a failed write, so that a later start doesn't read it."""
         with plain_errors(self._journal, "cut"):
             disk.current.truncate(self._fd, self._end)
             disk.current.sync(self._fd)

@@ -1,15 +1,15 @@
-"""Which brokers are alive, by their heartbeats. No socket; the clock is an argument.
+"""Which brokers are alive, by their heartbeats. No sockets; the clock is an argument.
 
-Each controller has a table of its own, in memory. A broker is dead when its last heartbeat is older
-than the timeout that it named, or when its connection has been closed for `CLOSED_MS`: a process
-that was killed is noticed by that, a machine without power by the timeout.
+Each controller has its own table, in memory. A broker is dead in two cases: its last heartbeat is
+older than the timeout in it, or its connection has been closed for `CLOSED_MS`. The closed
+connection reveals a killed process, the timeout a machine without power.
 """
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import NamedTuple
 
 CLOSED_MS = 1_000  # from the end of a connection until its broker counts as dead
-TIMEOUT_MS = 10_000  # of a broker that names none
+TIMEOUT_MS = 10_000  # default, for heartbeats without a timeout
 TIMEOUT_MS_MAX = 3_600_000
 BROKERS_MAX = 20_000
 NEVER = -1
@@ -19,7 +19,7 @@ Key = tuple[str, str, int]  # cluster, broker name, id
 
 
 class Position(NamedTuple):
-    """How far a broker's log is, as its last heartbeats said."""
+    """The state of a broker's log, from its last heartbeats."""
 
     epoch: int
     max_offset: int
@@ -43,8 +43,8 @@ class _Live:
 class LiveBrokers:
     """The brokers that have sent heartbeats to this controller.
 
-    `now_ms` is a steady clock. A controller that has just begun to lead has heard of nobody yet:
-    until `TIMEOUT_MS` after `begin`, a silent broker is neither alive nor dead.
+    `now_ms` is a monotonic clock. A new leader has no heartbeats yet: until `TIMEOUT_MS` after
+    `begin`, a broker without a heartbeat is neither alive nor dead.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -56,7 +56,7 @@ class LiveBrokers:
         return len(self._brokers)
 
     def begin(self) -> None:
-        """This controller leads from now on."""
+        """Note that this controller leads from now on."""
         self._begun_ms = self._now_ms()
 
     def heard(
@@ -67,7 +67,7 @@ class LiveBrokers:
         position: Position,
         timeout_ms: int | None,
     ) -> bool:
-        """Note a heartbeat; False when the table is full and the broker is not in it."""
+        """Note a heartbeat; False when the table is full and lacks the broker."""
         found = self._brokers.get(key)
         if found is None:
             if len(self._brokers) >= BROKERS_MAX:
@@ -79,7 +79,7 @@ class LiveBrokers:
         found.heard_ms = self._now_ms()
         if timeout_ms is not None:
             found.timeout_ms = min(max(1, timeout_ms), TIMEOUT_MS_MAX)
-        # A log does not get shorter within an epoch: a late heartbeat changes nothing.
+        # A log never gets shorter within an epoch, so a late heartbeat does not lower the offset.
         if position[:2] > found.position[:2]:
             found.position = position
         else:
@@ -87,25 +87,25 @@ class LiveBrokers:
         return True
 
     def lost(self, connection: Hashable) -> list[Key]:
-        """A connection ended; the brokers that sent their heartbeats on it."""
+        """Note that a connection ended; returns the brokers that sent heartbeats on it."""
         keys = [key for key, one in self._brokers.items() if one.connection == connection]
         for key in keys:
             self._brokers[key].closed_ms = self._now_ms()
         return keys
 
     def is_alive(self, key: Key) -> bool:
-        """Whether the broker's last heartbeat counts still."""
+        """Whether the broker's last heartbeat is still valid."""
         found = self._brokers.get(key)
         return found is not None and not self._is_over(found)
 
     def is_dead(self, key: Key) -> bool:
-        """Whether the broker is known to be away: not alive, and long enough silent."""
+        """Whether the broker is known to be dead; if never heard, `TIMEOUT_MS` after `begin`."""
         if key in self._brokers:
             return not self.is_alive(key)
         return self._now_ms() - self._begun_ms > TIMEOUT_MS
 
     def position(self, key: Key) -> Position:
-        """How far its log is; before everything for a broker without a heartbeat."""
+        """The position of its log; lower than every other for a broker without a heartbeat."""
         found = self._brokers.get(key)
         return Position(NEVER, NEVER, PRIORITY_LAST) if found is None else found.position
 
@@ -114,7 +114,7 @@ class LiveBrokers:
         return (key for key, one in self._brokers.items() if not self._is_over(one))
 
     def forget_dead(self) -> None:
-        """Drop the brokers that have been dead for as long as the longest timeout."""
+        """Drop the dead brokers whose last heartbeat is older than `TIMEOUT_MS_MAX`."""
         now = self._now_ms()
         for key, one in list(self._brokers.items()):
             if self._is_over(one) and now - one.heard_ms > TIMEOUT_MS_MAX:

@@ -1,4 +1,4 @@
-"""What a person, and a metrics collector, want to see of a controller at a glance."""
+"""The status page and the metrics of a controller."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
@@ -6,15 +6,15 @@ from ..conf.version import own_version
 from .server import Controller
 
 Cell = str | int | float
-# A table is its title, its columns and its rows; an overview its title, its facts and its tables.
+# A table: title, columns, rows. An overview: title, facts, tables.
 Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
-# Name, "counter" or "gauge", what it is, names of the labels, and the values by their labels.
+# A metric: name, "counter" or "gauge", description, names of the labels, values by labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 
 def overview(controller: Controller) -> Generator[None, None, Overview]:
-    """The steps of looking at the controller as it is now; requests are served between two."""
+    """Builds the status page in steps; the controller serves requests between two steps."""
     brokers: list[tuple[Cell, ...]] = []
     for name, group in sorted(controller.groups.items()):
         yield
@@ -47,7 +47,7 @@ def overview(controller: Controller) -> Generator[None, None, Overview]:
 
 
 def note(controller: Controller) -> str | None:
-    """What an operator should know of a controller that is well; None for nothing."""
+    """A remark for the operator of a healthy controller; None without one."""
     lost = _without_master(controller)
     return f"no master is elected for {', '.join(lost)}" if lost else None
 

@@ -1,6 +1,6 @@
-"""What a controller knows for good: the replicas of each broker name, and how events change it.
+"""The persistent state of a controller: the replicas of each broker name, changed by events.
 
-The state is the result of its events, in their order. Nothing else changes it.
+The state depends only on its events and their order.
 """
 
 from typing import TypeAlias
@@ -9,17 +9,17 @@ import msgspec
 
 
 class Member(msgspec.Struct):
-    """One broker of a name. `check_code` proves that a broker asks for its own id again."""
+    """One broker of a name. `check_code` identifies the broker when it applies for its id again."""
 
     address: str
     check_code: str
 
 
 class ReplicaGroup(msgspec.Struct):
-    """The brokers of one name. Always true: the master is a member and stands in the set.
+    """The brokers of one name. Invariant: the master is a member and belongs to the set.
 
-    `sync_set` has the ids of the brokers whose logs have every acknowledged message. Each master
-    has a larger epoch than the one before; each set a larger number than the one before.
+    `sync_set` has the ids of the brokers whose logs have every acknowledged message. `master_epoch`
+    grows with each change of the master, `sync_set_epoch` with each change of the set.
     """
 
     cluster: str
@@ -32,17 +32,17 @@ class ReplicaGroup(msgspec.Struct):
     sync_set_epoch: int = 0
 
     def address_of(self, broker_id: int | None) -> str | None:
-        """Where a member serves clients, as "host:port"; None for no member."""
+        """A member's address for clients, as "host:port"; None for an unknown id."""
         member = None if broker_id is None else self.members.get(broker_id)
         return None if member is None else member.address
 
 
 class _Event(msgspec.Struct, tag_field="event", frozen=True):
-    name: str  # of the broker
+    name: str  # the broker name
 
 
 class IdApplied(_Event, tag="idApplied", frozen=True):
-    """A broker has its id for life."""
+    """A broker received its id, which never changes."""
 
     cluster: str
     broker_id: int
@@ -51,14 +51,14 @@ class IdApplied(_Event, tag="idApplied", frozen=True):
 
 
 class AddressChanged(_Event, tag="addressChanged", frozen=True):
-    """A member serves at another address."""
+    """A member's address for clients changed."""
 
     broker_id: int
     address: str
 
 
 class MasterElected(_Event, tag="masterElected", frozen=True):
-    """A new master, which is the whole set at first; None: the old one is gone, the set stays.
+    """A new master, the only member of its first set; None: the master is dead, the set stays.
 
     The master's epoch is the next one, or `epoch` where that is larger.
     """
@@ -74,7 +74,7 @@ class SyncSetChanged(_Event, tag="syncSetChanged", frozen=True):
 
 
 class MembersRemoved(_Event, tag="membersRemoved", frozen=True):
-    """These members are forgotten; without ids the whole name."""
+    """These members are removed; without ids the whole name is."""
 
     ids: list[int]
 
@@ -84,7 +84,7 @@ Groups: TypeAlias = dict[str, ReplicaGroup]
 
 
 def apply(groups: Groups, event: Event) -> None:
-    """Change the groups by one event. An event for a name that is not there changes nothing."""
+    """Change the groups by one event. An event for an unknown name changes nothing."""
     if isinstance(event, IdApplied):
         group = groups.setdefault(event.name, ReplicaGroup(event.cluster, event.name))
         if event.broker_id not in group.members:

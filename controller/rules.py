@@ -1,10 +1,10 @@
-"""What a controller decides: request, state and live brokers in; response and events out.
+"""The decisions of a controller: from request, state and live brokers to response and events.
 
-Pure functions of their arguments, so that every history can be tried. Codes, the order of checks
-and remarks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy). Three things
-differ, since they lose messages there: offsets are compared with 64 bits; a name whose brokers know
-a newer epoch than the controller has no elections; an election that finds nobody does not raise the
-epoch again and again.
+Pure functions of their arguments, so that tests can try every history. Codes, remarks and the order
+of checks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy), with three
+differences, since RocketMQ's behaviour can lose messages: offsets are compared as 64 bits; a name
+whose brokers know a newer epoch than the controller has no elections; repeated elections without a
+candidate raise the epoch only once.
 """
 
 from collections.abc import Iterable
@@ -35,13 +35,13 @@ from .replicas import (
 )
 
 FIRST_ID = 1
-NAMES_MAX = 10_000  # broker names known at once
+NAMES_MAX = 10_000  # broker names in the state
 MEMBERS_MAX = 100  # brokers of one name
-TEXT_CHARS_MAX = 1_024  # of a name, an address or a check code
+TEXT_CHARS_MAX = 1_024  # length of a name, an address or a check code
 
 
 class Decision(NamedTuple):
-    """A response, and the events that make it true. The events come first."""
+    """A response and the events that it confirms. The events are stored before it is sent."""
 
     code: int = codes.SUCCESS
     remark: str | None = None
@@ -53,7 +53,7 @@ class Decision(NamedTuple):
 def alter_sync_set(
     groups: Groups, live: LiveBrokers, header: headers.AlterSyncStateSet, wanted: SyncStateSet
 ) -> Decision:
-    """1001: a master proposes the set with which its messages are acknowledged."""
+    """1001: a master proposes the set of replicas that its acknowledgements wait for."""
     failed = codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
     group = groups.get(header.broker_name)
     if group is None:
@@ -94,7 +94,7 @@ def alter_sync_set(
 def elect_master(
     groups: Groups, live: LiveBrokers, header: headers.ElectMaster, *, unclean: bool = False
 ) -> Decision:
-    """1002: elect among the live members of the set, with `unclean` among all live members."""
+    """1002: elect a live member of the set; with `unclean` any live member if the set has none."""
     group = groups.get(header.broker_name)
     empty = headers.ElectMasterResponse()
     asker = header.broker_id
@@ -156,7 +156,7 @@ def next_id(groups: Groups, header: headers.GetNextBrokerId) -> Decision:
 
 
 def apply_id(groups: Groups, header: headers.ApplyBrokerId) -> Decision:
-    """1013: a free id is given to the broker; a taken one only to the broker that has it."""
+    """1013: give a free id to the broker; a taken id only to the broker that has it already."""
     name, wanted = header.broker_name, header.applied_broker_id
     group = groups.get(name)
     response = headers.ApplyBrokerIdResponse(header.cluster_name, name)
@@ -181,7 +181,7 @@ def apply_id(groups: Groups, header: headers.ApplyBrokerId) -> Decision:
 def register(
     groups: Groups, live: LiveBrokers, header: headers.RegisterBrokerToController
 ) -> Decision:
-    """1003: a broker with an id tells its address, and hears of the master while it is alive."""
+    """1003: a broker reports its address; the response names the master if it is alive."""
     name, broker_id = header.broker_name, header.broker_id
     response = headers.RegisterBrokerToControllerResponse(header.cluster_name, name)
     unknown = codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
@@ -206,7 +206,7 @@ def register(
 
 
 def replica_info(groups: Groups, header: headers.GetReplicaInfo) -> Decision:
-    """1004: who is the master, and the set."""
+    """1004: the master and the sync state set."""
     group = groups.get(header.broker_name)
     if group is None:
         return Decision(
@@ -220,7 +220,7 @@ def replica_info(groups: Groups, header: headers.GetReplicaInfo) -> Decision:
 
 
 def sync_state_data(groups: Groups, live: LiveBrokers, names: Iterable[str]) -> Decision:
-    """1006: all replicas of these names; names that are unknown are left out."""
+    """1006: all replicas of these names; unknown names are left out."""
     table: dict[str, ReplicasInfo] = {}
     for name in names:
         group = groups.get(name)
@@ -244,7 +244,7 @@ def sync_state_data(groups: Groups, live: LiveBrokers, names: Iterable[str]) -> 
 
 
 def clean(groups: Groups, live: LiveBrokers, header: headers.CleanBrokerData) -> Decision:
-    """1011: forget dead members, or all of a name; living ones only with the flag for it."""
+    """1011: remove dead members, or a whole name; live members only with the flag for it."""
     name, refused = header.broker_name, codes.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
     group = groups.get(name)
     if group is None:
@@ -268,7 +268,7 @@ def clean(groups: Groups, live: LiveBrokers, header: headers.CleanBrokerData) ->
 
 
 def to_elect(groups: Groups, live: LiveBrokers) -> list[str]:
-    """The names that need an election now: their master is dead, and some member is alive."""
+    """The names that need an election now: their master is dead and another member is alive."""
     return [
         name
         for name, group in groups.items()
@@ -285,7 +285,7 @@ def _elected(
         live.position(_key(group, one)).epoch <= 0 for one in group.members
     )
     if is_first and header.broker_id != CONTROLLER_ITSELF:
-        return header.broker_id  # the first master of the name: its log begins with it
+        return header.broker_id  # the first master of the name: the log starts with it
     designated = header.broker_id if header.designate_elect else None
     found = _best(group, live, group.sync_set, designated)
     if found is None and unclean:
@@ -296,7 +296,7 @@ def _elected(
 def _best(
     group: ReplicaGroup, live: LiveBrokers, ids: Iterable[int], designated: int | None
 ) -> int | None:
-    """The master among these, if any: the old one before others, then the longest log."""
+    """The best live candidate: the present master, else by epoch, log length, priority and id."""
     old = group.master_id
     candidates = [one for one in ids if live.is_alive(_key(group, one))]
     is_valid = old is not None and old in ids and not live.is_dead(_key(group, old))
@@ -332,7 +332,7 @@ def _key(group: ReplicaGroup, broker_id: int) -> Key:
 
 
 def _limits(groups: Groups, group: ReplicaGroup | None, texts: tuple[str, ...]) -> str:
-    """What is over a limit, in one sentence; empty when nothing is."""
+    """The text of the first exceeded limit; empty if there is none."""
     for text in texts:
         if len(text) > TEXT_CHARS_MAX:
             return _too_long(text)

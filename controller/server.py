@@ -1,12 +1,12 @@
-"""A controller: the wiring of rules, journal and requests, its port and its clock.
+"""A controller: connects rules, journal and request handlers, and owns the port and the clock.
 
     controller = Controller(ControllerConfig(listen_port=0, controller_store_path="state"))
     await controller.start()
     ...
     await controller.stop()
 
-Brokers in controller mode tell it each second how far their logs are. When the master of a name is
-dead it elects another one among the brokers that have every acknowledged message.
+Brokers in controller mode report the positions of their logs each second. When the master of a name
+is dead, the controller elects another broker that has every acknowledged message.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ from .rules import Decision
 
 log = logging.getLogger(__name__)
 
-NOTICE_SECONDS = 3.0  # to reach a broker with the name of its new master
-NOTICES_MAX = 1_000  # on their way at once
+NOTICE_SECONDS = 3.0  # to send a broker the name of its new master
+NOTICES_MAX = 1_000  # tasks in progress
 
 
 def steady_ms() -> int:
-    """A clock that only goes forward, in ms."""
+    """The milliseconds of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Controller:
-    """One controller. Make it anywhere; `start` and `stop` it inside a running loop.
+    """One controller. Create it anywhere; `start` and `stop` it inside a running loop.
 
-    `clock` gives ms and is a parameter so that tests can move time.
+    `clock` returns ms; a parameter so that tests can move time.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Controller:
 
     @property
     def config(self) -> ControllerConfig:
-        """The settings as they are now; a request may have changed them."""
+        """The current settings; a request may have changed them."""
         return self._handlers.config
 
     @property
@@ -73,17 +73,19 @@ class Controller:
 
     @property
     def elections(self) -> int:
-        """How many masters it has elected since its start."""
+        """The number of masters elected since the start."""
         return self._handlers.elections
 
     @property
     def address(self) -> str:
-        """Where it listens, as "host:port"."""
+        """The controller's address, as "host:port"."""
         return f"{self.config.bind_address}:{self.port}"
 
     async def start(self) -> None:
-        """Read the state and listen. StoreError when the state can't be read, OSError with a plain
-        sentence when the port can't be had."""
+        """Read the state and listen.
+
+        StoreError when the state can't be read; OSError with a plain sentence for a used port.
+        """
         config = self.config
         self._journal.open()
         try:
@@ -143,7 +145,7 @@ class Controller:
             )
 
     def _notify(self, name: str, decision: Decision) -> None:
-        """Tell the live members of a name who their master is."""
+        """Tell the live members of a name which broker is their new master."""
         header, group = decision.header, self.groups.get(name)
         assert isinstance(header, ElectMasterResponse)
         if not self.config.notify_broker_role_changed or group is None:

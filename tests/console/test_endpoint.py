@@ -23,8 +23,8 @@ class Daemon:
         self.families: list[Family] = []
         self.note: str | None = None
         self.topic = "orders"
-        self.written = 0  # times that metrics were
-        self.steps = 0  # of that
+        self.written = 0  # how often the metrics were written
+        self.steps = 0  # generator steps of these writes
         self.has_begun = asyncio.Event()
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
@@ -75,13 +75,13 @@ async def get(daemon: Daemon) -> AsyncIterator[Get]:
     await endpoint.stop()
 
 
-async def test_a_daemon_that_is_well_answers_ok(get: Get) -> None:
+async def test_a_healthy_daemon_responds_ok(get: Get) -> None:
     for path in ("/healthz", "/readyz"):
         async with get(path) as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
 
 
-async def test_a_daemon_that_is_not_ready_is_healthy_all_the_same(get: Get, daemon: Daemon) -> None:
+async def test_a_daemon_that_is_not_ready_is_still_healthy(get: Get, daemon: Daemon) -> None:
     daemon.not_ready = "no name server has taken the registration"
     async with get("/healthz") as answer:
         assert answer.status == 200
@@ -90,7 +90,7 @@ async def test_a_daemon_that_is_not_ready_is_healthy_all_the_same(get: Get, daem
         assert daemon.not_ready in await answer.text()
 
 
-async def test_a_fault_is_named_everywhere(get: Get, daemon: Daemon) -> None:
+async def test_every_page_names_a_fault(get: Get, daemon: Daemon) -> None:
     daemon.fault = "the disk has failed"
     for path in ("/healthz", "/readyz"):
         async with get(path) as answer:
@@ -99,9 +99,7 @@ async def test_a_fault_is_named_everywhere(get: Get, daemon: Daemon) -> None:
         assert "the disk has failed" in await answer.text()
 
 
-async def test_what_is_worth_knowing_of_a_daemon_that_is_well_leaves_it_well(
-    get: Get, daemon: Daemon
-) -> None:
+async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon) -> None:
     daemon.note = "reading only"
     for path in ("/healthz", "/readyz"):
         async with get(path) as answer:
@@ -118,7 +116,7 @@ async def test_the_page_shows_the_version_of_aerobee(get: Get) -> None:
         assert f'<span class="version">aerobee {version("aerobee")}</span>' in await answer.text()
 
 
-async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> None:
+async def test_a_link_leads_to_the_system_topics_and_back(get: Get) -> None:
     async with get("/") as answer:
         text = await answer.text()
     assert "SYSTEM" not in text
@@ -129,7 +127,7 @@ async def test_a_link_leads_to_the_topics_of_the_system_and_back(get: Get) -> No
     assert '<a href="/">hide system topics</a>' in text
 
 
-async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -> None:
+async def test_metrics_have_the_prometheus_text_format(get: Get, daemon: Daemon) -> None:
     daemon.families = [
         ("rocketmq_messages_in_total", "counter", "In", ("topic",), [(("a",), 3), (("b",), 4)]),
         ("rocketmq_topic_number", "gauge", "Topics", (), [((), 2)]),
@@ -149,7 +147,7 @@ async def test_metrics_are_in_the_form_of_prometheus(get: Get, daemon: Daemon) -
     ]
 
 
-async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_ones_are_new(
+async def test_concurrent_scrapes_share_one_result_and_later_scrapes_are_fresh(
     get: Get, daemon: Daemon
 ) -> None:
     async def asked() -> str:
@@ -161,11 +159,11 @@ async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_on
     daemon.may_go_on.clear()
     first, second = asyncio.create_task(asked()), asyncio.create_task(asked())
     await daemon.has_begun.wait()
-    first.cancel()  # it does not take the other's answer along
+    first.cancel()  # cancelling the first scrape does not cancel the second
     async with get("/healthz") as answer:
         reader, writer = await asyncio.open_connection("127.0.0.1", answer.url.port)
     writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
-    async with get("/healthz"):  # the endpoint has read what came before
+    async with get("/healthz"):  # the endpoint has read the requests before this one
         pass
     daemon.families = []
     daemon.may_go_on.set()
@@ -174,13 +172,13 @@ async def test_whoever_asks_while_metrics_are_written_gets_the_same_and_later_on
     assert third.endswith((await second).encode())
     writer.close()
     await writer.wait_closed()
-    assert daemon.steps > 100 // SAMPLES_PER_STEP  # it was not written at once
+    assert daemon.steps > 100 // SAMPLES_PER_STEP  # the metrics were written in several steps
     async with asyncio.timeout(10):
-        while await asked():  # kept for a moment
+        while await asked():  # the result is cached for a moment
             pass
 
 
-async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(get: Get) -> None:
+async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_script(get: Get) -> None:
     async with get("/") as answer:
         assert answer.content_type == "text/html"
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -191,7 +189,7 @@ async def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(get: Get) 
     assert "https://" not in text
 
 
-async def test_a_name_can_not_smuggle_markup_into_the_page(get: Get, daemon: Daemon) -> None:
+async def test_markup_in_a_name_is_escaped_on_the_page(get: Get, daemon: Daemon) -> None:
     daemon.topic = "<img src=x onerror=alert(1)>"
     async with get("/") as answer:
         text = await answer.text()
@@ -199,7 +197,7 @@ async def test_a_name_can_not_smuggle_markup_into_the_page(get: Get, daemon: Dae
     assert "&lt;img src=x" in text
 
 
-async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence(daemon: Daemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         endpoint = Endpoint("127.0.0.1", port, daemon.answers())
@@ -207,7 +205,7 @@ async def test_a_taken_port_is_one_plain_sentence(daemon: Daemon) -> None:
             await endpoint.start()
 
 
-async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
+async def test_without_a_configured_port_the_endpoint_takes_the_next_free_one(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -226,7 +224,7 @@ async def test_where_no_port_is_set_a_taken_one_is_left_for_the_next_free_one(
         await endpoint.stop()
 
 
-async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
+async def test_without_a_configured_port_the_endpoint_is_near_the_listen_port_or_anywhere(
     daemon: Daemon,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -240,7 +238,7 @@ async def test_where_no_port_is_set_it_is_near_the_listen_port_or_anywhere(
         await endpoint.stop()
 
 
-async def test_a_door_that_is_off_has_no_address(daemon: Daemon) -> None:
+async def test_a_disabled_endpoint_has_no_address(daemon: Daemon) -> None:
     endpoint = Endpoint("127.0.0.1", OFF, daemon.answers())
     await endpoint.start()
     assert endpoint.url is None

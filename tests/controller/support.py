@@ -1,4 +1,4 @@
-"""A clock that stands still, and a controller's state without a controller."""
+"""A clock that the test moves, and the rules with a state but without a journal."""
 
 from aerobee.controller import rules
 from aerobee.controller.live import LiveBrokers, Position
@@ -11,7 +11,7 @@ CLUSTER, NAME = "c", "broker-a"
 
 
 class Clock:
-    """Milliseconds that move by hand."""
+    """Milliseconds that the test advances."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -21,7 +21,7 @@ class Clock:
 
 
 class State:
-    """The rules with their state; each request is applied as a journal would."""
+    """The rules with their state; events are applied as after a write to the journal."""
 
     def __init__(self, members: int = 0) -> None:
         self.clock = Clock()

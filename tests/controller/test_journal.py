@@ -1,4 +1,4 @@
-"""The state of a controller on its disk: whole after every crash, never silently shorter."""
+"""The state of a controller on its disk: every crash leaves all acknowledged events."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def states() -> list[dict[str, ReplicaGroup]]:
     return found
 
 
-def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_written_events_survive_a_restart(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     for event in EVENTS:
         put(journal, event)
@@ -92,7 +92,7 @@ def test_damage_before_whole_lines_stops_the_start(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_events_that_are_missing_stop_the_start(tmp_path: Path) -> None:
+def test_missing_events_stop_the_start(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     for event in EVENTS:
         put(journal, event)
@@ -103,7 +103,7 @@ def test_events_that_are_missing_stop_the_start(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_a_snapshot_takes_the_place_of_a_long_journal(
+def test_a_snapshot_replaces_a_long_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "JOURNAL_BYTES_MAX", 150)
@@ -118,7 +118,7 @@ def test_a_snapshot_takes_the_place_of_a_long_journal(
     again = opened(tmp_path)
     assert again.groups == states()[-1]
     again.close()
-    # A crash between the snapshot and the cut of the journal: its events are not applied twice.
+    # A crash between the snapshot and the truncation of the journal: events are not applied twice.
     rest = (tmp_path / JOURNAL).read_bytes()
     (tmp_path / JOURNAL).write_bytes(before + rest)
     third = opened(tmp_path)
@@ -144,7 +144,7 @@ def test_a_damaged_snapshot_and_one_of_another_version_stop_the_start(tmp_path: 
     opened(tmp_path).close()
 
 
-def test_a_second_controller_is_refused_the_folder(tmp_path: Path) -> None:
+def test_a_second_controller_cannot_use_the_folder(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     with pytest.raises(StoreInUse):
         opened(tmp_path)
@@ -152,9 +152,7 @@ def test_a_second_controller_is_refused_the_folder(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_no_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = opened(tmp_path)
     put(journal, EVENTS[0])
     sync = disk.current.sync_data

@@ -1,4 +1,4 @@
-"""Which brokers count as alive, with a clock that is moved by hand."""
+"""Which brokers are alive, by a clock that the test moves."""
 
 import pytest
 from aerobee.controller import live as module
@@ -14,7 +14,7 @@ def beat(live: LiveBrokers, position: Position = AT_START, timeout_ms: int | Non
     return live.heard(KEY, "h:1", "connection", position, timeout_ms)
 
 
-def test_a_broker_lives_as_long_as_its_own_timeout() -> None:
+def test_a_broker_is_alive_for_its_own_timeout() -> None:
     clock = Clock()
     live = LiveBrokers(clock)
     beat(live, timeout_ms=3_000)
@@ -26,7 +26,7 @@ def test_a_broker_lives_as_long_as_its_own_timeout() -> None:
     assert live.is_alive(KEY)
 
 
-def test_a_closed_connection_counts_after_a_second_unless_the_broker_comes_back() -> None:
+def test_a_broker_is_dead_a_second_after_its_connection_closed_unless_it_returns() -> None:
     clock = Clock()
     live = LiveBrokers(clock)
     beat(live)
@@ -42,7 +42,7 @@ def test_a_closed_connection_counts_after_a_second_unless_the_broker_comes_back(
     assert live.is_dead(KEY)
 
 
-def test_a_silent_broker_is_not_dead_before_a_new_controller_has_listened_long_enough() -> None:
+def test_a_new_leader_declares_no_silent_broker_dead_before_the_timeout() -> None:
     clock = Clock()
     live = LiveBrokers(clock)
     clock.ms += TIMEOUT_MS + 1
@@ -52,7 +52,7 @@ def test_a_silent_broker_is_not_dead_before_a_new_controller_has_listened_long_e
     assert not live.is_alive(KEY)
 
 
-def test_a_late_heartbeat_makes_no_log_shorter() -> None:
+def test_a_late_heartbeat_does_not_lower_the_offset() -> None:
     live = LiveBrokers(Clock())
     beat(live, Position(2, 500, 7))
     beat(live, Position(2, 400, 3))
@@ -63,7 +63,7 @@ def test_a_late_heartbeat_makes_no_log_shorter() -> None:
     assert live.position(KEY) == Position(3, 0, 3)
 
 
-def test_the_table_has_a_limit_and_forgets_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_has_a_limit_and_drops_dead_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BROKERS_MAX", 1)
     clock = Clock()
     live = LiveBrokers(clock)

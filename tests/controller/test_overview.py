@@ -1,4 +1,4 @@
-"""What the page and the metrics of a controller say."""
+"""The status page and the metrics of a controller."""
 
 from collections.abc import Iterator
 from pathlib import Path

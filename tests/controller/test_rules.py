@@ -1,4 +1,4 @@
-"""The decisions of a controller, as pure functions."""
+"""The decisions of a controller, called as pure functions."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from .support import CLUSTER, NAME, State
 
 
 def led(members: int = 3) -> State:
-    """A name whose master is 1 and whose set has all members."""
+    """A name whose master is broker 1 and whose set has all members."""
     state = State(members)
     state.elect(1)
     for broker_id in range(1, members + 1):
@@ -26,7 +26,7 @@ def led(members: int = 3) -> State:
     return state
 
 
-def test_ids_count_from_one_and_a_taken_one_is_given_only_to_its_owner() -> None:
+def test_ids_start_at_one_and_a_taken_id_is_given_only_to_its_owner() -> None:
     state = State()
     header = headers.GetNextBrokerId(NAME, CLUSTER)
     assert rules.next_id(state.groups, header).header == headers.GetNextBrokerIdResponse(
@@ -34,13 +34,13 @@ def test_ids_count_from_one_and_a_taken_one_is_given_only_to_its_owner() -> None
     )
     assert state.apply_id(2).code == codes.CONTROLLER_BROKER_ID_INVALID
     assert state.apply_id(1, "h:1;7").code == codes.SUCCESS
-    assert state.apply_id(1, "h:1;7").events == ()  # the same broker again
+    assert state.apply_id(1, "h:1;7").events == ()  # the same broker applies again
     assert state.apply_id(1, "h:1;8").code == codes.CONTROLLER_BROKER_ID_INVALID
     assert state.apply_id(0).code == codes.CONTROLLER_BROKER_ID_INVALID
     assert state.groups[NAME].next_id == 2
 
 
-def test_the_first_to_ask_becomes_the_first_master() -> None:
+def test_the_first_broker_that_asks_becomes_the_first_master() -> None:
     state = State(2)
     decision = state.elect(2)
     assert decision.header == headers.ElectMasterResponse(2, "127.0.0.1:10002", 1, 1)
@@ -60,7 +60,7 @@ def test_the_first_to_ask_becomes_the_first_master() -> None:
 def test_only_members_of_the_set_are_elected() -> None:
     state = led()
     state.alter([1, 3])
-    state.beat(2, epoch=1, max_offset=900)  # has more, but is not in the set
+    state.beat(2, epoch=1, max_offset=900)  # a longer log, but not in the set
     state.die(1)
     assert rules.to_elect(state.groups, state.live) == [NAME]
     decision = state.elect()
@@ -78,7 +78,7 @@ def test_only_members_of_the_set_are_elected() -> None:
         ((2, 100, 0), (1, 900, 0), 2),
         ((1, 100, 5), (1, 100, 4), 3),
         ((1, 100, 5), (1, 100, 5), 2),
-        ((1, 3 << 31, 0), (1, 100, 0), 2),  # further ahead than 32 bits count
+        ((1, 3 << 31, 0), (1, 100, 0), 2),  # a lead of more than 32 bits
     ],
 )
 def test_the_newest_epoch_then_the_longest_log_then_the_priority_decides(
@@ -94,7 +94,7 @@ def test_the_newest_epoch_then_the_longest_log_then_the_priority_decides(
     assert header.master_broker_id == elected
 
 
-def test_with_nobody_left_there_is_no_master_and_the_set_stays() -> None:
+def test_without_a_live_member_of_the_set_there_is_no_master_and_the_set_stays() -> None:
     state = led(2)
     state.die(1)
     state.die(2)
@@ -104,13 +104,13 @@ def test_with_nobody_left_there_is_no_master_and_the_set_stays() -> None:
     assert decision.code == codes.CONTROLLER_MASTER_NOT_AVAILABLE
     group = state.groups[NAME]
     assert (group.master_id, group.master_epoch, group.sync_set) == (None, 2, [1, 2])
-    assert state.elect().events == ()  # an epoch for nobody is raised once
+    assert state.elect().events == ()  # the epoch is raised only once
     assert state.elect(3).code == codes.CONTROLLER_ELECT_MASTER_FAILED
     assert state.elect(3, unclean=True).code == codes.SUCCESS
     assert group.master_id == 3
 
 
-def test_a_member_of_the_set_that_comes_back_is_elected_when_it_asks() -> None:
+def test_a_returned_member_of_the_set_is_elected_when_it_asks() -> None:
     state = led(2)
     state.die(2)
     state.die(1)
@@ -121,7 +121,7 @@ def test_a_member_of_the_set_that_comes_back_is_elected_when_it_asks() -> None:
     assert (header.master_broker_id, header.master_epoch) == (2, 3)
 
 
-def test_a_designated_member_or_nobody_is_elected() -> None:
+def test_only_a_designated_member_is_elected() -> None:
     state = led()
     assert state.elect(3, designate=True).code == codes.SUCCESS
     assert state.groups[NAME].master_id == 3
@@ -142,7 +142,7 @@ def test_brokers_with_a_newer_epoch_than_the_controller_stop_elections() -> None
     assert state.groups[NAME].master_epoch == 8
 
 
-def test_a_controller_that_just_began_calls_no_silent_master_dead() -> None:
+def test_a_new_leader_does_not_replace_a_silent_master_before_the_timeout() -> None:
     state = led(2)
     state.live = type(state.live)(state.clock)  # another controller leads
     state.beat(2, epoch=1, max_offset=100)
@@ -162,10 +162,10 @@ def test_a_controller_that_just_began_calls_no_silent_master_dead() -> None:
         ([1, 2], {"set_epoch": 9}, codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH),
         ([1, 9], {}, codes.CONTROLLER_INVALID_REPLICAS),
         ([2, 3], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
-        ([3, 2, 1], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),  # is the set already
+        ([3, 2, 1], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),  # equal to the present set
     ],
 )
-def test_a_set_is_changed_by_the_master_that_knows_the_present_one(
+def test_only_the_master_that_knows_the_present_set_changes_it(
     ids: list[int], changes: dict[str, int], code: int
 ) -> None:
     state = led()
@@ -186,7 +186,7 @@ def test_a_set_has_live_members_only() -> None:
     assert SyncStateSet.decode(decision.body) == SyncStateSet([1], 4)
 
 
-def test_a_broker_that_registers_hears_of_a_living_master_only() -> None:
+def test_the_response_to_a_registration_names_only_a_live_master() -> None:
     state = led(2)
     header = headers.RegisterBrokerToController(NAME, 2, "127.0.0.1:20002", CLUSTER)
     decision = state.done(rules.register(state.groups, state.live, header))
@@ -217,7 +217,7 @@ def test_replicas_are_shown_in_and_out_of_the_set() -> None:
     assert (info.master_broker_id, info.master_epoch) == (1, 1)
 
 
-def test_dead_members_can_be_forgotten_and_living_ones_by_force_only() -> None:
+def test_dead_members_can_be_removed_and_live_ones_only_by_force() -> None:
     state = led()
     refused = codes.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
 
@@ -232,7 +232,7 @@ def test_dead_members_can_be_forgotten_and_living_ones_by_force_only() -> None:
     assert clean("3") == codes.SUCCESS
     assert sorted(state.groups[NAME].members) == [1, 2]
     assert state.groups[NAME].sync_set == [1, 2]
-    assert state.apply_id(3, "new:1;1").code == codes.SUCCESS  # the counter goes on behind it
+    assert state.apply_id(3, "new:1;1").code == codes.SUCCESS  # a removed id is free again
     assert clean("1", living=True) == codes.SUCCESS
     assert state.groups[NAME].master_id is None
     assert clean(None) == codes.SUCCESS
@@ -251,7 +251,7 @@ def test_names_members_and_texts_have_limits(monkeypatch: pytest.MonkeyPatch) ->
     assert "has 2000 characters" in (rules.apply_id(state.groups, header).remark or "")
 
 
-def test_the_state_is_the_result_of_its_events_alone() -> None:
+def test_the_state_depends_only_on_its_events() -> None:
     state = State(3)
     events = []
     for decision in (

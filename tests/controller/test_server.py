@@ -22,7 +22,7 @@ from .support import CLUSTER, NAME, Clock
 
 
 class Member:
-    """A broker as a controller sees it: its port, its heartbeats, what it is told."""
+    """A broker as the controller sees it: its port, its heartbeats, and the notices it receives."""
 
     def __init__(self, controller: Controller, broker_id: int) -> None:
         self.controller = controller
@@ -93,7 +93,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     await found.stop()
 
 
-async def test_a_member_of_the_set_takes_over_and_all_are_told(cluster: Cluster) -> None:
+async def test_a_member_of_the_set_takes_over_and_all_live_members_are_notified(
+    cluster: Cluster,
+) -> None:
     one, two, three = await cluster.start(3)
     assert (await one.elect()).code == codes.SUCCESS
     for member in (one, two, three):
@@ -114,7 +116,7 @@ async def test_a_member_of_the_set_takes_over_and_all_are_told(cluster: Cluster)
         assert header.master_address == three.address
         assert (header.master_broker_id, header.master_epoch) == (3, 2)
         assert sync_set == SyncStateSet([3], 3)
-    assert one.told.empty()  # is not alive
+    assert one.told.empty()  # dead, and so not notified
     response = await two.ask(codes.CONTROLLER_GET_REPLICA_INFO, headers.GetReplicaInfo(NAME))
     assert response.fields() == {
         "masterBrokerId": "3",
@@ -123,7 +125,9 @@ async def test_a_member_of_the_set_takes_over_and_all_are_told(cluster: Cluster)
     }
 
 
-async def test_the_state_outlives_the_controller(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_state_survives_a_restart_of_the_controller(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     one, *_ = await cluster.start(2)
     await one.elect()
     await cluster.controller.stop()
@@ -139,7 +143,7 @@ async def test_the_state_outlives_the_controller(cluster: Cluster, tmp_path: Pat
     assert table[NAME].master_address == one.address
 
 
-async def test_a_change_that_the_disk_refuses_did_not_happen(
+async def test_a_change_that_can_not_be_stored_is_not_applied(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = await cluster.start(1)
@@ -156,7 +160,7 @@ async def test_a_change_that_the_disk_refuses_did_not_happen(
     assert (await one.elect()).code == codes.SUCCESS
 
 
-async def test_a_client_that_leaves_stops_no_change_that_has_begun(
+async def test_a_disconnecting_client_does_not_interrupt_its_change(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = await cluster.start(1)
@@ -180,7 +184,7 @@ async def test_a_client_that_leaves_stops_no_change_that_has_begun(
     assert cluster.controller.groups[NAME].master_id == 1
 
 
-async def test_it_says_where_it_is_and_that_it_leads(cluster: Cluster) -> None:
+async def test_a_controller_reports_its_address_and_that_it_leads(cluster: Cluster) -> None:
     (one,) = await cluster.start(1)
     address = cluster.controller.address
     response = await one.ask(codes.CONTROLLER_GET_METADATA_INFO)
@@ -193,7 +197,9 @@ async def test_it_says_where_it_is_and_that_it_leads(cluster: Cluster) -> None:
     }
 
 
-async def test_settings_are_shown_and_changed_but_for_the_closed_ones(cluster: Cluster) -> None:
+async def test_settings_are_shown_and_changed_except_those_on_the_black_list(
+    cluster: Cluster,
+) -> None:
     (one,) = await cluster.start(1)
     ask = one.ask
     changed = await ask(codes.UPDATE_CONTROLLER_CONFIG, None, b"enableElectUncleanMaster=true\n")
@@ -222,7 +228,7 @@ async def test_settings_are_shown_and_changed_but_for_the_closed_ones(cluster: C
         (codes.CONTROLLER_GET_SYNC_STATE_DATA, None, b"{", "no list of broker names"),
     ],
 )
-async def test_what_can_not_be_read_is_refused_with_the_reason(
+async def test_malformed_requests_are_refused_with_the_reason(
     cluster: Cluster, code: int, header: Header | None, body: bytes, reason: str
 ) -> None:
     (one,) = await cluster.start(1)
@@ -232,6 +238,6 @@ async def test_what_can_not_be_read_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("kind", ["DLedger", "jRaft", "other"])
-def test_a_controller_of_rocketmqs_own_consensus_is_refused_with_the_way_out(kind: str) -> None:
+def test_a_controller_type_of_rocketmqs_consensus_is_refused_with_a_remedy(kind: str) -> None:
     with pytest.raises(ValueError, match=f"controllerType is '{kind}'"):
         ControllerConfig(controller_type=kind)

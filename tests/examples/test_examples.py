@@ -1,6 +1,6 @@
-"""Every program of examples/ does what it says, run as it stands in a process of its own.
+"""Every program of examples/ prints what it promises, run unchanged in a process of its own.
 
-Those that need Java or Spark are run by tests/interop/test_java_example.py and
+The examples that need Java or Spark are run by tests/interop/test_java_example.py and
 tests/spark/test_spark_examples.py.
 """
 
@@ -19,8 +19,8 @@ from aerobee.scripts.harness.child import Child
 from aerobee.testing import LocalCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 120  # a deadline, for a machine that has much else to do
-# What each program prints; {} stands for what differs from run to run.
+SECONDS = 120  # a deadline that suits a busy machine
+# What each program prints; {} stands for the parts that differ from run to run.
 PRINTED = {
     "first_message.py": ["sent {}", "received ['o-1'] 12 EUR"],
     "send_many.py": ["1000 messages are stored"],
@@ -46,7 +46,7 @@ def environment(cluster: LocalCluster) -> dict[str, str]:
 
 
 def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[str]:
-    """The lines that a program prints; it ends well and says nothing on standard error."""
+    """The lines that a program prints; it exits with 0 and writes nothing to standard error."""
     done = subprocess.run(
         [sys.executable, EXAMPLES / program, *words],
         capture_output=True,
@@ -78,7 +78,7 @@ def test_every_example_is_run_by_a_test() -> None:
     "run"
 )
 @pytest.mark.parametrize("program", sorted(PRINTED))
-def test_an_example_prints_what_it_says(
+def test_an_example_prints_what_it_promises(
     program: str, aerobee_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     printed = run(program, cluster=aerobee_cluster, folder=tmp_path)
@@ -136,7 +136,7 @@ def test_the_test_of_the_example_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-def test_a_user_may_do_what_the_rules_say(
+def test_a_user_may_do_what_the_access_rules_allow(
     aerobee_clusters: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
     cluster = aerobee_clusters(

@@ -1,6 +1,6 @@
-"""The Go client's programs of this folder (go/), built once per content into a cache.
+"""The Go client's programs in go/, built once per source state and cached.
 
-The modules come from the Go module proxy at the first build, checked against go.sum.
+The first build downloads the modules from the Go module proxy and checks them against go.sum.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class GoMissing(RuntimeError):
 
 
 class NotBuilt(RuntimeError):
-    """The programs have an error, or their modules can't be had: what go said."""
+    """The build failed or the modules are not available; the message is the output of go."""
 
 
 def build() -> Path:
-    """The program, built if that is not done yet."""
+    """The path of the program, built first if necessary."""
     go = shutil.which("go")
     if go is None:
         raise GoMissing("go is not on the PATH; install Go 1.19 or newer")
@@ -36,7 +36,7 @@ def build() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / f"programs-{_digest()}"
     with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once build once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two concurrent runs only one builds
         if not program.exists():
             with tempfile.TemporaryDirectory(dir=cache) as scratch:
                 built = Path(scratch) / "programs"
@@ -49,7 +49,7 @@ def build() -> Path:
 
 
 class Go:
-    """Starts the programs and ends those that are left when the module is through."""
+    """Starts the programs and stops the ones that still run at the end of the module."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
@@ -62,14 +62,14 @@ class Go:
         for name, value in orders.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         home = Path(tempfile.mkdtemp(prefix=f"{word}-", dir=self._folder))
-        # A broadcasting consumer keeps its offsets at home; the variable would win over the orders.
+        # A broadcasting consumer keeps its offsets in HOME; the variable would override the flags.
         env = {"HOME": str(home), "NAMESRV_ADDR": ""}
         program = Reporter([str(self._program), word, *words], home / "stderr", env=env, cwd=home)
         self._running.append(program)
         return program
 
     def stop(self) -> None:
-        """Ends all of them."""
+        """Stops all programs."""
         for program in self._running:
             if program.process.poll() is None:
                 program.process.terminate()

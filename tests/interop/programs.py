@@ -1,6 +1,6 @@
 """The Java programs of this folder as objects: producers, consumers, the real mqadmin.
 
-Every wait has a deadline and fails with what there was instead.
+Every wait has a deadline. A failure shows the state at that time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
-# A cold JVM on a busy machine with two cores takes its time.
-SECONDS = 180  # a deadline, for a machine that has much else to do
+# A cold JVM on a busy machine with two cores is slow.
+SECONDS = 180  # a deadline that suits a busy machine
 
 
 class Java:
-    """Starts our Java programs and ends those that are left when the module is through.
+    """Starts our Java programs and stops the ones that still run at the end of the module.
 
     They run with the classes of `version` and the flags of a JVM.
     """
@@ -50,7 +50,7 @@ class Java:
         return program
 
     def produce(self, **orders: object) -> list[dict[str, Any]]:
-        """Runs Produce to its end; its reports of messages that were sent."""
+        """Runs Produce to its end; returns its reports of sent messages."""
         program = self.start("Produce", **orders)
         done = program.wait_event("done", SECONDS)
         assert done["failed"] == 0, program.events("failed")
@@ -63,7 +63,7 @@ class Java:
         return program
 
     def stop(self) -> None:
-        """Ends all of them: first the input of each, then one wait for all."""
+        """Stops all programs: first closes every input, then waits once for all."""
         for program in self._running:
             if program.process.poll() is None:
                 program.process.terminate()
@@ -72,7 +72,7 @@ class Java:
 
 
 class Mqadmin:
-    """The real mqadmin; each call is one command, answered with all that it printed."""
+    """The real mqadmin; a call runs one command and returns all that it printed."""
 
     def __init__(self, program: Reporter) -> None:
         self._program = program
@@ -83,7 +83,7 @@ class Mqadmin:
         return text
 
     def until(self, wanted: Callable[[str], bool], *words: str) -> str:
-        """Repeats a command until its output is as wanted: the servers tell each other later."""
+        """Repeats a command until its output is as wanted: servers exchange state with a delay."""
         deadline = time.monotonic() + SECONDS
         while True:
             text = self(*words)
@@ -111,7 +111,7 @@ class Mqadmin:
 def wait_until(
     holds: Callable[[], bool], what: Callable[[], object], seconds: float = SECONDS
 ) -> None:
-    """Polls a foreign process until something holds; fails with what there is instead."""
+    """Polls a foreign process until a condition holds; a failure shows the state it is in."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s; there is {what()}"
@@ -122,7 +122,7 @@ def wait_until(
 def side_by_side(
     ours: AerobeeCluster, real: JavaCluster
 ) -> Iterator[tuple[AerobeeCluster, JavaCluster]]:
-    """Both, started at once; stopped at the end, also when one did not start."""
+    """Both clusters, started concurrently; both are stopped, even if one did not start."""
     try:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda cluster: cluster.start(), (ours, real)))

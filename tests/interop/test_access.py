@@ -1,8 +1,8 @@
-"""Access control on our broker and on the real one: the same users, rights and words.
+"""Access control on our broker and on the real one: the same users, permissions and texts.
 
-Both are walked through one story: the real mqadmin makes users and access lists, signing by its
-tools.yml, and a producer and a consumer of RocketMQ's that sign as one of the users do what they
-may, and what they may not.
+Both brokers go through the same steps. The real mqadmin creates users and access lists and signs
+with its tools.yml. RocketMQ's producer and consumer sign as one of the users and try operations
+that are allowed and operations that are denied.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def settings(folder: Path) -> dict[str, str | int]:
 
 
 class Tool:
-    """The real mqadmin, signing as whoever it is told."""
+    """The real mqadmin; it signs as the user it is given."""
 
     def __init__(self, cluster: Cluster, home: Path) -> None:
         self._keys = home / "conf" / "tools.yml"
@@ -156,7 +156,7 @@ def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:
 
 
 async def reads(cluster: Cluster, user: str) -> str:
-    """The codes of the answers to what lists everything."""
+    """The response codes of the requests that list everything."""
     peers = Peers(
         upgrade=False, sign=lambda fields, body: signed(fields, body, user, f"{user}-secret")
     )
@@ -174,7 +174,7 @@ async def reads(cluster: Cluster, user: str) -> str:
 
 
 def prepare(cluster: Cluster, home: Path) -> Outputs:
-    """Users and access lists while nobody has to sign."""
+    """Creates users and access lists before requests must be signed."""
     tool = Tool(cluster, home)
     try:
         tool.program.wait_event("started", SECONDS)
@@ -197,7 +197,7 @@ def prepare(cluster: Cluster, home: Path) -> Outputs:
         tool.program.wait(10)
 
 
-def test_users_and_lists_are_kept_before_access_control_is_switched_on(
+def test_users_and_lists_created_before_access_control_is_enabled_stay(
     java: Java, tmp_path: Path
 ) -> None:
     kept = {
@@ -216,11 +216,11 @@ def test_users_and_lists_are_kept_before_access_control_is_switched_on(
 
 
 def in_words(output: str) -> list[str]:
-    """What is printed without addresses, and of an exception only what the server says."""
+    """The printed text without addresses; of an exception only the server's message."""
     text = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", output)
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("at ", "... "))]
-    # Where RocketMQ has said what is wrong, ours goes on and says why or what to do.
+    # Our broker appends a reason or a remedy to RocketMQ's text; cut it off.
     return [re.sub(r"(?<=check signature failed)[.:].*?(?= BROKER|$)", "", line) for line in kept]
 
 
@@ -228,7 +228,7 @@ def in_words(output: str) -> list[str]:
 def outputs(
     java: Java, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Outputs, Outputs]]:
-    """What came of the story with ours and with the real one."""
+    """The outputs of the same steps with our broker and with the real one."""
     folders = [tmp_path_factory.mktemp(kind) for kind in ("ours", "real")]
     ours = AerobeeCluster(folders[0], {**SMALL_FILES, **settings(folders[0])})
     real = JavaCluster(folders[1], settings(folders[1]), flags=TEST_BROKER_FLAGS)
@@ -242,7 +242,9 @@ def outputs(
 @pytest.mark.requirement(
     "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
 )
-def test_everything_prints_the_same(outputs: tuple[Outputs, Outputs]) -> None:
+def test_mqadmin_and_clients_print_the_same_with_both_brokers(
+    outputs: tuple[Outputs, Outputs],
+) -> None:
     ours, real = outputs
     assert ours.keys() == real.keys()
     wrong = {
@@ -253,8 +255,8 @@ def test_everything_prints_the_same(outputs: tuple[Outputs, Outputs]) -> None:
     assert wrong == {}
 
 
-def test_it_is_what_it_should_be(outputs: tuple[Outputs, Outputs]) -> None:
-    """Or else both could be wrong in the same way."""
+def test_the_outputs_are_the_expected_ones(outputs: tuple[Outputs, Outputs]) -> None:
+    """Guards against both brokers being wrong in the same manner."""
     ours, _ = outputs
     rows = [line.split() for line in ours["listUser"].splitlines()[1:]]
     assert ["shop", SHOP_SECRET, "Normal", "enable"] in rows

@@ -21,7 +21,7 @@ SETTINGS: dict[str, str | int] = {
 
 @pytest.fixture
 def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
-    """Both kinds, on one store."""
+    """Our cluster and the real one, on one store."""
     settings = SETTINGS | {"storePathRootDir": str(tmp_path / "store")}
     both: dict[str, Cluster] = {
         "ours": AerobeeCluster(tmp_path / "ours", settings),
@@ -33,19 +33,19 @@ def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
 
 
 def send_batches(java: Java, cluster: Cluster, prefix: str) -> list[str]:
-    """Three batches of eight; the keys of their messages."""
+    """Sends three batches of eight; returns the keys of their messages."""
     orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "mode": "batch", "batch": 8}
     program = java.start("Produce", **orders, count=24, prefix=prefix)
     assert program.wait_event("done", SECONDS)["failed"] == 0
     sent = program.events("batch")
     assert [each["status"] for each in sent] == ["SEND_OK"] * 3
-    # One record and one id for each batch: that is what such queues are for.
+    # Each batch is one record with one id, as batch consume queues require.
     assert all("," not in each["msgIds"] + each["offsetMsgIds"] for each in sent)
     return [key for each in sent for key in each["keys"]]
 
 
 def read(java: Java, cluster: Cluster, group: str, count: int) -> list[dict[str, Any]]:
-    """All messages of the topic, as a group that is new gets them."""
+    """All messages of the topic, as a new group receives them."""
     orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "group": group}
     program = java.start("PullConsume", **orders, count=count, seconds=SECONDS)
     program.wait_event("done", SECONDS)

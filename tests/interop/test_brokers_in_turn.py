@@ -1,4 +1,4 @@
-"""Ours and the real broker serve one directory in turn, each after the other has ended."""
+"""Our broker and the real one serve one store directory alternately, never at the same time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SETTINGS: dict[str, str | int] = {
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 4_000,
 }
-# Which broker has its turn, and how it ends; the last one only serves what is left.
+# Which broker serves, and how it ends; the last one only delivers the remaining messages.
 TURNS = [("ours", "kill"), ("java", "kill"), ("ours", "stop"), ("java", "end")]
 
 
 @pytest.fixture
 def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
-    """Both kinds, on one store."""
+    """Our cluster and the real one, on one store."""
     settings = SETTINGS | {"storePathRootDir": str(tmp_path / "store")}
     both: dict[str, Cluster] = {
         "ours": AerobeeCluster(tmp_path / "ours", settings),
@@ -40,24 +40,24 @@ def brokers(java_is_here: None, tmp_path: Path) -> Iterator[dict[str, Cluster]]:
 
 
 def offset_table(store: Path, name: str) -> dict[Any, Any]:
-    """What such a file of offsets holds, on the disk."""
+    """The contents of an offset file on the disk."""
     try:
         table = fastjson.parse((store / "config" / name).read_bytes())
     except (FileNotFoundError, ValueError):
-        return {}  # it is being written
+        return {}  # the broker is writing the file
     found = table["offsetTable"]
     assert isinstance(found, dict)
     return found
 
 
 def consumed(store: Path, topic: str) -> int:
-    """How many messages of a topic the group has consumed, by the file on the disk."""
+    """How many messages of a topic the group has consumed, according to the file on the disk."""
     offsets: dict[str, int] = offset_table(store, "consumerOffset.json").get(f"{topic}@{GROUP}", {})
     return sum(offsets.values())
 
 
 def repeated(store: Path) -> tuple[int, int]:
-    """How many messages came again, and how many of these the group has consumed, on the disk."""
+    """How many messages were redelivered, and how many of them were consumed, on the disk."""
     delivered = sum(offset_table(store, "delayOffset.json").values())
     return delivered, consumed(store, f"%RETRY%{GROUP}")
 
@@ -65,9 +65,9 @@ def repeated(store: Path) -> tuple[int, int]:
 def consume(
     java: Java, cluster: Cluster, before: list[dict[str, Any]], store: Path, wanted: int, fail: int
 ) -> list[dict[str, Any]]:
-    """What a member of the group gets until so many messages have come in all, with those before.
+    """All messages of a group, `before` included, once it has received `wanted` different ones.
 
-    The first `fail` of them it gives back, to be delivered again after 10 s.
+    The member returns the first `fail` of them, for redelivery after 10 s.
     """
     member = java.start(
         "Consume",
@@ -88,7 +88,7 @@ def consume(
     wait_until(lambda: consumed(store, TOPIC) == wanted, lambda: consumed(store, TOPIC))
     member.say("stop")
     member.wait_event("stopped", SECONDS)
-    if any(each["times"] for each in seen()):  # who is killed before it is stored delivers again
+    if any(each["times"] for each in seen()):  # a broker killed too early delivers again
         wait_until(lambda: repeated(store) == (1, 1), lambda: repeated(store))
     return seen()
 
@@ -105,7 +105,7 @@ def test_a_group_goes_on_from_its_stored_offset_whichever_broker_ended_and_howev
         orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "count": COUNT}
         if turn == 0:
             sent += java.produce(**orders, prefix="first")
-        # One that fails at first is delivered again by the broker of the next turn.
+        # The next broker redelivers the message that fails on the first delivery.
         got = consume(java, cluster, got, tmp_path / "store", len(sent), fail=int(turn == 0))
         assert set(map(key, got)) == set(map(key, sent))
         if end != "end":

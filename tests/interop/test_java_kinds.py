@@ -1,7 +1,7 @@
-"""Transactions, order, request and reply, traces, broadcasting: Java's clients find with our
-servers what they find with the real ones.
+"""Transactions, order, request and reply, traces, broadcasting: Java's clients see the same results
+with our servers as with the real ones.
 
-Each story is told to both at the same time, and what came of it is compared.
+Each scenario runs against both clusters at the same time; then the results are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
 Outcome = dict[str, Any]
 Story = Callable[[Cluster, Java, Mqadmin], Outcome]
 
-# Checks every second, so that one that nobody can answer is given up within this test.
+# Checks every second, so that an unanswered check is given up within this test.
 SETTINGS: dict[str, str | int] = {
     **SMALL_FILES,
     "transactionCheckInterval": 1_000,
@@ -42,7 +42,7 @@ SETTINGS: dict[str, str | int] = {
 def both(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
-    """Ours and the real ones, with a broker that can be started again."""
+    """Our cluster and the real one, with brokers that can be restarted."""
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-kinds"), SETTINGS)
     folder = tmp_path_factory.mktemp("java-kinds")
     real = JavaCluster(folder, SETTINGS, apart=True, flags=TEST_BROKER_FLAGS)
@@ -52,7 +52,7 @@ def both(
 
 @pytest.fixture(scope="module")
 def tools(java: Java) -> tuple[Mqadmin, Mqadmin]:
-    """A mqadmin for each of them: one does one command at a time."""
+    """One mqadmin for each cluster, since a mqadmin runs one command at a time."""
     programs = [java.start("Admin") for _ in range(2)]
     for program in programs:
         program.wait_event("started", SECONDS)
@@ -63,7 +63,7 @@ def tools(java: Java) -> tuple[Mqadmin, Mqadmin]:
 def told(
     both: tuple[Cluster, Cluster], java: Java, tools: tuple[Mqadmin, Mqadmin]
 ) -> Callable[[Story], tuple[Outcome, Outcome]]:
-    """Tells a story to both at once; what came of it with ours, and with the real ones."""
+    """Runs a scenario against both clusters at once; returns both results, ours first."""
 
     def tell(story: Story) -> tuple[Outcome, Outcome]:
         with ThreadPoolExecutor(2) as pool:
@@ -80,7 +80,7 @@ def consumed(*members: Reporter) -> set[str]:
     return {message["key"] for member in members for message in member.events("message")}
 
 
-# A client that looked while its broker was away looks again after 30 s, and shares out 20 s later.
+# A client that refreshed while its broker was down refreshes after 30 s and rebalances 20 s later.
 RETURN_SECONDS = 120
 
 
@@ -108,7 +108,7 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     wait_until(lambda: checked().keys() >= open_ones, checked)
     wait_consumed({f"t-{at}" for at in range(10) if at % 5 in (0, 2)}, consumer)
 
-    # Of these the producer is gone before it is asked, and the broker is started anew.
+    # The producer of these messages is killed before it is checked, and the broker is restarted.
     late = java.start("Transact", **where, group="Late", count=4, prefix="late", plan=plan[16:])
     late.wait_event("done", SECONDS)
     late.kill()
@@ -117,7 +117,7 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     heir = java.start("Transact", **where, group="Late", count=1, prefix="heir", plan="commit")
     wait_consumed({"late-0", "late-3", "heir-0"}, consumer, seconds=RETURN_SECONDS)
 
-    # What nobody can answer is given up; there it is found by its key.
+    # The broker gives up a message that no producer answers for; it is found there by its key.
     given_up = mqadmin.until(
         lambda text: "CODE" not in text and "Exception" not in text,
         *("queryMsgByKey", "-n", cluster.namesrv, "-t", "TRANS_CHECK_MAX_TIME_TOPIC", "-k", "t-4"),
@@ -127,7 +127,7 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     return {
         "sent": sent,
         "same ids": all(e["transactionId"] == e["msgId"] for e in producer.events("sent")),
-        # After a crash a broker may ask about one that has ended, too.
+        # After a crash a broker may check a transaction that has already ended.
         "checked": {
             key: (e["answer"], e["topic"], e["body"])
             for key, e in checked().items()
@@ -167,11 +167,11 @@ def story_of_order(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome:
     where = {"namesrv": cluster.namesrv, "topic": "Orders"}
     joined = {**where, "group": "Clerks", "orderly": True}
     first = java.consume(**joined)
-    # How long a hand-over takes is the clients' affair: messages come until it has happened.
+    # The clients determine how long a hand-over takes: send messages until it has happened.
     producer = java.start("Produce", **where, mode="ordered", orders=ORDERS, rate=60, more=True)
     wait_until(lambda: len(consumed(first)) > 60, first.tail)
     second = java.consume(**joined)
-    # The first gives two of its four queues back, and the second locks them.
+    # The first member releases two of its four queues, and the second locks them.
     wait_until(lambda: len(consumed(second)) > 60, second.tail)
     shares = sorted(len(m.ask("queues", "queues")["queues"]) for m in (first, second))
     second.say("stop")
@@ -180,8 +180,8 @@ def story_of_order(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome:
     done = producer.wait_event("done", SECONDS)
     assert done["failed"] == 0
     wait_consumed({f"m-{at}" for at in range(done["count"])}, first, second)
-    # At a hand-over the last messages may come again, but each member sees an order forwards, and
-    # together they see it without a gap.
+    # After a hand-over the last messages may be redelivered. Each member sees increasing offsets,
+    # and together the members see every message.
     backwards = 0
     for member in (first, second):
         newest = dict.fromkeys(range(ORDERS), -1)
@@ -194,7 +194,7 @@ def story_of_order(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome:
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
-def test_orders_stay_in_order_while_members_come_and_go(
+def test_messages_stay_in_order_while_members_join_and_leave(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
     ours, real = told(story_of_order)
@@ -234,7 +234,7 @@ def story_of_requests(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Request and reply, a client that left")
-def test_a_reply_finds_the_one_who_asked(
+def test_a_reply_reaches_its_requester(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
     ours, real = told(story_of_requests)
@@ -242,7 +242,7 @@ def test_a_reply_finds_the_one_who_asked(
     topic = f"{CLUSTER_NAME}_REPLY_TOPIC"
     assert ours["replied"] == [(f"ask-{n}", f"re: ask-{n}", topic, "reply") for n in range(5)]
     assert ours["alone"] == [("ask-0", "RequestTimeoutException")]
-    assert ours["kept"] == [["0", "0", "6"]]  # queue, least offset, end
+    assert ours["kept"] == [["0", "0", "6"]]  # queue, min offset, max offset
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def story_of_traces(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome:
         where = {"namesrv": cluster.namesrv, "topic": "Traced", "trace": True, "prefix": kept_in}
         traced = where if kept_in.startswith("RMQ") else {**where, "traceTopic": kept_in}
         consumer = java.consume(**traced, group=f"Readers-{kept_in}")
-        # Both stay online meanwhile: traces are sent together, every few seconds.
+        # Both stay online meanwhile: clients send traces in batches, every few seconds.
         producer = java.start(
             "Produce", **traced, group=f"Writers-{kept_in}", count=1, tags="a", hold=True
         )

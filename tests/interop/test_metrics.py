@@ -1,6 +1,6 @@
 """The metrics of both brokers after the same requests: the same names with the same labels.
 
-RocketMQ's broker is asked where its exporter for Prometheus listens, ours at its HTTP door.
+RocketMQ's metrics come from its exporter for Prometheus, ours from the broker's HTTP endpoint.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SETTINGS: dict[str, str | int] = {
 }
 SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)(?: \d+)?")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-# Of the exporter itself.
+# Metrics of the exporter itself.
 INFO = {"target_info", "otel_scope_info"}
 NUMBERS = ("rocketmq_messages_in_total", "rocketmq_message_size_count")
 
@@ -56,19 +56,19 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Scrape(NamedTuple):
-    """Values by name and labels, and the types that the lines # TYPE say, by the names there."""
+    """Values by name and labels, and types by the name in their `# TYPE` line."""
 
     values: dict[tuple[str, Labels], float]
     types: dict[str, str]
 
     def type_of(self, name: str) -> str:
-        """The type of a sample: Java leaves the unit out of the names it says it of."""
+        """The type of a sample, whose name may have a suffix that Java's TYPE line leaves out."""
         fitting = [base for base in self.types if name.startswith(base)]
         return self.types[max(fitting, key=len)]
 
 
 def scrape(url: str) -> Scrape:
-    """RocketMQ's metrics, as a broker tells them."""
+    """The metrics that a broker serves under RocketMQ's names."""
     with urllib.request.urlopen(url, timeout=SECONDS) as answer:
         text = answer.read().decode()
     values, types = {}, {}
@@ -103,7 +103,7 @@ def both(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "metricsPromExporterHost": "127.0.0.1",
         "metricsPromExporterPort": exporter,
     }
-    # Apart: in one process the name server's requests would be among the broker's.
+    # Two processes: in one process the broker would count the name server's requests as its own.
     real = JavaCluster(folder / "real", SETTINGS | export, apart=True, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real):
         urls = tuple(f"http://127.0.0.1:{port}/metrics" for port in (door, exporter))
@@ -115,7 +115,7 @@ def now_ms() -> int:
 
 
 class Load:
-    """Requests to one broker, of every kind that its metrics tell apart."""
+    """Requests to one broker, of every kind that its metrics distinguish."""
 
     def __init__(self, peers: Peers, address: str) -> None:
         self._peers = peers
@@ -134,7 +134,7 @@ class Load:
         return answer
 
     async def run(self) -> None:
-        """All of it."""
+        """Sends all requests."""
         await self._tables()
         await self._sends()
         await self._transactions()
@@ -240,11 +240,11 @@ class Load:
         )  # fmt: skip
         ack = AckMessage("popper", "Popped", 0, text, record.queue_offset)
         assert (await self.ask(codes.ACK_MESSAGE, ack)).code == codes.SUCCESS
-        # The second comes again; then it is popped of the retry topic.
+        # The second message is redelivered; then it is popped from the retry topic.
         assert (await self._pop(10_000)).code == codes.SUCCESS
 
     async def pop_again(self) -> bool:
-        """Whether what was not acknowledged has come."""
+        """Whether the unacknowledged message has been redelivered."""
         answer = await self._pop(60_000)
         return answer.code == codes.SUCCESS
 
@@ -274,12 +274,12 @@ async def test_names_and_labels_are_those_of_the_real_broker(both: Both, peers: 
 
 
 def only(one: Scrape, other: Scrape) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Samples that one has alone."""
+    """Samples that only the first broker has."""
     return sorted((name, sorted(labels)) for name, labels in set(one.values) - set(other.values))
 
 
 async def settled(both: Both) -> tuple[Scrape, Scrape]:
-    """The metrics of both, once what they do by themselves is done: or after a while anyway."""
+    """The metrics of both brokers, once their background work is done or 30 s have passed."""
     for _ in range(30):
         ours, real = both.urls
         found = await asyncio.to_thread(scrape, ours), await asyncio.to_thread(scrape, real)

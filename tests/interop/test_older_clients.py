@@ -1,7 +1,7 @@
-"""Older Java clients and their mqadmin find with our servers what they find with the real ones.
+"""Older Java clients and their mqadmin see the same results with our servers as with the real ones.
 
-5.3.3 servers serve clients from 4.x on, which speak the same protocol with fewer fields. The same
-story is told to both kinds of servers at the same time, and what came of it is compared.
+5.3.3 servers serve clients from 4.x on, which speak the same protocol with fewer fields. Each
+scenario runs against both clusters at the same time; then the results are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS: dict[str, str | int] = {
     **SMALL_FILES,
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
-    # A client that finds its broker more than a second after it began greets it after 31 s only.
+    # A client that takes more than 1 s to find its broker sends its first heartbeat after 31 s.
     "transactionCheckMax": 100,
 }
 
@@ -53,7 +53,7 @@ def outcomes(
     both: tuple[Cluster, Cluster],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Outcome, Outcome]]:
-    """What came of a version's story with ours, and with the real ones."""
+    """The results of a client version with our cluster and with the real one."""
     programs = Java(tmp_path_factory.mktemp(f"clients-{request.param}"), request.param)
     admins = [Mqadmin(programs.start("Admin")) for _ in both]
     try:
@@ -68,7 +68,7 @@ def outcomes(
 
 
 def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outcome:
-    """Producers and consumers of each kind, then what the tools say of them."""
+    """Runs producers and consumers of each kind, then asks mqadmin about them."""
     name = ("-n", cluster.namesrv)
     topic, paid = f"Old-{version}", f"OldPaid-{version}"
     created = [
@@ -113,7 +113,7 @@ def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outco
     every = {f"m-{mode}-{at}" for mode in MODES for at in range(EACH)} | {"late-0"}
     wanted = {key for key in every if int(key.rpartition("-")[2]) % 3 != 2}
     pulled = java.start("PullConsume", **where, group=f"Lite-{version}", count=len(every))
-    # What failed once comes again after ten seconds.
+    # Failed messages are redelivered after ten seconds.
     wait_until(lambda: keys(plain) >= wanted and again(plain), lambda: sorted(wanted ^ keys(plain)))
     for consumer in (orderly, *all_of_them):
         wait_until(lambda: keys(consumer) >= every, lambda: sorted(every - keys(consumer)))  # noqa: B023
@@ -131,7 +131,7 @@ def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outco
         "topicRoute": in_words(mqadmin("topicRoute", *name, "-t", topic)),
         "consumerConnection": in_words(mqadmin("consumerConnection", *name, "-g", readers)),
         "producerConnection": in_words(
-            # Once the producer has greeted the broker.
+            # Wait for the producer's first heartbeat to the broker.
             mqadmin.until(
                 lambda text: "not exist" not in text,
                 *("producerConnection", *name, "-g", "PG_interop", "-t", topic),
@@ -153,7 +153,7 @@ def story(cluster: Cluster, java: Java, mqadmin: Mqadmin, version: str) -> Outco
         program.say("stop")
     for consumer in consumers:
         consumer.wait_event("stopped", SECONDS)
-    # Who leaves commits: the group's progress is known without it.
+    # A consumer that leaves commits its offsets: the consumer progress is checked without it.
     return {
         "statuses": sorted({event["status"] for event in many.events("sent") if "status" in event}),
         "queues": sorted({event["queue"] for event in many.events("sent") if "queue" in event}),
@@ -180,13 +180,13 @@ def again(consumer: Reporter) -> bool:
 
 
 def once(consumer: Reporter) -> list[tuple[str, str, str]]:
-    """What it got, each message once: a member that takes a queue over may get some again."""
+    """The received messages, each once: a member that takes over a queue may get some again."""
     got = {(e["key"], e.get("tag", ""), e["body"]) for e in consumer.events("message")}
     return sorted(got)
 
 
 def backwards(consumer: Reporter) -> int:
-    """How often a queue went backwards, past the first one, which was asked for again."""
+    """How often a queue's offsets decrease. The redelivered first message does not count."""
     newest: dict[int, int] = {}
     steps = 0
     for event in consumer.events("message"):
@@ -200,7 +200,7 @@ def checked(payer: Reporter) -> dict[str, tuple[str, str, str]]:
 
 
 def message_of(output: str) -> list[str]:
-    """What mqadmin says of a message but for where and when, which differs."""
+    """What mqadmin prints about a message, without its address and times, which differ."""
     wanted = ("Topic:", "Tags:", "Keys:", "Reconsume Times:", "System Flag:", "Message Body Path:")
     return [line for line in in_words(output) if line.startswith(wanted)]
 
@@ -222,7 +222,7 @@ def test_an_older_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
 
 
 @pytest.mark.requirement("Name server: Older Java clients (4.9.8, 5.1.4) and their mqadmin")
-def test_an_older_client_sends_and_consumes_in_every_way_as_with_the_real_broker(
+def test_an_older_client_sends_and_consumes_in_every_mode_as_with_the_real_broker(
     outcomes: tuple[Outcome, Outcome],
 ) -> None:
     ours, real = ({k: v for k, v in each.items() if k not in TOOLS} for each in outcomes)

@@ -1,6 +1,6 @@
 """Our client against the real Java name server and broker, and beside Java clients in one group.
 
-The same tests run on ours, so that what is judged is the same face on both.
+The same tests run against our servers: the client must behave the same with both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .support import received, until
 
 @pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The real one, then ours."""
+    """The real cluster, then ours."""
     found: Cluster = request.getfixturevalue(request.param)
     return found
 
@@ -90,7 +90,7 @@ async def test_a_python_consumer_receives_the_tags_it_asked_for_of_all_that_java
     producer = java.start(
         "Produce", namesrv=cluster.namesrv, topic=topic, mode=modes, count=60, tags="Aa,BB,other"
     )
-    # Aa and BB have the same Java hash code: only the client can tell them apart.
+    # Aa and BB have the same Java hash code: only the client can distinguish them.
     async with (
         Consumer(
             cluster.namesrv, group="OfJava", topics={topic: "Aa || other"}, start="earliest"
@@ -152,7 +152,7 @@ async def test_java_and_python_members_of_one_group_share_its_queues(
         await wait_for_shares(first)
         sent = {each["key"] for each in await asyncio.to_thread(java.produce, **joined, count=80)}
         async with make() as second, received(second) as by_second:
-            # Which member gets the third queue depends on the order of their names.
+            # Which member gets the third queue depends on the order of the client ids.
             await wait_for_shares(first, second)
             more = await asyncio.to_thread(java.produce, **joined, count=80, prefix="more")
             sent |= {each["key"] for each in more}
@@ -170,7 +170,9 @@ async def test_java_and_python_members_of_one_group_share_its_queues(
     assert other.events("message")
 
 
-async def test_a_python_group_goes_on_where_it_was(cluster: Cluster, mqadmin: Mqadmin) -> None:
+async def test_a_python_group_continues_from_its_committed_offset(
+    cluster: Cluster, mqadmin: Mqadmin
+) -> None:
     topic = "GoesOn"
     await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
     async with Producer(cluster.namesrv) as producer:
@@ -187,7 +189,7 @@ async def test_a_python_group_goes_on_where_it_was(cluster: Cluster, mqadmin: Mq
             assert keys_of(messages) == keys
 
 
-async def test_a_message_that_python_gives_back_comes_again(
+async def test_a_message_that_python_returns_is_redelivered(
     cluster: Cluster, mqadmin: Mqadmin
 ) -> None:
     topic = "GivenBack"
@@ -200,7 +202,7 @@ async def test_a_message_that_python_gives_back_comes_again(
         Producer(cluster.namesrv) as producer,
     ):
         receipt = await producer.send(Message(topic, b"body", keys=["again"]))
-        # The first later try comes after ten seconds: delay level 3.
+        # The first redelivery comes after ten seconds: delay level 3.
         await until(lambda: len(messages) == 2, lambda: messages)
     first, second = messages
     assert (first.reconsume_times, second.reconsume_times) == (0, 1)

@@ -1,5 +1,5 @@
-"""A master and a slave that follows its log, one of them ours and the other the real one: the files
-become the same to the byte, and an acknowledged message is on the slave."""
+"""A master and a slave that follows its log, one of them ours and the other the real one. The files
+become equal byte for byte, and an acknowledged message is on the slave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "brokerRole": "SYNC_MASTER",
     "inSyncReplicas": 2,
     "mappedFileSizeCommitLog": SEGMENT,
-    "haSendHeartbeatInterval": 500,  # a real slave says nothing before that has passed
+    "haSendHeartbeatInterval": 500,  # a real slave sends nothing before this interval has passed
     "slaveTimeout": 60_000,
 }
 COUNT = 300
@@ -48,7 +48,7 @@ class Pair:
     slave: AerobeeCluster | JavaCluster
 
     def log_files(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """The files of both logs, but for those that a real broker makes before it needs them."""
+        """The files of both logs, without the files that a real broker allocates in advance."""
         both = []
         for cluster in (self.master, self.slave):
             files = sorted((cluster.store / "commitlog").iterdir())
@@ -87,7 +87,7 @@ def start_slave(pair: Pair) -> None:
 
 
 async def joined(pair: Pair) -> None:
-    """Returns once the slave has what its master has."""
+    """Returns once the slave has all the bytes of its master's log."""
     peers = Peers(upgrade=False)
     async with asyncio.timeout(SECONDS):
         while True:
@@ -108,13 +108,13 @@ async def send(peers: Peers, pair: Pair, body: bytes, *, batch: bool = False, **
     header = SendMessage("pg", TOPIC, "TBW102", 4, 0, 0, 1, 0, text, 0, batch=batch)
     code = codes.SEND_BATCH_MESSAGE if batch else codes.SEND_MESSAGE_V2
     answer = await peers.request(pair.master.broker, code, header, body, SECONDS)
-    while answer.code == codes.SYSTEM_BUSY:  # a real broker on a machine that is
+    while answer.code == codes.SYSTEM_BUSY:  # a real broker on a busy machine
         answer = await peers.request(pair.master.broker, code, header, body, SECONDS)
     return answer.code
 
 
 async def fill(peers: Peers, pair: Pair, seed: int) -> list[int]:
-    """Messages of all kinds, over several files; the codes of the answers."""
+    """Sends messages of all kinds, over several files; returns the response codes."""
     draw = Random(seed)
     orders: list[tuple[bytes, dict[str, Any]]] = []
     for number in range(COUNT):
@@ -148,7 +148,7 @@ async def test_an_acknowledged_message_is_on_the_slave_and_the_files_are_the_sam
     assert mine == others
 
 
-async def test_both_tell_how_they_stand_in_the_same_words(pair: Pair, peers: Peers) -> None:
+async def test_both_masters_report_the_same_replication_status(pair: Pair, peers: Peers) -> None:
     texts = []
     for cluster in (pair.master, pair.slave):
         answer = await peers.request(cluster.broker, codes.GET_BROKER_HA_STATUS, None, b"", SECONDS)
@@ -171,9 +171,7 @@ async def test_both_tell_how_they_stand_in_the_same_words(pair: Pair, peers: Pee
 @pytest.mark.requirement(
     "Store: The slave's log and queues are the master's, also after every crash"
 )
-async def test_after_a_kill_of_our_side_the_two_go_on_where_they_were(
-    pair: Pair, peers: Peers
-) -> None:
+async def test_replication_resumes_after_a_kill_of_our_side(pair: Pair, peers: Peers) -> None:
     end = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info.max_offset
     filling = asyncio.ensure_future(fill(peers, pair, 2))
     async with asyncio.timeout(SECONDS):
@@ -190,7 +188,7 @@ async def test_after_a_kill_of_our_side_the_two_go_on_where_they_were(
         assert set(await fill(peers, pair, 3)) == {codes.SUCCESS}
     else:
         await asyncio.to_thread(pair.slave.stop_broker, kill=True)
-        assert not filling.done()  # nobody has what is sent now
+        assert not filling.done()  # no slave has the messages sent now
         await asyncio.to_thread(start_slave, pair)
         assert set(await filling) == {codes.SUCCESS}
     mine, others = pair.log_files()

@@ -1,5 +1,5 @@
-"""A slave beside a master, one of them ours and the other the real one: what it copies besides the
-log, what it refuses, and who reads on from it while the master is dead."""
+"""A slave beside a master, one of them ours and the other the real one: what the slave copies
+besides the log, what it refuses, and which consumers read from it while the master is down."""
 
 from __future__ import annotations
 
@@ -52,14 +52,13 @@ SETTINGS: dict[str, str | int] = SMALL_FILES | {
 
 @dataclass
 class Pair:
-    """A master with messages and settings of all kinds, and a slave that has begun after them."""
+    """A master with messages and settings of all kinds, and a slave that started after them."""
 
     master: AerobeeCluster | JavaCluster
     slave: AerobeeCluster | JavaCluster
 
     def synchronize(self) -> None:
-        """Have the slave copy everything now: ours does so at its start, the real one a minute
-        later."""
+        """Have the slave copy everything now: a real slave copies a minute after its start."""
         if isinstance(self.slave, JavaCluster):
             assert self.slave.broker_process is not None
             told = self.slave.broker_process.ask("sync", "synced", SECONDS)
@@ -97,7 +96,7 @@ def java_kind(folder: Path, settings: Settings) -> JavaCluster:
 
 
 async def fill(master: Cluster) -> None:
-    """A topic, a group, how it reads, how far it is; messages, one of them delayed."""
+    """Creates a topic, a group with settings and offsets, and messages, one of them delayed."""
     peers = Peers(upgrade=False)
     group = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=3)
     mode = SetMessageRequestModeRequestBody(TOPIC, GROUP, "POP", 1)
@@ -121,7 +120,7 @@ async def fill(master: Cluster) -> None:
     await peers.close()
 
 
-# What a file has besides its version, which is each broker's own in some of them.
+# The contents of a file without its version: in some files each broker counts its own.
 TABLES: dict[str, Callable[[bytes], Any]] = {
     "topics.json": lambda text: (
         TopicConfigAndMappingSerializeWrapper.decode(text).topic_config_table
@@ -138,7 +137,7 @@ TABLES: dict[str, Callable[[bytes], Any]] = {
 
 
 def table(cluster: AerobeeCluster | JavaCluster, name: str) -> Any:
-    """What a broker's file says; None when it is not there, or not whole, at the moment."""
+    """The contents of a broker's file; None while it is missing or incomplete."""
     try:
         return TABLES[name]((cluster.store / "config" / name).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -146,8 +145,8 @@ def table(cluster: AerobeeCluster | JavaCluster, name: str) -> Any:
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-def test_the_slaves_files_say_what_those_of_its_master_do(pair: Pair) -> None:
-    # The delayed message is delivered, and known to be.
+def test_the_slaves_files_have_the_contents_of_its_masters_files(pair: Pair) -> None:
+    # Wait until the delayed message is delivered and delayOffset.json says so.
     wait_until(
         lambda: (table(pair.master, "delayOffset.json") or {}).get(1) == 1,
         lambda: table(pair.master, "delayOffset.json"),
@@ -155,7 +154,7 @@ def test_the_slaves_files_say_what_those_of_its_master_do(pair: Pair) -> None:
     pair.synchronize()
     for name in TABLES:
         if name == "delayOffset.json" and isinstance(pair.slave, AerobeeCluster):
-            continue  # it was asked for before the delivery; the next time is a minute later
+            continue  # copied before the delivery; the next copy is a minute later
         wait_until(
             lambda name=name: table(pair.slave, name) == table(pair.master, name) is not None,  # type: ignore[misc]
             lambda name=name: (table(pair.slave, name), table(pair.master, name)),  # type: ignore[misc]
@@ -166,10 +165,10 @@ def test_the_slaves_files_say_what_those_of_its_master_do(pair: Pair) -> None:
     if isinstance(pair.slave, AerobeeCluster):
         assert pair.slave.broker_process is not None
         said = pair.slave.broker_process.stderr_path.read_text()
-        assert "trying again" not in said, said  # each answer of the real one could be read
+        assert "trying again" not in said, said  # our slave could decode each response
 
 
-def test_mqadmin_lists_both(pair: Pair, mqadmin: Mqadmin) -> None:
+def test_mqadmin_lists_master_and_slave(pair: Pair, mqadmin: Mqadmin) -> None:
     text = mqadmin("clusterList", "-n", pair.master.namesrv)
     rows = [line.split()[2:4] for line in text.splitlines() if "interop-broker" in line]
     assert rows == [["0", pair.master.broker], ["1", pair.slave.broker]]
@@ -187,7 +186,7 @@ async def test_a_slave_refuses_as_the_real_one_does(pair: Pair, peers: Peers) ->
     assert answer.code == codes.SLAVE_NOT_AVAILABLE
 
 
-async def test_who_finds_nothing_is_sent_to_the_master(pair: Pair, peers: Peers) -> None:
+async def test_a_pull_that_finds_nothing_is_sent_to_the_master(pair: Pair, peers: Peers) -> None:
     pull = PullMessage(GROUP, TOPIC, 0, 1_000, 32, SUBSCRIPTION, 0, 0, 0, "*")
     answer = await peers.request(pair.slave.broker, codes.PULL_MESSAGE, pull, timeout_s=SECONDS)
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
@@ -195,7 +194,7 @@ async def test_who_finds_nothing_is_sent_to_the_master(pair: Pair, peers: Peers)
 
 
 async def has_caught_up(pair: Pair, peers: Peers) -> bool:
-    """Whether the slave has the log as far as the master."""
+    """Whether the slave's log is as long as the master's."""
     code = codes.GET_BROKER_HA_STATUS
     master, slave = [
         HARuntimeInfo.decode((await peers.request(one.broker, code, timeout_s=SECONDS)).body)
@@ -206,7 +205,7 @@ async def has_caught_up(pair: Pair, peers: Peers) -> bool:
 
 
 @pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
-async def test_consumers_read_on_from_the_slave_and_return_to_the_master(
+async def test_consumers_fail_over_to_the_slave_and_return_to_the_master(
     pair: Pair, java: Java, peers: Peers
 ) -> None:
     for _ in range(SECONDS * 10):
@@ -228,7 +227,7 @@ async def test_consumers_read_on_from_the_slave_and_return_to_the_master(
             return {one.keys[0] for one in found}
 
         await until(lambda: seen() == ours_seen() == wanted, lambda: (seen(), ours_seen()))
-        if isinstance(pair.master, AerobeeCluster):  # the other takes a quarter of a minute
+        if isinstance(pair.master, AerobeeCluster):  # the real master needs 15 s
             await asyncio.to_thread(pair.master.start_broker)
             async with Producer(namesrv) as producer:
                 await producer.send(Message(TOPIC, b"more", keys=["more"]))

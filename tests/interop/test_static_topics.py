@@ -1,4 +1,4 @@
-"""Static topics with the real tools: mqadmin makes one and moves its queues between two brokers,
+"""Static topics with the real tools: mqadmin creates one and moves its queues between two brokers,
 both ours or one of them the real one, while the real client sends and consumes."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUEUES = 2
 
 @dataclass
 class Two:
-    """Brokers "first" and "second" at one name server."""
+    """The brokers "first" and "second", registered with one name server."""
 
     first: Cluster
     second: Cluster
@@ -41,7 +41,7 @@ class Two:
         return self.mqadmin(command, "-n", self.namesrv, *words)
 
     def create(self, topic: str, *where: str) -> None:
-        """updateStaticTopic, once both brokers are registered."""
+        """Runs updateStaticTopic, once both brokers are registered."""
         self.mqadmin.until(
             lambda text: "first" in text and "second" in text, "clusterList", "-n", self.namesrv
         )
@@ -49,7 +49,7 @@ class Two:
         assert told.rstrip().endswith(".after"), told
 
     def move(self, topic: str, broker: str) -> None:
-        """remappingStaticTopic: all queues to this broker."""
+        """Runs remappingStaticTopic: moves all queues to this broker."""
         told = self.tell("remappingStaticTopic", "-b", broker, "-t", topic)
         assert told.rstrip().endswith(".after"), told  # the file with the new mapping
 
@@ -61,7 +61,7 @@ def two(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Two]:
     folder = tmp_path_factory.mktemp("static")
-    # The commands leave a file with each mapping where temporary files are.
+    # The commands leave a file with each mapping in the temporary directory.
     tools = Java(folder, flags=(*java_side.SHORT_LIVED, f"-Djava.io.tmpdir={folder}"))
     names: dict[str, str | int] = {"brokerName": "first"}
     first = cluster(request.param == "java is the first")(folder / "1", SMALL_FILES | names)
@@ -82,7 +82,7 @@ def cluster(is_java: bool) -> type[JavaCluster] | type[AerobeeCluster]:
 
 
 def wait_for_more(consumer: Reporter) -> None:
-    """Waits until the consumer has 50 messages more than now."""
+    """Waits until the consumer has received 50 more messages."""
     seen = len(messages(consumer))
     wait_until(lambda: len(messages(consumer)) > seen + 50, lambda: consumer.lines)
 
@@ -107,7 +107,7 @@ def test_real_clients_see_each_message_once_and_in_order_while_the_queues_move(
     sent = {each["key"] for each in _all_sent(sending)}
     wait_until(lambda: {m["key"] for m in messages(consumer)} >= sent, lambda: consumer.lines)
     _check(messages(consumer), sent)
-    # Who comes later finds all of it, too: where the messages of each broker are.
+    # A group that starts later reads all messages, too, from the brokers that store them.
     late = java.consume(**group, group="Latecomers")
     wait_until(lambda: {m["key"] for m in messages(late)} >= sent, lambda: late.lines)
     _check(messages(late), sent)
@@ -120,7 +120,7 @@ def _all_sent(sending: Reporter) -> list[dict[str, Any]]:
 
 
 def _check(found: list[dict[str, Any]], sent: set[str]) -> None:
-    """Each message once, by logical queues, in the order of logical offsets on three stretches."""
+    """Each message occurs once; each logical queue has distinct offsets in three blocks."""
     assert Counter(each["key"] for each in found) == Counter(sent)
     assert {each["broker"] for each in found} == {LOGICAL}
     by_queue = defaultdict[int, list[int]](list)

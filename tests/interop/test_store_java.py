@@ -1,4 +1,4 @@
-"""Our store and the real one on the same directories, in both directions."""
+"""Our store and the real one open the same directories, in both directions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Judge:
-    """The real store, one process an opening."""
+    """The real store; each opening is a process."""
 
     java: Java
     folder: Path
 
     def start(self, store: Path, settings: dict[str, Any]) -> tuple[Reporter, Path]:
-        """The real store in a process of its own, and the file that its report goes to."""
+        """Starts the real store in a process of its own; also returns the path of its report."""
         number = len(list(self.folder.iterdir()))
         file = self.folder / f"{number}.settings"
         file.write_text(json.dumps(settings))
@@ -50,7 +50,7 @@ class Judge:
         kill: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Report:
-        """What the real store sees in a folder, and with a plan in the settings puts into it.
+        """What the real store reads in a folder. A plan in the settings makes it write there first.
 
         `meanwhile` is called while it has the folder open; then it stops cleanly, or by kill -9.
         """
@@ -73,7 +73,7 @@ def judge(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Judge:
 
 @dataclass
 class Written:
-    """A store that the real classes wrote, by a plan; `report` is what they saw in it."""
+    """A store that the real classes wrote, by a plan; `report` is what they read in it."""
 
     folder: Path
     settings: dict[str, Any]
@@ -92,7 +92,7 @@ def by_java(
 
 
 def seen_by_ours(folder: Path, settings: dict[str, Any]) -> Report:
-    """What our store sees in a folder, which it opens and closes."""
+    """What our store reads in a folder, which it opens and closes."""
     store = store_plan.opened(folder, settings, lambda: 1_700_000_000_000)
     found = store_plan.report(store, settings["keys"])
     store.close()
@@ -100,7 +100,7 @@ def seen_by_ours(folder: Path, settings: dict[str, Any]) -> Report:
 
 
 def check_same(one: Report, other: Report) -> None:
-    """Two reports of one store, part by part, for messages that one can read."""
+    """Compares two reports of one store, part by part, for readable messages."""
     assert (one["min"], one["max"]) == (other["min"], other["max"])
     for mine, theirs in zip(one["messages"], other["messages"], strict=True):
         assert mine == theirs
@@ -111,7 +111,7 @@ def check_same(one: Report, other: Report) -> None:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by name, in the order of the names."""
+    """Every file below a folder by its name, sorted by name."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
@@ -138,7 +138,7 @@ def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) ->
 
 
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
-def test_ours_sees_in_a_store_of_java_what_java_sees(by_java: Written, tmp_path: Path) -> None:
+def test_our_store_reads_in_a_java_store_what_java_reads(by_java: Written, tmp_path: Path) -> None:
     shutil.copytree(by_java.folder, tmp_path / "store")
     check_same(seen_by_ours(tmp_path / "store", by_java.settings), by_java.report)
 
@@ -146,7 +146,7 @@ def test_ours_sees_in_a_store_of_java_what_java_sees(by_java: Written, tmp_path:
 @pytest.mark.requirement(
     "Store: The real store on ours and ours on the real one's, byte for byte … after kill -9"
 )
-def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
+def test_after_kill_9_java_recovers_our_store_and_our_store_recovers_javas(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
     folder, file, out = (tmp_path / name for name in ("store", "settings", "out"))
@@ -172,7 +172,7 @@ def test_a_store_of_ours_after_kill_9_is_whole_to_java_and_one_of_java_to_ours(
 
 
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
-def test_each_goes_on_in_a_store_where_the_other_has_ended(
+def test_each_store_continues_where_the_other_ended(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
     folder, settings = tmp_path / "store", by_java.settings
@@ -208,7 +208,9 @@ def _is_of(message: dict[str, Any], name: str) -> bool:
 @pytest.mark.requirement(
     "Store: Retention: 75, 85 and 90 percent, and back … of queues and index behind the log"
 )
-def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_path: Path) -> None:
+def test_java_reads_the_same_in_a_store_whose_old_files_were_deleted(
+    judge: Judge, tmp_path: Path
+) -> None:
     plan, keys = store_plan.make_plan(tmp_path / "scratch", SIZES)
     settings: dict[str, Any] = SIZES | {"plan": [], "keys": keys}
     clock = iter(range(1_700_000_000_000, 1 << 62, 3))
@@ -225,12 +227,12 @@ def test_java_agrees_about_a_store_whose_old_files_are_gone(judge: Judge, tmp_pa
     store.close()
     assert ours["min"] == 8 * store_plan.LOG_FILE_BYTES
     assert ours["queues"]["C@0"]["min"] > 16
-    # Nothing is left of this one, which keeps its numbers.
+    # This queue is empty, but keeps its offsets.
     assert ours["queues"]["B@0"]["min"] == ours["queues"]["B@0"]["max"] > 0
     assert len(files_of(tmp_path / "store" / "consumequeue")) < before - 2
     check_same(judge(tmp_path / "store", settings), ours)
     check_same(seen_by_ours(tmp_path / "store", settings), ours)
-    # Queues made anew begin behind 0, with fillers up to their first message.
+    # Rebuilt queues start above 0, with fillers up to their first message.
     made: list[dict[str, bytes]] = []
     for name in ("by-ours", "by-java"):
         copy = tmp_path / name

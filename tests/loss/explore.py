@@ -1,4 +1,4 @@
-"""Every crash of a workload: at each change of the disk, with many sets of what survives it."""
+"""Every crash of a workload: at each change of the disk, with many sets of surviving writes."""
 
 import itertools
 from collections import Counter
@@ -13,7 +13,7 @@ Names = Sequence[str]
 
 
 class Crash(NamedTuple):
-    """A moment in a workload: what a power cut and a kill would leave, and what was promised."""
+    """A moment in a workload: what a power cut or a kill leaves, and what was promised by then."""
 
     cut: Cut
     killed: Image
@@ -21,7 +21,7 @@ class Crash(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How many crash states were looked at, and what did not hold in how many of them."""
+    """How many crash states were examined, and in how many of them each fault occurred."""
 
     states: int
     faults: Counter[str]
@@ -30,8 +30,8 @@ class Outcome(NamedTuple):
 def crashes(names: Names, *, sync_flush: bool) -> list[Crash]:
     """The crashes in the last step of a workload, and right after it.
 
-    Those in the steps before belong to the workloads that end there; the first step comes with the
-    opening of the store.
+    Crashes in earlier steps belong to the shorter workloads that end there. Opening the store
+    belongs to the first step.
     """
     disk = PowerDisk()
     found: list[Crash] = []
@@ -53,7 +53,7 @@ def crashes(names: Names, *, sync_flush: bool) -> list[Crash]:
 
 
 def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]]:
-    """What a crash can leave, and whether it was the power that went."""
+    """What a crash can leave, each with True for a power cut and False for a kill."""
     if most > 2 or draw.random() < 0.1:
         yield crash.killed, False
     for image in crash.cut.images(most, draw):
@@ -63,7 +63,7 @@ def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]
 def explore(names: Names, *, sync_flush: bool, most: int, every: int = 8) -> Outcome:
     """All crashes of the last step of a workload, each with up to `most` sets of survivors.
 
-    In one of `every` states the store also goes on for a moment and is killed once more.
+    In one of `every` states the store also continues for a moment and is killed a second time.
     """
     draw = Random(f"{names} {sync_flush}")  # a seed: the same states each time
     found: Counter[str] = Counter()
@@ -80,7 +80,7 @@ def explore(names: Names, *, sync_flush: bool, most: int, every: int = 8) -> Out
 
 
 def judged(image: Image, point: Point, sync_flush: bool, *, power: bool, again: bool) -> list[str]:
-    """What does not hold; a store that can't be opened is a fault as well."""
+    """The conditions that do not hold; a store that can't be opened is a fault as well."""
     try:
         return judge(image, point, sync_flush=sync_flush, power=power, again=again)
     except Exception as wrong:
@@ -88,13 +88,13 @@ def judged(image: Image, point: Point, sync_flush: bool, *, power: bool, again: 
 
 
 def workloads(longest: int) -> Iterator[tuple[str, ...]]:
-    """All of up to so many steps."""
+    """All workloads of up to `longest` steps."""
     for length in range(1, longest + 1):
         yield from itertools.product(STEPS, repeat=length)
 
 
 def together(outcomes: Iterable[Outcome]) -> Outcome:
-    """Many outcomes as one."""
+    """The sum of many outcomes."""
     count, found = 0, Counter[str]()
     for outcome in outcomes:
         count += outcome.states
@@ -102,7 +102,7 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome(count, found)
 
 
-# How many sets of survivors each crash of a workload of that many steps is looked at with.
+# By the length of a workload: with how many sets of survivors each of its crashes is examined.
 MOST = {1: 30, 2: 6, 3: 1}
 
 

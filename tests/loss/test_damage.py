@@ -1,7 +1,7 @@
-"""Bits flipped, files cut off and files taken away in a small store, one at a time.
+"""Bits flipped, files truncated and files removed in a small store, one at a time.
 
-The store opens, what it delivers is as it was sent, what was not hit is there, and what is missing
-is reported. `AEROBEE_LOSS_BITS=8` flips each bit of a byte, not one of them.
+The store opens, it delivers messages as they were sent, undamaged messages are readable, and
+missing ones are reported. `AEROBEE_LOSS_BITS=8` flips each bit of a byte instead of one.
 """
 
 import json
@@ -29,7 +29,7 @@ Key = tuple[Queue, int]
 
 @dataclass
 class Sound:
-    """A store at rest: its files, and what is in it."""
+    """A store at rest: its files and its messages."""
 
     image: Image
     bodies: dict[Key, bytes]
@@ -71,7 +71,7 @@ def sound(*, is_clean: bool) -> Sound:
 
 
 class Told(logging.Handler):
-    """What was reported as an error or a warning."""
+    """The reports of level warning or error."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -93,7 +93,7 @@ def told() -> Iterator[Told]:
 
 
 def served(image: Image, told: Told) -> tuple[dict[Key, bytes], dict[str, int]]:
-    """What a store with these files delivers, and the offsets that it knows."""
+    """The messages that a store with these files delivers, and its table of offsets."""
     told.lines.clear()
     run = Run(PowerDisk(image), sync_flush=False, first=500)
     found: dict[Key, bytes] = {}
@@ -116,16 +116,16 @@ def served(image: Image, told: Told) -> tuple[dict[Key, bytes], dict[str, int]]:
                     assert record.body.startswith(b"%08d" % number)
         table = json_file.load(OFFSETS, json.loads) or {}
         run.store.make_room()
-        run.send(A0)  # and it goes on
+        run.send(A0)  # the store takes another message
         run.store.close()
     return found, table
 
 
 def problem(found: dict[Key, bytes], whole: Sound, hit: set[Key], told: Told) -> str | None:
-    """What is not as it must be when only these messages were hit.
+    """What is wrong, given that only the messages in `hit` were damaged; None for nothing.
 
-    A record has a checksum of its body only: where the rest of it was hit, the message may stand
-    in another place.
+    The checksum of a record covers its body only. A message whose other fields were damaged may
+    appear at another place.
     """
     moved = {whole.bodies[key] for key in hit}
     wrong = {
@@ -142,7 +142,7 @@ def problem(found: dict[Key, bytes], whole: Sound, hit: set[Key], told: Told) ->
 
 
 def behind(whole: Sound, place: int) -> set[Key]:
-    """The messages that end behind a place: without a sync since, damage there is the log's end."""
+    """The messages that end behind a place: damage to unsynced bytes there ends the log."""
     return {key for key, (_, end) in whole.places.items() if end > place}
 
 
@@ -162,8 +162,8 @@ def hit_by(whole: Sound, path: str, at: int, *, is_clean: bool) -> set[Key]:
 def places_to_flip(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]:
     """Every byte that is not a zero, and some that are.
 
-    After a kill only what is looked at otherwise than after a stop: what was not synced, and a part
-    of the rest.
+    After a kill only the bytes that recovery treats differently than after a stop: the unsynced
+    bytes, and a sample of the rest.
     """
     for path, data in sorted(whole.image.items()):
         base = int(path[len(LOG) :]) if path.startswith(LOG) else -(1 << 60)
@@ -178,7 +178,7 @@ def places_to_flip(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]
     "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
 )
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_flipped_bit_costs_at_most_what_it_hit(is_clean: bool, told: Told) -> None:
+def test_a_flipped_bit_costs_at_most_the_messages_it_hit(is_clean: bool, told: Told) -> None:
     whole = sound(is_clean=is_clean)
     wrong = []
     count = 0
@@ -199,7 +199,7 @@ def test_a_flipped_bit_costs_at_most_what_it_hit(is_clean: bool, told: Told) -> 
 
 
 def pieces(data: bytes) -> Iterator[bytes | None]:
-    """The file gone, empty, cut in the middle, and by its last byte."""
+    """A missing file, an empty one, one cut in the middle, and one without its last byte."""
     yield None
     yield b""
     if len(data) > 1:
@@ -211,7 +211,7 @@ def pieces(data: bytes) -> Iterator[bytes | None]:
     "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
 )
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_file_that_is_gone_or_cut_off_costs_at_most_what_it_held(
+def test_a_missing_or_truncated_file_costs_at_most_its_own_messages(
     is_clean: bool, told: Told
 ) -> None:
     whole = sound(is_clean=is_clean)
@@ -234,7 +234,7 @@ def test_a_file_that_is_gone_or_cut_off_costs_at_most_what_it_held(
                 if begin + len(data) > whole.synced_end:
                     hit |= behind(whole, begin)
             elif path.startswith(QUEUES) and path.endswith("0" * 20) and not is_clean:
-                # Old files go from the front as well: only a stop knows what there was.
+                # Old files are deleted from the front, too: only a clean stop records which.
                 topic, queue_id, _ = path[len(QUEUES) :].split("/")
                 hit = {((topic, int(queue_id)), n) for n in range(len(data) // ENTRY_BYTES)}
             try:
@@ -249,7 +249,7 @@ def test_a_file_that_is_gone_or_cut_off_costs_at_most_what_it_held(
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:20]])
 
 
-def test_offsets_come_from_the_bak_when_their_file_is_no_json(told: Told) -> None:
+def test_offsets_are_read_from_the_bak_file_when_their_file_is_not_json(told: Told) -> None:
     whole = sound(is_clean=True)
     bak = json.loads(whole.image[f"{OFFSETS}.bak"] or b"")
     assert bak != whole.table
@@ -262,7 +262,7 @@ def test_offsets_come_from_the_bak_when_their_file_is_no_json(told: Told) -> Non
         json_file.load(OFFSETS, json.loads)
 
 
-def test_a_store_of_noise_is_refused_or_empty_but_no_error_escapes(told: Told) -> None:
+def test_a_store_of_random_bytes_is_refused_or_empty_and_no_other_error_escapes(told: Told) -> None:
     whole = sound(is_clean=False)
     for seed in range(40):
         noise = bytes((n * (seed * 2 + 3) + (n >> 3) * seed) & 0xFF for n in range(4096))
@@ -272,6 +272,6 @@ def test_a_store_of_noise_is_refused_or_empty_but_no_error_escapes(told: Told) -
             if "/config/" not in path
         }
         found: dict[Key, bytes] = {}
-        with suppress(StoreError):  # a sentence is what it owes us
+        with suppress(StoreError):  # the only error that is allowed
             found, _ = served(image, told)
         assert not found

@@ -1,4 +1,4 @@
-"""Errors from the disk: each call fails once, in turn; a disk that is full, and has room again."""
+"""Disk errors: each call fails once, one after the other; a disk gets full and has room again."""
 
 import errno
 import itertools
@@ -34,9 +34,8 @@ WORK = (
 
 
 def attempt(run: Run, work: Callable[[Run], None]) -> StoreError | None:
-    """A step as a broker takes it: what is refused is refused, and who fails to start is started
-
-    again. Nothing but a StoreError may come out.
+    """Takes a step as a broker does. A refused message stays refused; a store that fails to open is
+    opened again. No error but a StoreError may escape.
     """
     try:
         work(run)
@@ -54,7 +53,7 @@ def attempt(run: Run, work: Callable[[Run], None]) -> StoreError | None:
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whichever_call_fails_nothing_acknowledged_is_lost(
+def test_no_acknowledged_message_is_lost_whichever_call_fails(
     kind: str, number: int, sync_flush: bool, quiet: None
 ) -> None:
     for nth in itertools.count(1):
@@ -78,8 +77,8 @@ def test_whichever_call_fails_nothing_acknowledged_is_lost(
                 wrong = attempt(run, STEPS[name])
                 assert wrong is None or str(wrong).strip(), name
                 if run.store.refusal is not None:
-                    attempt(run, Run.read)  # what is there can still be read
-                    run.kill()  # and somebody looks after it
+                    attempt(run, Run.read)  # stored messages can still be read
+                    run.kill()  # an operator restarts the broker
             disk.fail = None
             refused = attempt(run, lambda run: run.send(A0))
             assert refused is None, f"after the {nth}th {kind} had failed: {refused}"
@@ -120,7 +119,7 @@ def test_a_full_disk_refuses_messages_until_there_is_room(quiet: None) -> None:
             assert "free some space" in str(refused)
             assert run.store.refusal is None
             run.read()
-            run.sync()  # what was taken reaches the disk all the same
+            run.sync()  # accepted messages reach the disk all the same
             assert not run.waiting
             is_full = False
             assert attempt(run, lambda run: run.send(B0, 800)) is None
@@ -152,7 +151,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.requirement(
     "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
 )
-async def test_a_small_disk_filled_to_the_end_takes_messages_again_once_there_is_room(
+async def test_a_full_small_disk_takes_messages_again_once_there_is_room(
     small_disk: Path,
 ) -> None:
     ballast = small_disk / "ballast"
@@ -191,7 +190,7 @@ async def test_a_small_disk_filled_to_the_end_takes_messages_again_once_there_is
     assert await commit(taken) == 0
     assert broker.offsets.get("T", "g", 0) == taken
     ballast.unlink()
-    # The look at the disk is every 10 s (cleanResourceInterval); no need to wait for it.
+    # The store checks the disk every 10 s (cleanResourceInterval); the test does not wait for that.
     await broker.cleaner.run()
     code, remark = await send()
     assert (code, remark) == (0, "")

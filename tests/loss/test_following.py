@@ -1,7 +1,7 @@
-"""A slave's crashes: at every change of its disk, whatever survives, it goes on with the same log.
+"""A slave's crashes: at every change of its disk, whatever survives, it resumes with the same log.
 
-After a kill it has every whole message that came; after a power cut those that a sync had covered;
-never a byte that is not its master's. What is missing comes again, and then it has everything.
+After a kill the slave has every whole message that it received; after a power cut it has the synced
+ones. It never has a byte that differs from its master's. It receives what is missing again.
 """
 
 from collections.abc import Iterator
@@ -19,21 +19,21 @@ from .power import Cut, Image, PowerDisk
 from .workload import A0, A1, B0, HOST, ROOT, SETTINGS, Run, on
 
 SEGMENT = SETTINGS[False].segment_bytes
-IMAGES = 10  # sets of survivors of each crash
-CHECKED = 100  # every so many states `aerobee store check` looks, too
+IMAGES = 10  # sets of survivors per crash
+CHECKED = 100  # every 100 states `aerobee store check` runs, too
 Chunk = tuple[int, bytes]
 
 
 class Log(NamedTuple):
-    """A master's log: its bytes from `start` on, where its messages end, what each queue has."""
+    """A master's log: its bytes from `start` on, the ends of its messages, the bodies by queue."""
 
     start: int
     data: bytes
     ends: list[int]
-    bodies: dict[tuple[str, int], list[tuple[int, bytes]]]  # by queue: where each ends, its body
+    bodies: dict[tuple[str, int], list[tuple[int, bytes]]]  # by queue: end in the log, body
 
     def chunks(self, place: int, seed: int, most: int = 900) -> Iterator[Chunk]:
-        """As a master sends it, in pieces of any size within a file."""
+        """The log as a master sends it, in chunks of any size within a file."""
         draw = Random(seed)
         end = self.start + len(self.data)
         while place < end:
@@ -42,12 +42,12 @@ class Log(NamedTuple):
             place = stop
 
     def floor(self, place: int) -> int:
-        """Where the last whole message before this place ends, or the blank end of its file."""
+        """The end of the last whole message before this place, or of its file's blank end."""
         return max([end for end in self.ends if end <= place], default=self.start)
 
 
 class Crash(NamedTuple):
-    """A moment: what a power cut and a kill leave, and what had come and was synced by then."""
+    """A moment: what a power cut or a kill leaves, and the log ends received and synced by then."""
 
     cut: Cut
     killed: Image
@@ -56,7 +56,7 @@ class Crash(NamedTuple):
 
 
 def made(start: int) -> Log:
-    """A log of many files, of which the slave gets those from `start` on."""
+    """A log of many files; the slave receives the files from `start` on."""
     disk = PowerDisk()
     with on(disk):
         run = Run(disk, sync_flush=False)
@@ -87,7 +87,7 @@ def opened() -> MessageStore:
 
 
 def crashes(log: Log) -> list[Crash]:
-    """A slave follows, syncs now and then, loses its master twice, and is stopped."""
+    """A slave follows, syncs now and then, loses its connection twice, and is stopped."""
     disk = PowerDisk()
     found: list[Crash] = []
     with on(disk):
@@ -100,7 +100,7 @@ def crashes(log: Log) -> list[Crash]:
         disk.on_step = note
         for number, (place, data) in enumerate(log.chunks(log.start, seed=4)):
             if place != store.log_end and store.log_end:
-                continue  # what was cut off with the connection
+                continue  # lost with the connection
             store.follower.append_raw(place, data)
             came = max(came, store.log_end)
             if number % 5 != 4:
@@ -143,8 +143,10 @@ def contents(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
 
 
 def judge(log: Log, image: Image, least: int, most: int) -> Image:
-    """Open what a crash has left, look at all of it, follow to the end, and look again. The files
-    after that and a clean stop."""
+    """Open the store that a crash left, compare all of it, follow to the end, and compare again.
+
+    Returns the files after a clean stop.
+    """
     disk = PowerDisk(image)
     with on(disk):
         store = opened()
@@ -161,7 +163,7 @@ def judge(log: Log, image: Image, least: int, most: int) -> Image:
 
 
 def is_clean(image: Image, folder: Path) -> bool:
-    """Whether `aerobee store check` finds nothing in these files."""
+    """Whether `aerobee store check` reports no damage in these files."""
     for name, data in image.items():
         path = folder / name.removeprefix("/")
         if data is None:
@@ -188,7 +190,7 @@ def look(log: Log, store: MessageStore, end: int) -> None:
     "Store: The slave's log and queues are the master's, also after every crash"
 )
 @pytest.mark.parametrize("start", [0, 2 * SEGMENT])
-def test_no_crash_of_a_slave_takes_what_came_or_brings_what_did_not(
+def test_no_crash_of_a_slave_loses_received_messages_or_invents_others(
     start: int, quiet: None, tmp_path: Path
 ) -> None:
     log = made(start)

@@ -1,6 +1,6 @@
-"""A master lost with all it has, again and again, its slave made the master by hand each time.
+"""A master is lost with its disk, several times; each time its slave is made the master by hand.
 
-`AEROBEE_PROMOTIONS` is how many masters are lost, `AEROBEE_KILLS_SEED` the seed of the moments.
+`AEROBEE_PROMOTIONS` is the number of lost masters, `AEROBEE_KILLS_SEED` the seed of the moments.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from aerobee.store.inspect.check import check
 from .load import QUEUES, SECONDS, SEED, TOPIC, Load
 
 PROMOTIONS = int(os.environ.get("AEROBEE_PROMOTIONS", "2"))
-ACKNOWLEDGED_MAX = 800  # before a master is lost
+ACKNOWLEDGED_MAX = 800  # messages before a master is lost
 STILL_SECONDS = 0.2
 SETTINGS = {
     "httpPort": "-1",
     "listenPort": "0",
     "brokerName": "pair",
-    # A new slave gets the log from its last file on: here that is all of it.
+    # A new slave copies the log from its last file on: here one file holds the whole log.
     "mappedFileSizeCommitLog": str(64 << 20),
     "maxHashSlotNum": "500",
     "maxIndexNum": "2000",
@@ -47,10 +47,10 @@ ROLES = {
 
 
 class Senders(Load):
-    """Producers alone: what a reader sees of a master may be on no slave yet."""
+    """Producers only: a consumer may see messages of a master that are on no slave yet."""
 
     async def _read(self, peers: Peers, address: str) -> None:
-        with suppress(OSError):  # until the master is gone
+        with suppress(OSError):  # until the master is killed
             while True:
                 await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
                 await asyncio.sleep(0.1)
@@ -58,8 +58,10 @@ class Senders(Load):
     async def until_lost(
         self, address: str, acknowledged: int, master: Child, slave: Child
     ) -> None:
-        """Work until so many messages were acknowledged; then the slave stands still for a moment,
-        in which nothing may be acknowledged, and then the master is killed."""
+        """Send until `acknowledged` more messages are acknowledged, then kill the master.
+
+        Before the kill the slave is stopped; meanwhile no message may be acknowledged.
+        """
         most = self.acknowledged + acknowledged
         work = asyncio.create_task(self.until(address, 1 << 62, master))
         async with asyncio.timeout(SECONDS):
@@ -74,7 +76,7 @@ class Senders(Load):
 
 @contextmanager
 def running(folder: Path, name: str, *words: str) -> Iterator[tuple[Child, str]]:
-    """One of our daemons in a process of its own, and its address."""
+    """Runs one of our daemons in a process of its own; yields the process and its address."""
     command = [sys.executable, "-m", "aerobee.scripts.cli", *words]
     environment = {key: "" for key in os.environ if key.startswith("AEROBEE_")}
     with Child(command, folder / f"{name}.stderr", cwd=folder, env=environment) as child:
@@ -94,7 +96,7 @@ def broker(
 
 
 async def has_slave(address: str) -> None:
-    """Returns once a slave has all that this master has."""
+    """Returns once a slave has the whole log of this master."""
     peers = Peers(upgrade=False)
     async with asyncio.timeout(SECONDS):
         while True:
@@ -117,7 +119,7 @@ async def make_topic(address: str) -> None:
 @pytest.mark.requirement(
     "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
 )
-async def test_a_slave_made_the_master_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_promoted_slave_has_every_acknowledged_message(tmp_path: Path) -> None:
     draw = Random(f"{SEED} promotion")
     load = Senders()
     stores = [tmp_path / "a", tmp_path / "b"]

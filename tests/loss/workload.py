@@ -1,8 +1,9 @@
 """A store at work on a disk that forgets: the steps of a workload, and what must hold afterwards.
 
-`Run` does what the broker does with its store (stage, write at the end of the turn, answer, sync in
-between) and notes it in a ledger. `recovered` opens what a crash has left, reads everything, and
-goes on for a moment, since some damage only shows then.
+`Run` does with its store what a broker does: stage messages, write them at the end of the loop
+iteration, respond, and sync between two iterations. It notes every step in a ledger. `recovered`
+opens what a crash has left and reads everything. `judge` may also continue for a moment, since some
+damage only shows then.
 """
 
 import errno
@@ -30,7 +31,7 @@ from .power import Image, PowerDisk
 ROOT = Path("/s")
 OFFSETS = ROOT / "config" / "consumerOffset.json"
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
-# Files so small that everything rolls over within a few messages.
+# Files so small that each kind rolls over within a few messages.
 SMALL = StoreSettings(
     segment_bytes=4096,
     queue_file_bytes=80,
@@ -46,7 +47,7 @@ MINUTE_MS = 60_000
 
 @contextmanager
 def on(disk: disks.Disk) -> Iterator[None]:
-    """The store works on this disk meanwhile."""
+    """Within the block stores use this disk."""
     before, disks.current = disks.current, disk
     try:
         yield
@@ -55,7 +56,7 @@ def on(disk: disks.Disk) -> Iterator[None]:
 
 
 class Put(NamedTuple):
-    """A message that has its place: where it is, and where it ends in the log."""
+    """A stored message: its queue offset, and the position in the log where it ends."""
 
     body: bytes
     queue: Queue
@@ -65,7 +66,7 @@ class Put(NamedTuple):
 
 @dataclass
 class Point:
-    """What is to be known of a moment to judge what a crash there leaves."""
+    """What a test must know about a moment to judge the result of a crash then."""
 
     ledger: Ledger
     forgiven: frozenset[bytes]  # acknowledged, but a power cut may take it (ASYNC_FLUSH)
@@ -82,27 +83,27 @@ class Run:
         self.ledger = ledger or Ledger()
         self.ms = 1_700_000_000_000
         self.number = first
-        self.staged: list[Put] = []  # in this turn
-        self.waiting: list[Put] = []  # not answered, because the disk does not have them
-        self.unsafe: list[Put] = []  # answered all the same
+        self.staged: list[Put] = []  # in this loop iteration
+        self.waiting: list[Put] = []  # without a response, because the disk does not have them
+        self.unsafe: list[Put] = []  # acknowledged before the disk has them
         self.store = self._made()
 
     def _made(self) -> MessageStore:
         return MessageStore(ROOT, self.settings, HOST, lambda: self.ms)
 
     def point(self) -> Point:
-        """This moment."""
+        """The present moment."""
         return Point(self.ledger.copy(), frozenset(one.body for one in self.unsafe))
 
-    # ---- what a broker does
+    # ---- the steps of a broker
 
     def open(self) -> None:
         self.store.open()
-        self.unsafe = []  # what was there when it was opened has been synced
+        self.unsafe = []  # opening the store syncs what it found
         self.store.make_room()
 
     def put(self, queue: Queue, size: int = 20, *, key: bool = True) -> None:
-        """A send, up to the end of the turn."""
+        """A send, up to the end of the loop iteration."""
         self.number += 1
         body = (b"%08d " % self.number).ljust(size, b"x")
         self.ledger.sent(body, queue)
@@ -113,11 +114,11 @@ class Run:
         self.staged.append(Put(body, queue, offset, end))
 
     def end_turn(self) -> None:
-        """Write what is staged, then answer, or let the answers wait for the disk."""
+        """Write the staged messages, then respond, or let the responses wait for the disk."""
         try:
             self.store.write_staged()
         except StoreError:
-            self.staged = []  # the connections of this turn are closed, nobody gets an answer
+            self.staged = []  # the broker closes these connections and sends no response
             self.store.state.dropped = False
             raise
         if self.store.state.dropped:
@@ -136,7 +137,7 @@ class Run:
         self.end_turn()
 
     def send_two(self) -> None:
-        """Two messages in one turn."""
+        """Two messages in one loop iteration."""
         self.put(A0)
         self.put(B0, 500)
         self.end_turn()
@@ -158,7 +159,7 @@ class Run:
         self.end_turn()
 
     def sync(self, during: Callable[[], None] | None = None) -> None:
-        """A round of the syncer; `during` happens while its thread waits for the disk."""
+        """A round of the syncer; `during` runs while its thread waits for the disk."""
         self.ms += 2 * MINUTE_MS
         plan = self.store.sync_plan()
         if during is not None:
@@ -173,7 +174,7 @@ class Run:
         self.released()
 
     def released(self) -> None:
-        """The answers that the disk held up."""
+        """Send the responses that waited for the disk."""
         durable = self.store.durable_end
         for one in self.waiting:
             if one.end <= durable:
@@ -185,7 +186,7 @@ class Run:
         self.store.sync_failed(wrong)
 
     def fail_sync(self, part: str) -> None:
-        """A sync of a file of this part fails once; somebody starts the broker again."""
+        """A sync of a file of this part fails once; then an operator restarts the broker."""
         failed: list[str] = []
 
         def fail(call: str, path: str) -> None:
@@ -209,46 +210,46 @@ class Run:
         self.note_recovery()
 
     def note_recovery(self) -> None:
-        """All that there is after a crash."""
+        """Note everything that the store has after a crash."""
         queues = [(topic, n) for topic, ids in self.store.topics().items() for n in ids]
         for queue in queues:
             read_queue(self.store, self.ledger, queue)
         self.ledger.recovered(queues)
         table = json_file.load(OFFSETS, json.loads) or {}
         for queue in queues:
-            # As the broker does: nobody has consumed what is not there.
+            # As the broker does: consumer offsets never lie beyond the end of a queue.
             offset = min(table.get(f"{queue[0]}@{queue[1]}", 0), self.store.max_offset(*queue))
             self.ledger.restored("g", queue, offset)
 
     def clean(self) -> None:
-        """Old files go."""
-        with suppress(OSError):  # what is left to do comes with the next round
+        """Delete old files."""
+        with suppress(OSError):  # the next round does the rest
             for step in self.store.cleaner.clean(by_hand=True):
                 if step.work is not None:
                     step.work()
 
     def read(self) -> None:
-        """Everything that can be read is delivered to somebody."""
+        """Deliver every readable message."""
         for topic, queue_ids in self.store.topics().items():
             for queue_id in queue_ids:
                 read_queue(self.store, self.ledger, (topic, queue_id))
 
     def commit(self) -> None:
-        """A consumer read everything, and its offsets are written to their file."""
+        """A consumer reads everything, and its offsets are written to their file."""
         self.read()
         table = {
             f"{topic}@{queue_id}": self.store.max_offset(topic, queue_id)
             for topic, queue_ids in self.store.topics().items()
             for queue_id in queue_ids
         }
-        # As the broker does: offsets speak of messages, so those go to the disk first.
+        # As the broker does: the messages are synced before the offsets that refer to them.
         self.sync()
         json_file.save(OFFSETS, json.dumps(table))
         for name, offset in table.items():
             self.ledger.committed("g", _queue(name), offset)
 
     def delete(self) -> None:
-        """Topic A is deleted; whoever asked for it asks again when it fails."""
+        """Topic A is deleted; the client repeats the request once when it fails."""
         self.ledger.deleting("A")
         try:
             self._delete()
@@ -274,7 +275,7 @@ class Run:
         self.open()
 
     def timers(self) -> None:
-        """What the broker does now and then."""
+        """The periodic work of a broker."""
         self.store.index_pending()
         self.store.save_checkpoint()
 
@@ -304,7 +305,7 @@ def _queue(name: str) -> Queue:
 
 
 def read_queue(store: MessageStore, ledger: Ledger, queue: Queue) -> None:
-    """Note all that a queue delivers."""
+    """Note all messages that a queue delivers."""
     offset = max(0, store.min_offset(*queue))
     first, end = offset, store.max_offset(*queue)
     while offset < end:
@@ -322,7 +323,7 @@ def read_queue(store: MessageStore, ledger: Ledger, queue: Queue) -> None:
 def recovered(
     image: Image, point: Point, *, sync_flush: bool, power: bool, first: int = 900_000
 ) -> Run:
-    """Open what a crash has left and note what is there."""
+    """Open the files that a crash has left and note their messages."""
     ledger = point.ledger.copy()
     ledger.crashed(point.forgiven if power else ())
     run = Run(PowerDisk(image), sync_flush=sync_flush, ledger=ledger, first=first)
@@ -333,13 +334,13 @@ def recovered(
 
 
 def judge(image: Image, point: Point, *, sync_flush: bool, power: bool, again: bool) -> list[str]:
-    """What does not hold after this crash; with `again` also after going on and another one."""
+    """The conditions that do not hold after this crash; `again`: also after a send and a kill."""
     run = recovered(image, point, sync_flush=sync_flush, power=power)
     if not again or run.ledger.faults():
         return run.ledger.faults()
     with on(run.disk):
         run.store.make_room()
-        # One message and no more: a record from before may lie right behind it.
+        # Exactly one message: an old record may lie right behind it.
         run.send(A0)
         if sync_flush:
             run.sync()

@@ -1,4 +1,4 @@
-"""The rules of the route table: who is there, since when, and what that means for topics."""
+"""The rules of the route table: which brokers are registered and alive, and their topics."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ def register(
 
 @pytest.fixture
 def routes() -> RouteTable:
-    """A table with broker "a" of cluster "C", that has the topics T1 and T2."""
+    """A table with broker "a" of cluster "C", which has the topics T1 and T2."""
     table = RouteTable()
     assert register(table, said("T1", "T2")) == Registered()
     return table
@@ -69,13 +69,15 @@ def test_a_first_registration_with_one_topic_is_refused_and_leaves_no_trace() ->
 
 
 @pytest.mark.parametrize("topics", [(), ("T1", "T2")])
-def test_a_first_registration_with_no_or_several_topics_is_taken(topics: tuple[str, ...]) -> None:
+def test_a_first_registration_with_no_or_several_topics_is_accepted(
+    topics: tuple[str, ...],
+) -> None:
     routes = RouteTable()
     assert register(routes, said(*topics)) == Registered()
     assert listed(routes.all_topics()) == list(topics)
 
 
-def test_one_topic_after_a_full_registration_is_taken(routes: RouteTable) -> None:
+def test_one_topic_after_a_full_registration_is_accepted(routes: RouteTable) -> None:
     assert register(routes, said("T3", version=DataVersion(0, 2_000, 2))) == Registered()
     assert listed(routes.all_topics()) == ["T1", "T2", "T3"]
 
@@ -130,13 +132,13 @@ def test_a_topic_stays_when_the_broker_no_longer_reports_it(routes: RouteTable) 
     assert listed(routes.all_topics()) == ["T1", "T2", "T3"]
 
 
-def test_a_topic_goes_with_its_report_where_that_is_set(routes: RouteTable) -> None:
+def test_a_topic_goes_with_its_report_where_the_setting_says_so(routes: RouteTable) -> None:
     one = said("T1", "T3", version=DataVersion(0, 2_000, 2))
     routes.register(one, 0, "x", delete_missing=True)
     assert listed(routes.all_topics()) == ["T1", "T3"]
 
 
-def test_a_slave_learns_where_its_master_is_and_brings_no_topics(routes: RouteTable) -> None:
+def test_a_slave_learns_its_masters_address_and_registers_no_topics(routes: RouteTable) -> None:
     register(routes, said("T1", "T2", ha_addr="10.0.0.1:2"))
     found = register(routes, said("S1", "S2", id_=1, addr="10.0.0.2:1", acting_master=False))
     assert found == Registered("10.0.0.1:2", "10.0.0.1:1")
@@ -144,7 +146,7 @@ def test_a_slave_learns_where_its_master_is_and_brings_no_topics(routes: RouteTa
     assert listed(routes.all_topics()) == ["T1", "T2"]
 
 
-def test_the_least_slave_of_a_name_without_master_brings_topics() -> None:
+def test_without_a_master_the_slave_with_the_smallest_id_registers_topics() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=1, addr="10.0.0.2:1", acting_master=False))
     register(routes, said("T3", "T4", id_=2, addr="10.0.0.3:1", acting_master=False))
@@ -152,13 +154,13 @@ def test_the_least_slave_of_a_name_without_master_brings_topics() -> None:
     assert perms(routes, "T1") == {"a": 6}
 
 
-def test_a_slave_that_may_act_as_master_brings_topics_to_read_only() -> None:
+def test_a_slave_that_may_act_as_master_registers_its_topics_as_read_only() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=1, addr="10.0.0.2:1", acting_master=True))
     assert perms(routes, "T1") == {"a": 4}
 
 
-def test_an_old_slave_brings_no_topics_even_without_a_master() -> None:
+def test_an_old_slave_registers_no_topics_even_without_a_master() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=1, addr="10.0.0.2:1"))
     assert listed(routes.all_topics()) == []
@@ -171,7 +173,7 @@ def test_a_slave_that_became_master_is_not_listed_twice(routes: RouteTable) -> N
     assert addresses(routes) == {0: "10.0.0.2:1"}
 
 
-def test_a_master_that_saw_fewer_masters_than_the_one_there_is_passed_over(
+def test_a_master_with_a_smaller_state_version_does_not_replace_the_present_one(
     routes: RouteTable,
 ) -> None:
     register(routes, said("T1", "T2", version=DataVersion(2, 1_000, 1)))
@@ -182,7 +184,7 @@ def test_a_master_that_saw_fewer_masters_than_the_one_there_is_passed_over(
     assert listed(routes.all_topics()) == ["T1", "T2"]
 
 
-def test_a_master_that_saw_as_many_masters_takes_the_id_over(routes: RouteTable) -> None:
+def test_a_master_with_the_same_state_version_takes_over_the_id(routes: RouteTable) -> None:
     register(routes, said("T1", "T2", addr="10.0.0.9:1"))
     assert addresses(routes) == {0: "10.0.0.9:1"}
 
@@ -220,13 +222,13 @@ def test_a_registration_over_the_limit_of_addresses_is_refused() -> None:
         register(routes, said("T1", "T2", name="b", addr="10.0.0.2:1"))
 
 
-# --- who is gone --------------------------------------------------------------------------------
+# --- lost brokers -------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement(
     "Name server: A silent broker is gone after 120 s, a closed connection at once"
 )
-def test_a_silent_broker_is_gone_after_more_than_120_seconds(routes: RouteTable) -> None:
+def test_a_silent_broker_is_removed_after_more_than_120_seconds(routes: RouteTable) -> None:
     assert routes.expire(120_000) == Gone()
     assert routes.route("T1") is not None
     gone = routes.expire(120_001)
@@ -236,7 +238,7 @@ def test_a_silent_broker_is_gone_after_more_than_120_seconds(routes: RouteTable)
     assert (routes.brokers, routes.clusters, routes.live, routes.topics) == ({}, {}, {}, {})
 
 
-def test_a_sign_of_life_counts_from_its_own_time(routes: RouteTable) -> None:
+def test_a_heartbeat_counts_from_its_own_time(routes: RouteTable) -> None:
     routes.heard("C", "10.0.0.1:1", 50_000)
     routes.heard("C", "10.0.0.7:1", 50_000)
     assert routes.expire(170_000).addresses == []
@@ -253,7 +255,7 @@ def test_a_broker_may_name_a_timeout_of_its_own() -> None:
 @pytest.mark.requirement(
     "Name server: A silent broker is gone after 120 s, a closed connection at once"
 )
-def test_a_closed_connection_takes_all_its_brokers_with_it(routes: RouteTable) -> None:
+def test_a_closed_connection_removes_all_its_brokers(routes: RouteTable) -> None:
     register(routes, said("T2", "T3", name="b", addr="10.0.0.2:1"), connection="y")
     register(routes, said("T4", "T5", name="c", addr="10.0.0.3:1"), connection="y")
     assert routes.lost("z").addresses == []
@@ -272,7 +274,9 @@ def test_a_registration_on_a_new_connection_outlives_the_old_one(routes: RouteTa
     assert routes.lost("y").addresses == [("C", "10.0.0.1:1")]
 
 
-def test_an_address_whose_id_another_one_took_just_vanishes(routes: RouteTable) -> None:
+def test_the_loss_of_an_address_whose_id_another_broker_took_changes_no_topic(
+    routes: RouteTable,
+) -> None:
     register(routes, said("T1", "T2", addr="10.0.0.9:1"), connection="y")
     assert routes.lost("x").addresses == [("C", "10.0.0.1:1")]
     assert addresses(routes) == {0: "10.0.0.9:1"}
@@ -281,7 +285,7 @@ def test_an_address_whose_id_another_one_took_just_vanishes(routes: RouteTable) 
 
 
 @pytest.mark.parametrize("acting", [True, False, None])
-def test_a_slave_that_leaves_takes_nothing_but_its_address(acting: bool | None) -> None:
+def test_a_slave_that_leaves_loses_only_its_address(acting: bool | None) -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", acting_master=acting))
     register(routes, said(id_=1, addr="10.0.0.2:1", acting_master=acting))
@@ -312,7 +316,7 @@ def test_unregistering_an_unknown_broker_changes_nothing(routes: RouteTable) -> 
 # --- notices about the smallest id --------------------------------------------------------------
 
 
-def test_a_new_smallest_id_is_told_to_the_others() -> None:
+def test_the_other_brokers_are_notified_of_a_new_smallest_id() -> None:
     routes = RouteTable()
     register(routes, said("T1", "T2", id_=2, addr="10.0.0.3:1", acting_master=True))
     found = register(
@@ -325,7 +329,7 @@ def test_a_new_smallest_id_is_told_to_the_others() -> None:
     assert (found.notice.offline_addr, found.notice.ha_addr) == (None, "10.0.0.2:2")
 
 
-def test_the_loss_of_the_smallest_id_is_told_to_all_who_are_left() -> None:
+def test_the_remaining_brokers_are_notified_of_the_loss_of_the_smallest_id() -> None:
     routes = RouteTable()
     for id_ in (0, 1, 2):
         register(routes, said(id_=id_, addr=f"10.0.0.{id_}:1", acting_master=True), connection=id_)
@@ -335,7 +339,7 @@ def test_the_loss_of_the_smallest_id_is_told_to_all_who_are_left() -> None:
     assert notice.offline_addr == "10.0.0.0:1"
 
 
-def test_nobody_is_told_where_slaves_do_not_act() -> None:
+def test_no_broker_is_notified_where_slaves_do_not_act_as_master() -> None:
     routes = RouteTable()
     for id_ in (0, 1):
         register(routes, said(id_=id_, addr=f"10.0.0.{id_}:1", acting_master=False), connection=id_)
@@ -434,7 +438,7 @@ def shown(routes: RouteTable, topic: str = "T", *, acting_master: bool = True) -
     return found.broker_datas[0].broker_addrs
 
 
-def test_the_least_slave_is_shown_as_master_where_that_is_supported() -> None:
+def test_the_slave_with_the_smallest_id_is_shown_as_master_where_the_client_supports_it() -> None:
     routes = acting_table()
     assert shown(routes) == {0: "10.0.0.2:1", 2: "10.0.0.3:1"}
     assert shown(routes, acting_master=False) == {1: "10.0.0.2:1", 2: "10.0.0.3:1"}
@@ -452,12 +456,12 @@ def test_no_slave_is_shown_as_master_of_member_topics_or_of_writable_ones() -> N
 
 
 def static(broker: str, epoch: int = 1) -> dict[str, TopicQueueMappingInfo]:
-    """What a broker says that leads queue 0 of topic S."""
+    """The mapping in which a broker says that it leads queue 0 of topic S."""
     info = TopicQueueMappingInfo("S", total_queues=1, bname=broker, epoch=epoch, curr_id_map={0: 0})
     return {"S": info}
 
 
-def test_a_route_has_what_each_broker_says_of_a_static_topic() -> None:
+def test_a_route_has_the_mapping_that_each_broker_registered_for_a_static_topic() -> None:
     routes = RouteTable()
     for name in ("a", "b"):
         one = said("S", "T", name=name, addr=f"{name}:1", mappings=static(name))
@@ -474,12 +478,12 @@ def test_a_route_has_what_each_broker_says_of_a_static_topic() -> None:
     newer = DataVersion(0, 1_000, 2)
     register(routes, said("S", addr="a:1", version=newer, mappings=static("a", 2)), connection="a")
     assert routes.mappings["S"]["a"].epoch == 2
-    # As in RocketMQ only under a new version.
+    # As in RocketMQ, only under a new data version.
     register(routes, said("S", addr="a:1", version=newer, mappings=static("a", 3)), connection="a")
     assert routes.mappings["S"]["a"].epoch == 2
 
 
-def test_what_a_broker_says_of_others_or_of_unknown_static_topics_is_not_kept() -> None:
+def test_a_mapping_for_another_broker_or_an_unknown_static_topic_is_dropped() -> None:
     routes = RouteTable()
     register(routes, said("S", "T", mappings=static("other")))
     register(routes, said("T", "U", mappings=static("a"), name="b", addr="b:1"), connection="b")
@@ -498,7 +502,7 @@ def test_the_mapping_of_a_static_topic_goes_with_the_topic() -> None:
     assert routes.mappings == {}
 
 
-def test_a_broker_with_static_topics_has_no_topic_deleted_by_its_registration() -> None:
+def test_the_registration_of_a_broker_with_static_topics_deletes_no_topic() -> None:
     routes = RouteTable()
     register(routes, said("S", "T"))
     newer = DataVersion(0, 1_000, 2)

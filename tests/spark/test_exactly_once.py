@@ -1,8 +1,8 @@
-"""A streaming query into a table whose driver and whose broker are killed at random moments.
+"""A streaming query writes a table while its driver and its broker are killed at random moments.
 
-The truth is what was acknowledged, and what the broker holds in the end: the table has just that,
-each message once. `AEROBEE_SPARK_KILLS` is the number of kills, `AEROBEE_SPARK_KILLS_SEED` the seed
-of what is killed when.
+In the end the table has each acknowledged message and each message in the broker exactly once.
+`AEROBEE_SPARK_KILLS` is the number of kills, `AEROBEE_SPARK_KILLS_SEED` the seed of their order and
+times.
 """
 
 import json
@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 KILLS = int(os.environ.get("AEROBEE_SPARK_KILLS", "4"))
 SEED = os.environ.get("AEROBEE_SPARK_KILLS_SEED", "1")
 TOPIC = "ledger"
-SECONDS = 300  # a deadline, for a machine that has much else to do
-BATCHES = 2  # seen between two kills, at least
+SECONDS = 300  # a deadline that suits a busy machine
+BATCHES = 2  # at least, between two kills
 AFTER_SECONDS = 1.5  # at most, from a micro-batch to the next kill
 PAUSE_SECONDS = 0.01  # between two messages
 TRY_SECONDS = 3.0
@@ -45,7 +45,7 @@ Row = tuple[int, int, str]  # queue, offset, body
 
 
 class Ledger:
-    """Sends numbered messages from a thread, whoever is killed; `rows` were acknowledged."""
+    """Sends numbered messages from a thread during the kills; `rows` were acknowledged."""
 
     def __init__(self, name_server: str) -> None:
         self.rows: list[Row] = []
@@ -70,12 +70,12 @@ class Ledger:
                 try:
                     receipt = producer.send(Message(TOPIC, body.encode()), timeout=TRY_SECONDS)
                 except AerobeeError:
-                    continue  # the broker is away; the message may be stored all the same
+                    continue  # the broker is down; it may have stored the message all the same
                 self.rows.append((receipt.queue.queue_id, receipt.queue_offset, body))
 
 
 class Scene:
-    """The broker and the driver, each in processes of their own, and how they are killed."""
+    """Runs the broker and the driver in processes of their own, and kills them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,9 +93,9 @@ class Scene:
         self.driver = self._start_driver()
 
     def end_driver(self) -> None:
-        """The JVM dies with it, so that nobody else writes to the checkpoint."""
+        """Kill the driver with its JVM, so that only the next driver writes to the checkpoint."""
         if self.driver.process.poll() is None:
-            with suppress(ProcessLookupError):  # it has not come so far as to lead a group
+            with suppress(ProcessLookupError):  # the driver has not made its process group yet
                 os.killpg(self.driver.pid, signal.SIGKILL)
         self.driver.kill()
 
@@ -132,7 +132,7 @@ def running(folder: Path) -> Iterator[Scene]:
 
 
 def stored(name_server: str) -> list[Row]:
-    """All that the broker holds, as its own answers say it."""
+    """All messages in the broker, read with pulls."""
     rows = []
     with Reader(name_server, group="checker") as reader:
         for queue in reader.queues(TOPIC):
@@ -152,14 +152,14 @@ def stored(name_server: str) -> list[Row]:
 )
 def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(tmp_path: Path) -> None:
     random = Random(SEED)
-    # Both are killed, in an order that the seed draws.
+    # Both are killed, in an order drawn from the seed.
     victims = [("driver", "broker")[number % 2] for number in range(KILLS)]
     random.shuffle(victims)
     with running(tmp_path) as scene:
         with Ledger(scene.name_server) as ledger:
             for victim in victims:
                 scene.wait_for_batches(BATCHES)
-                time.sleep(random.uniform(0, AFTER_SECONDS))  # the moment of the kill is drawn
+                time.sleep(random.uniform(0, AFTER_SECONDS))  # the moment of the kill is random
                 scene.kill_driver() if victim == "driver" else scene.kill_broker()
             scene.wait_for_batches(1)
         scene.driver.say("finish")

@@ -1,4 +1,4 @@
-"""Filters of a query: which queues, offsets, times and tags they leave, and what Spark must do."""
+"""Filter pushdown: the remaining queues, offsets, times and tags, and the filters left to Spark."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -22,7 +22,7 @@ ALL = [("a", "x", 0, 0, 100), ("a", "x", 1, 50, 60), ("b", "y", 0, 7, 8)]
 
 @dataclass(frozen=True)
 class Filter:
-    """As PySpark's: a column by its path, and mostly a value."""
+    """A filter of PySpark's: the path of a column and, for most filters, a value."""
 
     attribute: tuple[str, ...]
     value: Any = None
@@ -58,7 +58,7 @@ class Not:
 
 
 def at(ms: int) -> datetime:
-    """Message n was stored at 1000 + n ms, for the fake."""
+    """The time of a fake message: message n was stored at 1000 + n ms."""
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
 
 
@@ -93,7 +93,7 @@ def planned(*filters: Any) -> list[tuple[str, str, int, int, int]]:
         ),
         ([EqualTo(("timestamp",), at(1055))], [("a", "x", 0, 55, 56), ("a", "x", 1, 55, 56)]),
         (
-            # Sub-milliseconds are Spark's to compare; here more is left rather than less.
+            # Spark compares below one millisecond; the plan reads too many messages, never too few.
             [GreaterThan(("timestamp",), at(1097)), LessThan(("timestamp",), at(1099))],
             [("a", "x", 0, 97, 100)],
         ),
@@ -101,13 +101,13 @@ def planned(*filters: Any) -> list[tuple[str, str, int, int, int]]:
         ([GreaterThanOrEqual(("timestamp",), at(90_000))], []),
     ],
 )
-def test_filters_narrow_the_plan(
+def test_filters_reduce_the_queues_and_offsets_of_the_plan(
     filters: list[Any], left: list[tuple[str, str, int, int, int]]
 ) -> None:
     assert planned(*filters) == left
 
 
-def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
+def test_filters_that_are_applied_exactly_are_not_returned_to_spark() -> None:
     done = [
         EqualTo(("topic",), "a"),
         IsNotNull(("offset",)),
@@ -121,7 +121,7 @@ def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
         Not(EqualTo(("topic",), "b")),
         EqualTo(("value", "inner"), "k"),
         In(("offset",), (1, 2)),
-        EqualTo(("tags",), "blue"),  # a second one; the first is with the broker
+        EqualTo(("tags",), "blue"),  # a second tag filter; the broker applies the first
     ]
     _, rest = push_down([*done, *left], read_options({"subscribe": "a"}))
     assert rest == left
@@ -140,20 +140,20 @@ def test_what_is_done_exactly_is_not_given_back_and_all_else_is() -> None:
         (StringStartsWith(("tags",), "r"), None),
     ],
 )
-def test_brokers_are_told_of_tags_that_they_can_compare(each: Any, told: str | None) -> None:
+def test_brokers_get_the_tag_filters_that_they_can_apply(each: Any, told: str | None) -> None:
     options = read_options({"subscribe": "a"})
     found, rest = push_down([each], options)
     assert found.with_tags(options).tags == told
     assert rest == ([] if told else [each])
 
 
-def test_tags_do_not_replace_a_filter_of_the_options() -> None:
+def test_a_tag_filter_does_not_replace_a_filter_of_the_options() -> None:
     options = read_options({"subscribe": "a", "filterSql": "n > 1"})
     each = EqualTo(("tags",), "red")
     assert push_down([each], options) == (EVERYTHING, [each])
 
 
-def test_a_time_without_a_zone_and_one_of_another_zone_are_the_moments_they_name() -> None:
+def test_times_in_utc_in_another_zone_and_without_a_zone_are_equal() -> None:
     utc = push_down([EqualTo(("timestamp",), at(1055))], read_options({"subscribe": "a"}))[0]
     here = at(1055).astimezone(timezone(timedelta(hours=-7)))
     for same in (here, at(1055).replace(tzinfo=None)):
@@ -161,7 +161,7 @@ def test_a_time_without_a_zone_and_one_of_another_zone_are_the_moments_they_name
         assert (found.first_ms, found.end_ms) == (utc.first_ms, utc.end_ms) == (1055, 1056)
 
 
-def test_a_queue_passes_only_all_tests() -> None:
+def test_a_queue_is_read_only_if_it_matches_every_filter() -> None:
     filters = [EqualTo(("topic",), "a"), GreaterThan(("partition",), 0)]
     found, _ = push_down(filters, read_options({"subscribe": "a"}))
     assert found.passes(MessageQueue("a", "x", 1))

@@ -1,7 +1,7 @@
-"""The streaming reader, asked as Spark asks it: with a start and a limit, before 4.2 without.
+"""The streaming reader as Spark calls it: with a start and a limit since 4.2, without them before.
 
-In which order PySpark 4.0 and 4.1 ask was read off them: a restart begins with the tasks from the
-last end to the last end; a query that reads what is there, and ends, asks for one end only.
+The order of calls was observed with PySpark 4.0 and 4.1. A restart first plans the tasks from the
+last end to the last end. A query that reads the available messages and stops asks for one end only.
 """
 
 import json
@@ -25,7 +25,7 @@ END: Progress = {"a": {"x:0": 100, "x:1": 60}}
 
 
 class Busy(FakeReader):
-    """Each time a queue is asked for its end, `more` messages have come."""
+    """Each request for the end of a queue finds `more` new messages."""
 
     more = 0
 
@@ -37,7 +37,7 @@ class Busy(FakeReader):
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Busy:
-    """What the broker holds."""
+    """A fake reader; `held` has the messages of each queue."""
     held = Busy({("a", "x", 0): range(100), ("a", "x", 1): range(50, 60)})
     monkeypatch.setattr(stream, "Reader", lambda *_, **__: held)
     return held
@@ -49,7 +49,7 @@ def reader(**said: str) -> RocketmqStreamReader:
 
 
 def taken(reader: RocketmqStreamReader, start: Progress, end: Progress) -> list[tuple[str, int]]:
-    """Queue and number of messages of each task."""
+    """The queue and the number of messages of each task."""
     found = [each.value for each in reader.partitions(start, end)]
     return [(f"{each.broker_name}:{each.queue_id}", len(each)) for each in found]
 
@@ -58,7 +58,7 @@ def taken(reader: RocketmqStreamReader, start: Progress, end: Progress) -> list[
     "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
     "before PySpark 4.2"
 )
-def test_a_micro_batch_keeps_to_its_limit_where_spark_tells_none(held: Busy) -> None:
+def test_a_micro_batch_keeps_its_limit_where_spark_passes_none(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     end = query.latestOffset()
     start = query.initialOffset()
@@ -75,7 +75,7 @@ def test_a_micro_batch_keeps_to_its_limit_where_spark_tells_none(held: Busy) -> 
     "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
     "before PySpark 4.2"
 )
-def test_a_restart_goes_on_within_its_limit_where_spark_tells_no_start(held: Busy) -> None:
+def test_a_restart_keeps_its_limit_where_spark_passes_no_start(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     seen: Progress = {"a": {"x:0": 40, "x:1": 55}}
     assert taken(query, seen, seen) == []
@@ -83,12 +83,12 @@ def test_a_restart_goes_on_within_its_limit_where_spark_tells_no_start(held: Bus
     assert 0 < rows_between(seen, end, {}) <= 30
 
 
-def test_an_untold_query_asks_once_and_gets_something(held: Busy) -> None:
+def test_the_first_request_without_a_start_does_not_wait_for_more_rows(held: Busy) -> None:
     query = reader(startingOffsets="earliest", minOffsetsPerTrigger="1000")
     assert query.latestOffset() == END
     assert taken(query, query.initialOffset(), END) == [("x:0", 100), ("x:1", 10)]
     held.held[ONE] = range(105)
-    assert query.latestOffset() == END  # now it can wait for more
+    assert query.latestOffset() == END  # from now on it can wait for more rows
     held.held[ONE] = range(1_100)
     assert query.latestOffset() == {"a": {"x:0": 1_100, "x:1": 60}}
 
@@ -97,7 +97,7 @@ def test_an_untold_query_asks_once_and_gets_something(held: Busy) -> None:
     "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
     "before PySpark 4.2"
 )
-def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
+def test_a_reader_waits_for_its_minimum_of_rows_up_to_the_maximum_delay(
     held: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -115,7 +115,7 @@ def test_fewer_rows_than_wanted_are_waited_for_as_long_as_may_be(
 
 
 @pytest.mark.requirement("Spark: A broker that is away in mid-stream and comes back")
-def test_a_queue_whose_broker_is_away_is_not_forgotten_where_spark_tells_no_start(
+def test_a_queue_whose_broker_is_down_keeps_its_offset_where_spark_passes_no_start(
     held: Busy,
 ) -> None:
     query = reader(startingOffsets="earliest")
@@ -125,7 +125,7 @@ def test_a_queue_whose_broker_is_away_is_not_forgotten_where_spark_tells_no_star
     assert end == END
     taken(query, END, end)
     held.held[TWO] = away
-    assert taken(query, end, query.latestOffset()) == []  # and not all of it again
+    assert taken(query, end, query.latestOffset()) == []  # not the whole queue again
 
 
 @pytest.mark.requirement(
@@ -149,14 +149,14 @@ def test_a_start_at_the_latest_offsets_is_the_end_of_the_first_micro_batch(
     assert taken(query, first, end) == []
     following = query.latestOffset(end if is_told else None)
     assert [queue for queue, _ in taken(query, end, following)] == ["x:0", "x:1"]
-    again = reader(startingOffsets=start)  # killed in its first micro-batch
+    again = reader(startingOffsets=start)  # the query was killed in its first micro-batch
     taken(again, end, end)
     assert again.initialOffset() == first
     assert taken(again, first, end) == []
     assert rows_between(end, again.latestOffset(end if is_told else None), {}) > 0
 
 
-def test_a_first_micro_batch_whose_messages_are_gone_is_told_when_it_is_done_again(
+def test_a_repeated_first_micro_batch_with_deleted_messages_raises_an_error(
     held: Busy,
 ) -> None:
     again = reader(startingOffsets="earliest")
@@ -167,7 +167,7 @@ def test_a_first_micro_batch_whose_messages_are_gone_is_told_when_it_is_done_aga
         again.partitions(again.initialOffset(), end)
 
 
-def test_other_starts_have_rows_in_their_first_micro_batch(held: Busy) -> None:
+def test_a_start_before_the_latest_offsets_has_rows_in_its_first_micro_batch(held: Busy) -> None:
     query = reader(startingOffsets=json.dumps({"a": {"x:0": 98, "x:1": -2}}))
     end = query.latestOffset()
     assert taken(query, query.initialOffset(), end) == [("x:0", 2), ("x:1", 10)]
@@ -177,8 +177,8 @@ def test_other_starts_have_rows_in_their_first_micro_batch(held: Busy) -> None:
     "Spark: Offsets that went back: a topic deleted and created again, a lost store"
 )
 @pytest.mark.parametrize("is_ending", [True, False], ids=["available now", "going on"])
-def test_offsets_that_went_back_are_told(held: Busy, is_ending: bool) -> None:
-    held.held[ONE] = range(7)  # the topic was deleted and made anew
+def test_offsets_that_decreased_raise_an_error(held: Busy, is_ending: bool) -> None:
+    held.held[ONE] = range(7)  # the topic was deleted and created again
     query = reader(startingOffsets="earliest")
     if is_ending:
         query.prepareForTriggerAvailableNow()

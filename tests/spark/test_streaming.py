@@ -1,4 +1,4 @@
-"""Streams, filters and sinks of a running cluster, end to end through PySpark."""
+"""Streams, filters and sinks on a running cluster, end to end through PySpark."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the program printed."""
+    """The results that the program printed."""
     program = Path(__file__).with_name("stream_program.py")
     return found_by(program, str(tmp_path_factory.mktemp("streams")))
 
@@ -22,19 +22,19 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.requirement(
     "Spark: Streams: limits, queues that come and go in mid-stream, topics that appear late"
 )
-def test_a_micro_batch_keeps_to_its_limit(found: dict[str, Any]) -> None:
+def test_a_micro_batch_keeps_its_limit(found: dict[str, Any]) -> None:
     assert all(0 < rows <= 25 for rows in found["limited"])
     assert sum(found["limited"]) == 60
 
 
-def test_a_query_that_goes_on_reads_only_what_is_new(found: dict[str, Any]) -> None:
+def test_a_restarted_query_reads_only_new_messages(found: dict[str, Any]) -> None:
     assert found["nothing new"] == []
 
 
 @pytest.mark.requirement(
     "Spark: Streams: limits, queues that come and go in mid-stream, topics that appear late"
 )
-def test_queues_that_a_topic_gets_or_loses_in_mid_stream_are_read(found: dict[str, Any]) -> None:
+def test_queues_added_or_removed_during_the_stream_are_read(found: dict[str, Any]) -> None:
     assert found["grown"] == list(range(104))
 
 
@@ -46,7 +46,7 @@ def test_a_topic_that_appears_late_is_read_from_its_first_message(found: dict[st
 
 
 @pytest.mark.requirement("Spark: The group's progress is told to the broker")
-def test_the_groups_progress_is_told_to_the_broker(found: dict[str, Any]) -> None:
+def test_the_offsets_of_the_group_are_committed_to_the_broker(found: dict[str, Any]) -> None:
     assert found["committed"] == 5
 
 
@@ -62,31 +62,31 @@ def test_an_empty_topic_has_no_rows(found: dict[str, Any]) -> None:
 @pytest.mark.requirement(
     "Spark: Offsets that went back: a topic deleted and created again, a lost store"
 )
-def test_a_topic_that_was_deleted_and_made_anew_is_told_and_gone_on_with_where_that_is_allowed(
+def test_a_recreated_topic_raises_an_error_or_is_read_on_without_fail_on_data_loss(
     found: dict[str, Any],
 ) -> None:
     error, rows, values = found["again"]
     assert "queue 0 of topic again on broker-a are to be read and the broker holds 0 to 2" in error
     assert "set failOnDataLoss to false to go on with what is left" in error
     assert rows == 2
-    assert values == [*range(6), 8, 9]  # from its end at that moment on
+    assert values == [*range(6), 8, 9]  # continued at the end that the queue had then
 
 
 @pytest.mark.requirement("Spark: Tags and conditions at the broker")
-def test_tags_and_conditions_choose_rows(found: dict[str, Any]) -> None:
+def test_tags_and_conditions_select_rows(found: dict[str, Any]) -> None:
     assert found["tags"] == 40
     assert found["sql"] == 4
 
 
 @pytest.mark.requirement("Spark: A broker's files give the same rows")
-def test_the_brokers_files_give_the_same_rows(found: dict[str, Any]) -> None:
+def test_the_files_of_the_broker_give_the_same_rows(found: dict[str, Any]) -> None:
     assert found["files"] == list(range(104))
 
 
 @pytest.mark.requirement(
     "Spark: `subscribe`, `subscribePattern`, `assign`, offsets and times per queue"
 )
-def test_assigned_queues_only_are_read(found: dict[str, Any]) -> None:
+def test_only_assigned_queues_are_read(found: dict[str, Any]) -> None:
     assert found["assigned"] == 30 + 10 + 2
 
 
@@ -97,12 +97,12 @@ def test_each_row_is_written_once_with_all_its_columns(found: dict[str, Any]) ->
 
 
 @pytest.mark.requirement("Spark: Sink: once, in transactions, repeats dropped")
-def test_rows_in_transactions_arrive(found: dict[str, Any]) -> None:
+def test_rows_sent_in_transactions_arrive(found: dict[str, Any]) -> None:
     assert found["whole"] == 100
 
 
 @pytest.mark.requirement("Spark: A stream copied into a topic, rows with a delay")
-def test_rows_with_a_delay_come_after_it(found: dict[str, Any]) -> None:
+def test_rows_with_a_delay_arrive_after_it(found: dict[str, Any]) -> None:
     assert found["delayed"] == [0, 3]
 
 
@@ -112,15 +112,15 @@ def test_a_stream_is_copied_into_a_topic(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("Spark: Sink: once, in transactions, repeats dropped")
-def test_dedup_drops_what_a_task_has_sent_twice(found: dict[str, Any]) -> None:
+def test_dedup_drops_rows_that_a_task_sent_twice(found: dict[str, Any]) -> None:
     assert found["twice"] == [40, 20, 0]
 
 
-def test_a_task_that_is_tried_again_gives_its_rows_the_same_ids(found: dict[str, Any]) -> None:
+def test_a_retried_task_gives_its_rows_the_same_ids(found: dict[str, Any]) -> None:
     rows, distinct, once = found["tried"]
-    assert rows > 600  # what the first try has sent is there
+    assert rows > 600  # the rows that the first attempt sent are stored
     assert distinct == once == 600
 
 
-def test_in_transactions_nobody_sees_what_a_failed_try_has_sent(found: dict[str, Any]) -> None:
+def test_with_transactions_no_consumer_sees_rows_of_a_failed_attempt(found: dict[str, Any]) -> None:
     assert found["tried-whole"] == [600, 600, 600]

@@ -1,4 +1,4 @@
-"""Stores that the real Java classes wrote open here and read back as Java itself reads them."""
+"""Stores that the real Java classes wrote are opened here and read back as Java reads them."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def reopened(name: str) -> dict[str, Any]:
 
 
 def messages_of(name: str, written: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages that the store should still have."""
+    """The messages that the store must still have."""
     if name == "torn":
         return json.loads((STORES / "killed.json").read_text())["messages"][:-1]
     return written["messages"]
@@ -97,7 +97,7 @@ def test_a_java_store_reads_back_as_java_reads_it(
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_queues_and_index_are_made_again_from_the_log_of_a_java_store(
+def test_queues_and_index_are_rebuilt_from_the_log_of_a_java_store(
     name: str, unpack: Unpack, open_store: OpenStore
 ) -> None:
     root, _ = unpack(name)
@@ -110,7 +110,7 @@ def test_queues_and_index_are_made_again_from_the_log_of_a_java_store(
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_java_store_opened_closed_and_opened_again_is_the_same(
+def test_a_java_store_stays_the_same_over_open_close_and_open(
     name: str, unpack: Unpack, open_store: OpenStore
 ) -> None:
     root, _ = unpack(name)
@@ -133,7 +133,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["main", "ext", "bcq", "crc", "lmq", "sync", "broker"])
-def test_opening_a_java_store_that_was_stopped_cleanly_changes_no_file_of_it(
+def test_opening_a_cleanly_stopped_java_store_changes_no_file(
     name: str, unpack: Unpack, open_store: OpenStore
 ) -> None:
     root, written = unpack(name)
@@ -144,9 +144,7 @@ def test_opening_a_java_store_that_was_stopped_cleanly_changes_no_file_of_it(
 
 @pytest.mark.requirement("Store: Index: header, slots, units")
 @pytest.mark.requirement("RocketMQ as it is: Index: slots from 0, units from 1, seconds")
-def test_the_index_made_anew_is_byte_for_byte_that_of_java(
-    unpack: Unpack, open_store: OpenStore
-) -> None:
+def test_a_rebuilt_index_equals_javas_byte_for_byte(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("main")
     theirs = [path.read_bytes() for path in sorted((root / "index").iterdir())]
     for path in (root / "index").iterdir():
@@ -158,9 +156,7 @@ def test_the_index_made_anew_is_byte_for_byte_that_of_java(
 
 
 @pytest.mark.requirement("Store: Consume queue")
-def test_the_queues_made_anew_are_byte_for_byte_those_of_java(
-    unpack: Unpack, open_store: OpenStore
-) -> None:
+def test_rebuilt_queues_equal_javas_byte_for_byte(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("main")
     folder = root / "consumequeue"
     theirs = files_of(folder)
@@ -173,9 +169,7 @@ def test_the_queues_made_anew_are_byte_for_byte_those_of_java(
     assert ours == {}
 
 
-def test_every_record_with_a_crc_property_agrees_with_it(
-    unpack: Unpack, open_store: OpenStore
-) -> None:
+def test_the_crc_property_of_every_record_is_correct(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("crc")
     store = open_store(root, java_settings(written["config"]))
     checked = [
@@ -187,7 +181,7 @@ def test_every_record_with_a_crc_property_agrees_with_it(
 
 
 @pytest.mark.requirement("Store: JSON files and their `.bak`")
-def test_a_whole_broker_store_reads_back(unpack: Unpack, open_store: OpenStore) -> None:
+def test_the_store_of_a_whole_java_broker_reads_back(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("broker")
     store = open_store(root, java_settings(written["config"]))
     assert store.log_end == written["end"]
@@ -206,7 +200,7 @@ def test_a_whole_broker_store_reads_back(unpack: Unpack, open_store: OpenStore) 
         assert json_file.load(path, lambda data: data) is not None
 
 
-def test_a_java_store_takes_new_messages_where_it_ended(
+def test_new_messages_follow_the_last_ones_of_a_java_store(
     unpack: Unpack, open_store: OpenStore
 ) -> None:
     root, written = unpack("main")

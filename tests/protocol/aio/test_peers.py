@@ -1,4 +1,4 @@
-"""Outgoing connections whose server is not there: pauses that grow, of random length."""
+"""Outgoing connections whose server is down: retry pauses grow and have a random length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aerobee.protocol.aio.server import Server
 
 
 class Clock:
-    """The loop's time, which stands still but for `ahead`."""
+    """The loop's time, which moves only by `ahead`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -28,7 +28,7 @@ async def peers() -> AsyncIterator[Peers]:
 
 @pytest.fixture
 async def nobody() -> str:
-    """An address where nobody listens (any more)."""
+    """An address where no server listens."""
     server = Server()
     port = await server.listen("127.0.0.1", 0, {})
     await server.stop()
@@ -54,7 +54,7 @@ async def test_pauses_grow_to_a_second_and_are_of_random_length(peers: Peers, no
         assert longest / 2 <= clock.ahead - began <= longest + 0.011
 
 
-async def test_two_clients_rest_for_different_times(nobody: str) -> None:
+async def test_two_clients_pause_for_different_times(nobody: str) -> None:
     Clock()
     rests = set()
     for _ in range(5):
@@ -68,7 +68,7 @@ async def test_two_clients_rest_for_different_times(nobody: str) -> None:
 
 
 @pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
-async def test_a_server_that_is_back_is_connected_after_the_pause_and_the_pauses_begin_anew(
+async def test_a_returned_server_is_connected_after_the_pause_and_resets_the_pauses(
     peers: Peers,
 ) -> None:
     clock, server = Clock(), Server()

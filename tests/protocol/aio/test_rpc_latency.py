@@ -1,4 +1,4 @@
-"""Latencies by the codes of request and answer."""
+"""Latencies by request code and response code."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def shown(latency: RpcLatency) -> dict[Rpc, list[int]]:
 
 
 async def answered(latency: RpcLatency, times: int) -> None:
-    """So many sends are answered in one turn of the loop."""
+    """Respond to `times` sends in one loop iteration."""
     scheduler = Scheduler(latency=latency)
     latency.answered[SEND_V2_OK] += times
     scheduler.wake()
@@ -26,7 +26,7 @@ async def answered(latency: RpcLatency, times: int) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.0025, 1), (0.05, 5)])
-async def test_the_answers_of_a_turn_have_its_latency(
+async def test_the_responses_of_a_loop_iteration_have_its_latency(
     monkeypatch: pytest.MonkeyPatch, seconds: float, bucket: int
 ) -> None:
     latency = RpcLatency()
@@ -39,7 +39,7 @@ async def test_the_answers_of_a_turn_have_its_latency(
     assert latency.began == 0.0
 
 
-async def test_what_is_quick_and_what_is_late_is_counted_together(
+async def test_immediate_and_late_responses_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     latency = RpcLatency()
@@ -49,11 +49,11 @@ async def test_what_is_quick_and_what_is_late_is_counted_together(
     latency.late(codes.SEND_MESSAGE_V2, codes.SUCCESS, 50_000)
     assert [counts[0] for counts in shown(latency).values()] == [2]
     assert [counts[-1] for counts in shown(latency).values()] == [1]
-    await answered(latency, 2)  # looking at them has taken nothing away
+    await answered(latency, 2)  # reading the histograms has not cleared them
     assert [sum(counts) for counts in shown(latency).values()] == [5]
 
 
-async def test_there_are_so_many_combinations_of_codes_at_most(
+async def test_the_number_of_code_combinations_has_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schedulers, "SERIES_MAX", 5)

@@ -30,7 +30,7 @@ from aerobee.protocol.wire import Header
 
 ECHO, REFUSE, BREAK, SLOW, LATER, HIDE, BIG = range(9001, 9008)
 BIG_BYTES = 1 << 20
-LOOP_ITERATIONS = 1_000  # a server that reads on takes 64 MiB in fewer
+LOOP_ITERATIONS = 1_000  # a server that keeps reading takes 64 MiB in fewer
 
 
 class Name(Header):
@@ -104,7 +104,7 @@ def address(server: Server) -> str:
 
 
 async def raw(server: Server, data: bytes) -> list[Command]:
-    """Send bytes, close our half, and read commands until the server closes too."""
+    """Sends bytes, closes our half, and reads commands until the server closes too."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     writer.write(data)
     writer.write_eof()
@@ -114,7 +114,7 @@ async def raw(server: Server, data: bytes) -> list[Command]:
     return commands
 
 
-async def test_requests_are_answered_by_their_handlers(server: Server, peers: Peers) -> None:
+async def test_each_request_reaches_its_handler(server: Server, peers: Peers) -> None:
     names = [f"n{i}" for i in range(50)]
     calls = [peers.request(address(server), ECHO, {"name": n}, n.encode()) for n in names]
     answers = await asyncio.gather(*calls)
@@ -123,7 +123,7 @@ async def test_requests_are_answered_by_their_handlers(server: Server, peers: Pe
     assert len(server.connections) == 1
 
 
-async def test_each_kind_of_wrong_has_its_answer(
+async def test_each_kind_of_error_has_its_response(
     server: Server, peers: Peers, caplog: pytest.LogCaptureFixture
 ) -> None:
     where = address(server)
@@ -140,7 +140,9 @@ async def test_each_kind_of_wrong_has_its_answer(
     assert "name" in (missing.remark or "")
 
 
-async def test_a_handler_may_answer_later_or_wait(server: Server, peers: Peers, desk: Desk) -> None:
+async def test_a_handler_may_respond_later_or_be_a_coroutine(
+    server: Server, peers: Peers, desk: Desk
+) -> None:
     later = asyncio.ensure_future(peers.request(address(server), LATER))
     slow = asyncio.ensure_future(peers.request(address(server), SLOW))
     await peers.request(address(server), ECHO, {"name": "x"})
@@ -152,7 +154,7 @@ async def test_a_handler_may_answer_later_or_wait(server: Server, peers: Peers, 
     assert ((await later).code, (await slow).remark) == (5, "slow")
 
 
-async def test_a_oneway_request_gets_no_answer(server: Server, desk: Desk) -> None:
+async def test_a_oneway_request_gets_no_response(server: Server, desk: Desk) -> None:
     data = b"".join(
         [
             encode_request(ECHO, 1, {"name": "quiet"}, oneway=True),
@@ -178,7 +180,7 @@ async def test_a_oneway_request_gets_no_answer(server: Server, desk: Desk) -> No
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_bad_bytes_close_their_connection_and_no_other(
+async def test_malformed_bytes_close_only_their_connection(
     server: Server, peers: Peers, bad: bytes
 ) -> None:
     before = await peers.request(address(server), ECHO, {"name": "before"})
@@ -190,7 +192,9 @@ async def test_bad_bytes_close_their_connection_and_no_other(
     assert len(server.connections) == 1
 
 
-async def test_a_server_can_ask_its_client_over_the_same_connection(server: Server) -> None:
+async def test_a_server_can_send_requests_to_its_client_over_the_same_connection(
+    server: Server,
+) -> None:
     desk = Desk()
     peers = Peers(desk.rows())
     await peers.connect(address(server))
@@ -201,9 +205,7 @@ async def test_a_server_can_ask_its_client_over_the_same_connection(server: Serv
     await peers.close()
 
 
-async def test_requests_turn_to_msgpack_once_the_peer_is_known(
-    server: Server, peers: Peers
-) -> None:
+async def test_requests_use_msgpack_once_the_peer_is_known(server: Server, peers: Peers) -> None:
     connection = await peers.connect(address(server))
     assert connection.codec == 0
     await peers.request(address(server), ECHO, {"name": "é"})
@@ -212,13 +214,13 @@ async def test_requests_turn_to_msgpack_once_the_peer_is_known(
     assert (answer.codec, answer.fields()) == (CODEC_MSGPACK, {"name": "ü"})
 
 
-async def test_a_request_without_an_answer_times_out(server: Server, peers: Peers) -> None:
+async def test_a_request_without_a_response_times_out(server: Server, peers: Peers) -> None:
     with pytest.raises(TimeoutError, match=r"no answer from .* to request 9005 within 0\.1 s"):
         await peers.request(address(server), LATER, timeout_s=0.1)
     assert (await peers.request(address(server), ECHO, {"name": "on"})).code == 0
 
 
-async def test_a_lost_connection_fails_what_waits_and_is_made_again(
+async def test_a_lost_connection_fails_pending_requests_and_is_opened_again(
     server: Server, peers: Peers
 ) -> None:
     waiting = asyncio.ensure_future(peers.request(address(server), LATER))
@@ -230,7 +232,7 @@ async def test_a_lost_connection_fails_what_waits_and_is_made_again(
     assert (await peers.request(address(server), ECHO, {"name": "again"})).code == 0
 
 
-async def test_nobody_there_is_a_plain_error() -> None:
+async def test_a_server_that_is_down_is_a_connection_error() -> None:
     peers = Peers()
     with pytest.raises(ConnectionError, match=r"can't connect to 127\.0\.0\.1:1"):
         await peers.request("127.0.0.1:1", ECHO)
@@ -239,14 +241,14 @@ async def test_nobody_there_is_a_plain_error() -> None:
     await peers.close()
 
 
-async def test_a_taken_port_is_one_sentence(server: Server) -> None:
+async def test_a_port_in_use_is_reported_in_one_sentence(server: Server) -> None:
     second = Server()
     with pytest.raises(OSError, match=r"can't listen on 127\.0\.0\.1:\d+: another program"):
         await second.listen("127.0.0.1", server.port, {})  # type: ignore[attr-defined]
     await second.stop()
 
 
-async def test_one_connection_too_many_is_closed(desk: Desk) -> None:
+async def test_a_connection_over_the_limit_is_closed(desk: Desk) -> None:
     server = Server(connections_max=1)
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     first, second = Peers(), Peers()
@@ -259,7 +261,7 @@ async def test_one_connection_too_many_is_closed(desk: Desk) -> None:
     await server.stop()
 
 
-async def test_answers_of_a_turn_that_failed_are_never_sent(desk: Desk) -> None:
+async def test_responses_of_a_failed_loop_iteration_are_never_sent(desk: Desk) -> None:
     broken = False
 
     def before_write() -> None:
@@ -277,7 +279,9 @@ async def test_answers_of_a_turn_that_failed_are_never_sent(desk: Desk) -> None:
     await server.stop()
 
 
-async def test_a_peer_that_does_not_read_is_not_read_from(desk: Desk, server: Server) -> None:
+async def test_the_server_stops_reading_from_a_peer_that_does_not_read(
+    desk: Desk, server: Server
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     body = b"x" * (1 << 20)
     total = 64
@@ -318,27 +322,27 @@ async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Comma
 @pytest.mark.requirement(
     "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
 )
-async def test_small_requests_for_large_answers_wait_until_their_answers_are_read(
+async def test_small_requests_wait_until_the_client_reads_earlier_large_responses(
     desk: Desk, server: Server
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(64))  # all of them arrive at once
     await until(lambda: len(desk.seen) > 1)
     await asyncio.sleep(0)
-    # The kernel's buffers take some answers too, how many depends on the machine.
+    # The kernel's buffers take some responses, too; how many depends on the machine.
     assert len(desk.seen) < 64
     assert BIG_BYTES < server.scheduler.budget.bytes <= OWED_BYTES_MAX + BIG_BYTES
     answers = await read_responses(reader, 64)
     assert sorted(answer.opaque for answer in answers) == list(range(64))
     await until(lambda: server.scheduler.budget.bytes == 0)
-    # What comes after that is served as ever.
+    # Later requests are served as usual.
     writer.write(big_requests(1))
     assert len(await read_responses(reader, 1)) == 1
     writer.close()
     await writer.wait_closed()
 
 
-async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
+async def test_the_budget_counts_unsent_bytes_before_they_are_written() -> None:
     owed: list[int] = []
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
@@ -349,7 +353,7 @@ async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
     port = await server.listen("127.0.0.1", 0, table([Row(BIG, Name, big)]))
     peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
     await until(lambda: len(server.connections) == 4)
-    for peer in peers:  # all are there before the server looks
+    for peer in peers:  # all are connected and idle before they send
         peer.sendall(big_requests(1))
     await until(lambda: len(owed) == 4)
     assert all(so_far >= number * BIG_BYTES for number, so_far in enumerate(owed))
@@ -359,7 +363,7 @@ async def test_what_one_turn_owes_is_counted_before_it_is_written() -> None:
     await server.stop()
 
 
-async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
+async def test_a_loop_iteration_serves_large_responses_to_few_connections(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered: list[int] = [0]
@@ -367,7 +371,7 @@ async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
     where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
     peers = [socket.create_connection(where) for _ in range(8)]
     await until(lambda: len(server.connections) == 8)
-    for peer in peers:  # all are there before the server looks
+    for peer in peers:  # all are connected and idle before they send
         peer.sendall(big_requests(20))
     each = OWED_BYTES_MAX // BIG_BYTES
     await until(lambda: answered[-1] >= 8 * each)
@@ -376,7 +380,7 @@ async def test_who_asks_for_much_does_so_in_another_turn_than_who_got_much(
         peer.close()
 
 
-async def test_large_answers_of_many_clients_come_in_many_turns_and_small_ones_in_each() -> None:
+async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not_delayed() -> None:
     turns_of: dict[str, list[int]] = {"big": [], "small": []}
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
@@ -398,25 +402,25 @@ async def test_large_answers_of_many_clients_come_in_many_turns_and_small_ones_i
     port = await server.listen("127.0.0.1", 0, rows)
     peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(41)]
     await until(lambda: len(server.connections) == 41)
-    for peer in peers[1:]:  # all are there before the server looks
+    for peer in peers[1:]:  # all are connected and idle before they send
         peer.sendall(big_requests(1))
     peers[0].sendall(encode_request(ECHO, 1, {"name": "small"}))
     await until(lambda: len(turns_of["big"]) == 40)
     most = OWED_IN_TURN_MAX // (BIG_BYTES // 2) + 1
-    assert max(Counter(turns_of["big"]).values()) <= 2 * most  # the end of a turn is in the next
+    assert max(Counter(turns_of["big"]).values()) <= 2 * most  # the end counts as the next
     assert turns_of["small"][0] < turns_of["big"][-20]
     for peer in peers:
         peer.close()
     await server.stop()
 
 
-async def test_a_large_answer_is_written_in_parts_with_turns_for_others_between(
+async def test_a_large_response_is_written_in_parts_of_limited_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bodies = [bytes([number]) * 100_000 for number in range(100)]
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
-        if header.name == "last":  # what is to be written still goes out
+        if header.name == "last":  # the unsent part of the response is sent before the close
             asyncio.get_running_loop().call_soon(connection.close)
         return Response(0, body=[*bodies, b"y" * (2 << 20)])
 
@@ -444,7 +448,7 @@ async def test_a_large_answer_is_written_in_parts_with_turns_for_others_between(
     await server.stop()
 
 
-async def test_an_answer_over_the_limit_of_a_frame_is_refused_and_the_connection_lives_on(
+async def test_a_response_over_the_frame_limit_is_refused_and_the_connection_stays_open(
     desk: Desk, server: Server, peers: Peers
 ) -> None:
     for body in (bytes(16 << 20), [bytes(8 << 20), bytes(8 << 20)]):
@@ -459,7 +463,7 @@ async def test_an_answer_over_the_limit_of_a_frame_is_refused_and_the_connection
         await server.stop()
 
 
-async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
+async def test_responses_for_a_client_that_left_do_not_accumulate() -> None:
     gathered: list[int] = []
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
@@ -478,7 +482,7 @@ async def test_answers_for_a_client_that_left_are_not_gathered() -> None:
     await server.stop()
 
 
-async def test_what_waits_for_another_turn_is_done_when_its_client_leaves() -> None:
+async def test_deferred_requests_are_served_when_their_client_leaves() -> None:
     seen: list[str] = []
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
@@ -496,7 +500,9 @@ async def test_what_waits_for_another_turn_is_done_when_its_client_leaves() -> N
     await server.stop()
 
 
-async def test_a_client_that_left_is_owed_nothing(desk: Desk, server: Server) -> None:
+async def test_the_unsent_bytes_of_a_client_that_left_are_not_counted(
+    desk: Desk, server: Server
+) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(20))
     await until(lambda: server.scheduler.budget.bytes > 0)
@@ -507,7 +513,9 @@ async def test_a_client_that_left_is_owed_nothing(desk: Desk, server: Server) ->
     assert server.scheduler.budget.bytes == 0
 
 
-async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: Desk) -> None:
+async def test_with_the_budget_exhausted_each_connection_gets_one_response_at_a_time(
+    desk: Desk,
+) -> None:
     server = Server(budget=MemoryBudget(BIG_BYTES // 4))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     pairs, seen = [], set()  # type: ignore[var-annotated]
@@ -517,9 +525,9 @@ async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: D
         await until(lambda: len(server.connections - seen) == 1)
         (one,) = server.connections - seen
         seen.add(one)
-        # What the system's own buffers take is sent at once; then there is no more room.
+        # The system's own buffers take the first bytes at once; then there is no more room.
         await until(lambda: one.is_full)  # noqa: B023
-    # The first was owed as much as one may be; the second no more than its next answer.
+    # The first connection may have unsent bytes up to its limit; the second only one response.
     assert server.scheduler.budget.owed_max == 0
     assert BIG_BYTES < one.owed < 2 * BIG_BYTES
     assert len(desk.seen) < 20
@@ -533,7 +541,7 @@ async def test_when_all_are_owed_too_much_each_gets_one_answer_at_a_time(desk: D
 @pytest.mark.requirement(
     "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
 )
-async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
+async def test_a_partial_request_is_disconnected_when_its_end_exceeds_the_budget(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(budget=MemoryBudget(100_000))
@@ -554,7 +562,7 @@ async def test_a_large_request_is_cut_off_when_there_is_no_memory_for_its_end(
 
 
 async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
-    """A client that has sent so many bytes of a request, and not its end."""
+    """A client that has sent the first `size` bytes of a larger request."""
     before = server.scheduler.budget.held
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     writer.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * (2 * size))[:size])
@@ -566,7 +574,7 @@ async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
     "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
     "memory of all"
 )
-async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memory(
+async def test_partial_requests_are_disconnected_when_they_fill_the_budget(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(budget=MemoryBudget(100_000))
@@ -575,10 +583,10 @@ async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memo
     reader, fourth = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
     fourth.write(encode_request(ECHO, 1, {"name": "half"}, b"x" * 120_000)[:60_000])
     with contextlib.suppress(ConnectionResetError):
-        assert await reader.read() == b""  # there is no room for it
+        assert await reader.read() == b""  # the budget has no room for it
     assert (server.scheduler.budget.bytes, len(server.connections)) == (180_000, 3)
     assert "in the middle of a request: 2" in caplog.text
-    assert await raw(server, encode_request(ECHO, 1, {"name": "whole"}, b"x"))  # in one piece
+    assert await raw(server, encode_request(ECHO, 1, {"name": "whole"}, b"x"))  # complete
     for writer in writers:
         writer.close()
     fourth.transport.abort()
@@ -593,7 +601,7 @@ async def test_small_requests_without_an_end_are_cut_off_when_they_fill_the_memo
     "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
     "memory of all"
 )
-async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_in(
+async def test_a_request_must_be_complete_within_the_idle_time_however_its_bytes_arrive(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server(idle_seconds=30)
@@ -605,7 +613,7 @@ async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_
     other.write(whole[:1_000])
     for second in range(1, 5):
         stuck.write(b"x")
-        other.write(whole[1_000:] + whole[:1_000])  # in the middle of one each time, of another
+        other.write(whole[1_000:] + whole[:1_000])  # each time in the middle of a new request
         assert len(await read_responses(reader, 1)) == 1
         await until(lambda: server.scheduler.budget.held == 2_000 + second)  # noqa: B023
         server.close_idle()
@@ -628,16 +636,16 @@ async def test_a_request_must_be_whole_within_the_idle_time_however_it_trickles_
     "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
     "memory of all"
 )
-async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk: Desk) -> None:
+async def test_a_large_request_may_arrive_slowly_unless_the_budget_is_full(desk: Desk) -> None:
     server = Server(idle_seconds=10, budget=MemoryBudget(10 << 20))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
     writer = await half_of_a_request(server, 5 * UNFINISHED_ROUND_BYTES)
     (one,) = server.connections
     for _ in range(1 + 1 + 5):
-        one.idle_rounds = 0  # as if a byte had come
+        one.idle_rounds = 0  # as if a byte had arrived
         server.close_idle()
     assert server.connections == {one}
-    server.scheduler.budget.add(20 << 20)  # as if readers that don't read had filled it
+    server.scheduler.budget.add(20 << 20)  # as if clients that don't read had filled it
     server.close_idle()
     await until(lambda: not server.connections)
     assert server.scheduler.budget.bytes == 20 << 20
@@ -649,7 +657,7 @@ async def test_a_large_request_may_come_in_slowly_unless_the_memory_is_full(desk
     "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
     "memory of all"
 )
-async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_off(
+async def test_an_idle_connection_is_closed_and_one_that_does_not_read_is_aborted(
     desk: Desk,
 ) -> None:
     server = Server(idle_seconds=20)
@@ -664,7 +672,7 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
     server.close_idle()
     assert await silent.read() == b""
     await until(lambda: len(server.connections) == 1)
-    server.close_idle()  # what the other has not read can't be written
+    server.close_idle()  # the unread responses of the other can't be written
     await until(lambda: not server.connections)
     assert server.scheduler.budget.bytes == 0
     for each in (writer, deaf):
@@ -673,26 +681,26 @@ async def test_who_says_nothing_is_closed_and_who_reads_nothing_either_is_cut_of
 
 
 @pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
-async def test_many_requests_of_one_client_do_not_hold_up_another(
+async def test_many_requests_of_one_client_do_not_delay_another_client(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedulers, "SHARED_SECONDS", math.inf)  # however slow this machine is
     where = ("127.0.0.1", server.port)  # type: ignore[attr-defined]
     one, other = socket.create_connection(where), socket.create_connection(where)
     await until(lambda: len(server.connections) == 2)
-    # Both are there before the server looks; the first has a thousand requests for each other one.
+    # Both are connected and idle; then the first sends a thousand requests, the other one.
     burst = [encode_request(ECHO, n, {"name": "burst"}) for n in range(1_000)]
     one.sendall(b"".join(burst))
     other.sendall(encode_request(ECHO, 1, {"name": "single"}))
     await until(lambda: len(desk.seen) == 1_001)
     assert desk.seen.index("single") <= COMMANDS_ALONE
-    # From now on the server knows that somebody asks for little, and keeps the shares small.
+    # Now the server knows that a light client is active, and keeps the quantum small.
     desk.seen.clear()
     one.sendall(b"".join(burst))
     other.sendall(encode_request(ECHO, 2, {"name": "single"}))
     await until(lambda: len(desk.seen) == 1_001)
     assert desk.seen.index("single") <= COMMANDS_SHARED
-    # When nobody does for a while, shares are large again.
+    # When no light client has been active for a while, the quantum is large again.
     server.scheduler._shared_until = 0.0
     one.sendall(b"".join(burst))
     await until(lambda: len(desk.seen) == 2_001)
@@ -702,7 +710,7 @@ async def test_many_requests_of_one_client_do_not_hold_up_another(
 
 
 @pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
-async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_sent(
+async def test_a_loop_iteration_decodes_a_limited_number_of_bytes_of_many_clients(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedulers, "SHARED_SECONDS", math.inf)
@@ -720,16 +728,16 @@ async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_
     greedy = [socket.create_connection(where) for _ in range(4)]
     other = socket.create_connection(where)
     await until(lambda: len(server.connections) == 5)
-    # Until the server knows that somebody asks for little, then while it does.
+    # Before the server knows that a light client is active, then while it knows.
     for piece, commands in ((READ_BYTES_ALONE, COMMANDS_ALONE), (READ_BYTES, COMMANDS_SHARED)):
         taken[:], desk.seen = [0], []
-        if commands == COMMANDS_SHARED:  # however long the first took
+        if commands == COMMANDS_SHARED:  # even if the first round took long
             server.scheduler.share, server.scheduler._shared_until = commands, math.inf
         for sock in greedy:
             sock.sendall(burst)
         other.sendall(encode_request(ECHO, 1, {"name": "single"}))
         await until(lambda: len(desk.seen) == 2_001)
-        # What comes in and what waited may fall into one turn, with the little request.
+        # One iteration may decode arriving bytes, waiting bytes and the single request.
         assert sum(taken) > 4 * len(burst)
         assert max(taken) <= 2 * piece + 1_000
         assert desk.seen.index("single") <= 2 * commands
@@ -738,7 +746,9 @@ async def test_no_turn_takes_more_apart_than_a_small_piece_of_what_many_clients_
     await until(lambda: not server.connections)
 
 
-async def test_what_a_client_sent_before_it_left_is_done(desk: Desk, server: Server) -> None:
+async def test_requests_that_a_client_sent_before_it_left_are_served(
+    desk: Desk, server: Server
+) -> None:
     sock = socket.create_connection(("127.0.0.1", server.port))  # type: ignore[attr-defined]
     await until(lambda: len(server.connections) == 1)
     frames = [encode_request(ECHO, n, {"name": "last"}, oneway=True) for n in range(500)]
@@ -748,13 +758,13 @@ async def test_what_a_client_sent_before_it_left_is_done(desk: Desk, server: Ser
     assert len(desk.seen) == 500
 
 
-async def test_news_are_not_kept_for_a_client_that_does_not_read(
+async def test_notifications_are_dropped_for_a_client_that_does_not_read(
     desk: Desk, server: Server
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(20))
     (connection,) = server.connections
-    await until(lambda: connection.is_full and not connection.out)  # all answers are in it
+    await until(lambda: connection.is_full and not connection.out)  # all responses are in it
     before = connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
     for _ in range(1_000):
         connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"})
@@ -778,14 +788,14 @@ def test_hosts_are_written_as_rocketmq_stores_them(name: tuple, expected: str) -
     assert host_bytes(name).hex() == expected
 
 
-def test_two_rows_for_one_code_are_a_mistake() -> None:
+def test_two_rows_for_one_code_are_an_error() -> None:
     row = Row(ECHO, None, Desk.later)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="9001 has two rows"):
         table([row, row])
 
 
 @pytest.mark.parametrize("code", [codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY])
-async def test_an_answer_that_a_broker_passes_on_says_nothing_about_the_broker(code: int) -> None:
+async def test_a_relayed_response_does_not_set_the_codec_of_the_relaying_broker(code: int) -> None:
     seen: list[int] = []
 
     def answer(_: None, command: Command, __: Connection) -> Response:

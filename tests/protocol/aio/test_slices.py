@@ -1,4 +1,4 @@
-"""Work in slices: what a slice holds, who is served between two, what ends it."""
+"""Work in slices: the length of a slice, requests between two slices, and the end of the work."""
 
 import asyncio
 from collections import Counter
@@ -21,22 +21,22 @@ from aerobee.protocol.errors import Refusal
 
 
 def clock_of(step_s: float) -> Callable[[], float]:
-    """A clock that goes on by so much each time it is read."""
+    """A clock that advances by `step_s` each time it is read."""
     times = count()
     return lambda: next(times) * step_s
 
 
 class Turns:
-    """Counts the turns of the loop, and who works in which. `serves` has a request in each."""
+    """Counts loop iterations and the steps in each. With `serves` each iteration has a request."""
 
     def __init__(self, scheduler: Scheduler, *, serves: bool = False) -> None:
         self.scheduler = scheduler
         self.number = 0
-        self.made: list[int] = []  # the turn of each step
+        self.made: list[int] = []  # the iteration of each step
         self._serves = serves
         self._next()
 
-    def _next(self) -> None:  # the first of all that runs in each turn
+    def _next(self) -> None:  # runs first in each iteration
         self.number += 1
         self.scheduler.served += self._serves
         asyncio.get_running_loop().call_soon(self._next)
@@ -54,12 +54,12 @@ def steps(number: int) -> Generator[None, None, Response]:
     return Response(remark="done")
 
 
-async def test_what_is_ready_within_a_slice_is_answered_at_once() -> None:
+async def test_work_that_fits_one_slice_is_answered_at_once() -> None:
     slices = Slices(Scheduler(), clock=clock_of(0))
     assert slices.respond(steps(1_000)) == Response(remark="done")
 
 
-async def test_a_long_answer_comes_in_slices_with_a_turn_for_others_after_each() -> None:
+async def test_a_long_response_is_made_in_slices_with_loop_iterations_between_them() -> None:
     turns = Turns(Scheduler(), serves=True)
     slices = Slices(turns.scheduler, clock=clock_of(SLICE_SECONDS / 3.5))
     answer = slices.respond(turns.steps(100))
@@ -72,7 +72,7 @@ async def test_a_long_answer_comes_in_slices_with_a_turn_for_others_after_each()
     assert all(later - earlier >= 2 for earlier, later in pairwise(numbers[1:]))
 
 
-async def test_slices_are_larger_once_nobody_else_has_asked_for_anything_for_a_while() -> None:
+async def test_slices_grow_once_no_other_request_has_come_for_a_while() -> None:
     turns = Turns(Scheduler())
     slices = Slices(turns.scheduler, clock=clock_of(SLICE_SECONDS * 1.1))
     await slices.run(turns.steps(200))
@@ -81,7 +81,7 @@ async def test_slices_are_larger_once_nobody_else_has_asked_for_anything_for_a_w
     assert set(in_turn[QUIET_SLICES:-1]) == {10}
 
 
-async def test_two_long_answers_do_not_have_a_slice_in_the_same_turn() -> None:
+async def test_two_long_responses_have_no_slice_in_the_same_loop_iteration() -> None:
     turns = Turns(Scheduler())
     slices = Slices(turns.scheduler, OneATurn(), clock=clock_of(1))
     await asyncio.gather(slices.run(turns.steps(50)), slices.run(turns.steps(50)))
@@ -89,7 +89,7 @@ async def test_two_long_answers_do_not_have_a_slice_in_the_same_turn() -> None:
     assert set(Counter(turns.made).values()) == {1}
 
 
-async def test_more_long_answers_than_the_limit_are_refused_and_taken_again_later() -> None:
+async def test_long_responses_over_the_limit_are_refused_until_others_end() -> None:
     slices = Slices(Scheduler(), clock=clock_of(1))
     waiting = [slices.respond(steps(10)) for _ in range(RESPONSES_MAX + 1)]
     tasks = [asyncio.ensure_future(one) for one in waiting if isinstance(one, Coroutine)]
@@ -101,7 +101,7 @@ async def test_more_long_answers_than_the_limit_are_refused_and_taken_again_late
     assert (await again).remark == "done"
 
 
-async def test_a_cancelled_answer_ends_its_steps_and_makes_room() -> None:
+async def test_a_cancelled_response_ends_its_steps_and_makes_room() -> None:
     ended: list[bool] = []
 
     def endless() -> Generator[None, None, Response]:
@@ -123,7 +123,7 @@ async def test_a_cancelled_answer_ends_its_steps_and_makes_room() -> None:
     assert len(ended) == RESPONSES_MAX + 1
 
 
-async def test_a_body_of_more_bytes_than_a_frame_is_refused_as_soon_as_it_is_known() -> None:
+async def test_a_body_over_the_frame_limit_is_refused_as_soon_as_it_is_too_long() -> None:
     taken: list[int] = []
 
     def pieces() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Servers that speak TLS and plainly on one port."""
+"""Servers that accept TLS and plain connections on one port."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ BIG = bytes(range(256)) * 8_192  # 2 MiB: many TLS records, more than a socket t
 
 
 class Desk:
-    """What a server answers, and whom it lost."""
+    """What a server responds, and which connections it lost."""
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
@@ -35,7 +35,7 @@ class Desk:
         return Response(0, {"from": connection.address}, body=command.body)
 
     def tell(self, header: None, command: Command, connection: Connection) -> Response:
-        asyncio.get_running_loop().call_soon(connection.close)  # the answer is on its way
+        asyncio.get_running_loop().call_soon(connection.close)  # the response is on its way
         return Response(0, remark="bye")
 
 
@@ -49,7 +49,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[[Tls], Awaitable[tuple[str, Desk]]]]:
-    """Starts a server; its address, and its desk."""
+    """Starts a server; returns its address and its desk."""
     servers: list[Server] = []
 
     async def start(tls: Tls) -> tuple[str, Desk]:
@@ -64,7 +64,7 @@ async def serve() -> AsyncIterator[Callable[[Tls], Awaitable[tuple[str, Desk]]]]
 
 
 def trusting(pem: Path | None) -> ssl.SSLContext:
-    """A client that trusts this certificate, or without one any."""
+    """A client's context that trusts this certificate, or any without one."""
     context = ssl.create_default_context(cafile=str(pem) if pem else None)
     context.check_hostname = False
     if pem is None:
@@ -73,7 +73,7 @@ def trusting(pem: Path | None) -> ssl.SSLContext:
 
 
 def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where `cryptography` is not installed."""
+    """Simulates a machine without `cryptography`."""
     monkeypatch.delattr(security, "self_signed")
     monkeypatch.setitem(sys.modules, "aerobee.protocol.security.self_signed", None)
 
@@ -92,7 +92,7 @@ async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello")
     "Name server: TLS beside plain clients on one port, with a certificate of its own making"
 )
 @pytest.mark.parametrize("body", [b"hello", BIG])
-async def test_one_port_takes_both_kinds(
+async def test_one_port_accepts_tls_and_plain_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, body: bytes
 ) -> None:
     address, _ = await serve(Tls("permissive", str(pem)))
@@ -105,7 +105,7 @@ async def test_one_port_takes_both_kinds(
 @pytest.mark.requirement(
     "Name server: TLS beside plain clients on one port, with a certificate of its own making"
 )
-async def test_without_a_certificate_one_is_made_for_all_who_ask(
+async def test_a_server_without_a_certificate_makes_one_for_all_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
 ) -> None:
     tls = Tls("permissive")
@@ -117,7 +117,7 @@ async def test_without_a_certificate_one_is_made_for_all_who_ask(
         await echo(address, ssl.create_default_context())
 
 
-async def test_enforcing_closes_who_speaks_plainly(
+async def test_enforcing_mode_closes_plain_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path
 ) -> None:
     address, desk = await serve(Tls("enforcing", str(pem)))
@@ -128,7 +128,7 @@ async def test_enforcing_closes_who_speaks_plainly(
 
 
 @pytest.mark.parametrize("mode", ["disabled", "permissive"])
-async def test_a_hello_that_is_none_closes_the_connection(
+async def test_a_malformed_client_hello_closes_the_connection(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, mode: Mode
 ) -> None:
     address, desk = await serve(Tls(mode, str(pem)))
@@ -141,7 +141,7 @@ async def test_a_hello_that_is_none_closes_the_connection(
     await writer.wait_closed()
 
 
-async def test_a_connection_that_had_answers_is_not_said_to_want_tls(
+async def test_after_a_response_a_lost_connection_is_not_reported_as_needing_tls(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
 ) -> None:
     address, _ = await serve(Tls("disabled"))
@@ -158,7 +158,7 @@ async def test_a_connection_that_had_answers_is_not_said_to_want_tls(
     await peers.close()
 
 
-async def test_a_server_that_speaks_no_tls_is_told_from_one_that_has_no_certificate(
+async def test_the_error_distinguishes_a_server_without_tls_from_one_without_a_certificate(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, _ = await serve(Tls("disabled"))
@@ -171,7 +171,7 @@ async def test_a_server_that_speaks_no_tls_is_told_from_one_that_has_no_certific
     assert "cryptography: pip install 'aerobee[tls]'" in str(raised.value)
 
 
-async def test_an_answer_that_is_no_tls_is_told() -> None:
+async def test_an_answer_that_is_not_tls_is_reported() -> None:
     async def speak_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -187,7 +187,7 @@ async def test_an_answer_that_is_no_tls_is_told() -> None:
     await server.wait_closed()
 
 
-def test_a_server_that_must_speak_tls_and_can_make_no_certificate_does_not_start(
+def test_enforcing_mode_without_any_certificate_stops_the_start(
     monkeypatch: pytest.MonkeyPatch, pem: Path
 ) -> None:
     without_the_package(monkeypatch)
@@ -197,7 +197,7 @@ def test_a_server_that_must_speak_tls_and_can_make_no_certificate_does_not_start
     Tls("permissive")
 
 
-async def test_who_says_too_much_before_the_certificate_is_there_is_cut_off(
+async def test_a_client_that_sends_too_much_before_the_certificate_is_ready_is_disconnected(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls, never = Tls("permissive"), asyncio.Event()
@@ -215,20 +215,20 @@ async def test_who_says_too_much_before_the_certificate_is_there_is_cut_off(
         await writer.wait_closed()
 
 
-async def test_a_close_says_good_bye_after_the_last_answer(
+async def test_a_close_sends_close_notify_after_the_last_response(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path
 ) -> None:
     address, desk = await serve(Tls("permissive", str(pem)))
     reader, writer = await asyncio.open_connection(*address.split(":"), ssl=trusting(pem))
     writer.write(encode_request(TELL, 1, None))
     async with asyncio.timeout(60):
-        assert b"bye" in await reader.read()  # an end without a good-bye is an error here
+        assert b"bye" in await reader.read()  # without close_notify the read raises an error
         await desk.lost.wait()
     writer.close()
     await writer.wait_closed()
 
 
-def test_files_that_are_no_certificate_are_told(tmp_path: Path, pem: Path) -> None:
+def test_a_file_without_a_certificate_is_named(tmp_path: Path, pem: Path) -> None:
     with pytest.raises(OSError, match="give a certificate and its key in PEM"):
         Tls("permissive", str(tmp_path / "missing.pem"))
     broken = tmp_path / "broken.pem"

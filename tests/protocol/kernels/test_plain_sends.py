@@ -1,4 +1,4 @@
-"""The compiled reader of plain sends: what it takes, it reads as the common way does."""
+"""The compiled reader of plain sends reads the sends it takes as the slow path does."""
 
 import random
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def batch(entries: list[Entry], opaque: int = 5, *, code: int = 320, **changes: 
 
 
 def entry(number: int, text: str = "") -> Entry:
-    """One of a batch."""
+    """A message of a batch."""
     return Entry(number, b"body %d" % number, f"TAGS\x01t{number}\x02{text}".encode())
 
 
@@ -61,7 +61,7 @@ def read(plain: PlainSends, pieces: list[bytes]) -> None:
 
 
 def parts(plain: PlainSends) -> list[tuple[str, int, str, int, int]]:
-    """What the sends of this turn have in common, with their number and bytes."""
+    """The destinations of the sends just read, with the number of messages and bytes of each."""
     return [(*plain.groups[number][:3], *sizes[:2]) for number, *sizes in plain.parts]
 
 
@@ -71,8 +71,10 @@ def is_taken(plain: PlainSends, data: bytes) -> bool:
 
 
 def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
-    """That what `plain` has just read of these frames is what the common way reads, of those that
-    it has `kept`."""
+    """Asserts that `plain` has read these frames as the slow path does.
+
+    `kept`: the frames that `plain` took, by default all of `data`.
+    """
     decoder = FrameDecoder(header_json.expected(EXPECTED))
     commands = decoder.feed(data if kept is None else kept)
     assert decoder.fault is None
@@ -138,9 +140,7 @@ def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None)
         ),
     ],
 )
-def test_plain_ones_are_taken_and_read_as_the_common_way_does(
-    plain: PlainSends, data: bytes
-) -> None:
+def test_plain_sends_are_read_as_the_slow_path_reads_them(plain: PlainSends, data: bytes) -> None:
     assert is_taken(plain, data)
     assert_read_alike(plain, data)
 
@@ -211,12 +211,12 @@ def test_plain_ones_are_taken_and_read_as_the_common_way_does(
         b"\0\0\0\4\0\xff\xff\xff" + bytes(50),
     ],
 )
-def test_all_else_is_left_to_the_common_way(plain: PlainSends, data: bytes) -> None:
+def test_other_requests_are_left_to_the_slow_path(plain: PlainSends, data: bytes) -> None:
     assert not is_taken(plain, data)
     assert plain.count == 0
 
 
-def test_an_unfinished_frame_is_left_over(plain: PlainSends) -> None:
+def test_a_partial_frame_is_left_over(plain: PlainSends) -> None:
     one, two = send(opaque=1), send(opaque=2)
     for size in range(len(one), len(one) + len(two)):
         read(plain, [(one + two)[:size], one])
@@ -224,7 +224,7 @@ def test_an_unfinished_frame_is_left_over(plain: PlainSends) -> None:
         assert plain.count == 2
 
 
-def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainSends) -> None:
+def test_a_chunk_with_another_request_in_it_is_left_as_a_whole(plain: PlainSends) -> None:
     pieces = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
     read(plain, pieces)
     assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
@@ -232,7 +232,7 @@ def test_a_piece_with_anything_else_in_it_is_left_alone_as_a_whole(plain: PlainS
     assert parts(plain) == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
 
 
-def test_more_queues_than_have_room_are_left_alone(plain: PlainSends) -> None:
+def test_sends_to_more_queues_than_fit_are_left(plain: PlainSends) -> None:
     pieces = [send(e=number) for number in range(2_000)]
     read(plain, pieces)
     assert plain.taken is not None
@@ -250,13 +250,13 @@ def test_groups_are_kept_and_forgotten_when_they_are_too_many(plain: PlainSends)
     assert plain.forgot > 3
 
 
-def test_what_is_to_wait_for_something_else_is_another_group(plain: PlainSends) -> None:
+def test_sends_with_different_delays_are_different_groups(plain: PlainSends) -> None:
     for waits in ("", "DELAY\x013", "DELAY\x014", "", "DELAY\x013"):
         read(plain, [send(i=TEXT + waits)])
         assert [group[:3] for group in parts(plain)] == [("orders", 3, waits)]
 
 
-def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
+def test_responses_are_those_of_the_template(plain: PlainSends) -> None:
     pieces = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
     read(plain, pieces)
     plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
@@ -273,7 +273,7 @@ def test_answers_are_those_of_the_template(plain: PlainSends) -> None:
     assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
 
 
-def test_answers_say_whether_to_trace() -> None:
+def test_responses_say_whether_to_trace() -> None:
     plain = PlainSends(response_parts(b"7F00000100002A9F", b"r", trace_on=False))
     read(plain, [send(opaque=1)])
     plain.sends["log_offset"][0] = 5
@@ -284,7 +284,7 @@ def test_answers_say_whether_to_trace() -> None:
     assert plain.answers[:end].tobytes() == wanted
 
 
-def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
+def test_the_response_to_a_batch_has_the_ids_of_all_messages(plain: PlainSends) -> None:
     read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
     plain.sends["log_offset"][:3] = [1, 2, 0xABC]
     plain.sends["queue_offset"][:3] = [70, 71, 72]
@@ -296,7 +296,7 @@ def test_the_answer_of_a_batch_has_the_ids_of_all(plain: PlainSends) -> None:
 
 
 def changed(data: bytes, chance: random.Random) -> bytes:
-    """The frame with a byte or two of its header changed, left out or put in; lengths fit."""
+    """The frame with one or two header bytes changed, removed or inserted; the lengths fit."""
     size = int.from_bytes(data[4:8], "big")
     header, body = bytearray(data[8 : 8 + size]), data[8 + size :]
     if b'"m":"true"' in header and chance.random() < 0.5:
@@ -320,7 +320,7 @@ def changed(data: bytes, chance: random.Random) -> bytes:
 
 
 def as_signed(data: bytes, chance: random.Random) -> bytes:
-    """The same request, signed by one of two users, its fields in any order."""
+    """The same request, signed by one of two users, its fields in random order."""
     (command,) = FrameDecoder(header_json.NOTHING_EXPECTED).feed(data)
     body = command.body or b""
     fields = signed(command.fields(), body, chance.choice(("shop", "another")), "secret")
@@ -330,7 +330,7 @@ def as_signed(data: bytes, chance: random.Random) -> bytes:
 
 
 def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
-    """That what was signed of these frames is what `Access.check` would look at."""
+    """Asserts that the signed content of these frames is what `Access.check` compares."""
     rows = list(plain.signed)
     ends = [0]
     for command in FrameDecoder(header_json.NOTHING_EXPECTED).feed(data if kept is None else kept):
@@ -366,7 +366,7 @@ def odd(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_taken_is_read_alike(plain: PlainSends, seed: int) -> None:
+def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends, seed: int) -> None:
     chance = random.Random(seed)
     taken = 0
     for _ in range(5_000):
@@ -378,7 +378,7 @@ def test_whatever_is_taken_is_read_alike(plain: PlainSends, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int) -> None:
+def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends, seed: int) -> None:
     chance = random.Random(seed)
     taken = 0
     for _ in range(2_000):
@@ -409,11 +409,11 @@ def test_what_is_like_the_send_before_is_read_alike(plain: PlainSends, seed: int
 
 @pytest.fixture(scope="module")
 def guarded() -> PlainSends:
-    """A reader of signed requests alone."""
+    """A reader of signed requests only."""
     return PlainSends(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
 
 
-def test_a_request_without_a_signature_is_left_to_the_common_way(guarded: PlainSends) -> None:
+def test_a_request_without_a_signature_is_left_to_the_slow_path(guarded: PlainSends) -> None:
     fields = signed(HEADER.to_fields(), b"body", "shop", "secret")
     assert is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
     for name in ("AccessKey", "Signature"):
@@ -423,7 +423,7 @@ def test_a_request_without_a_signature_is_left_to_the_common_way(guarded: PlainS
     assert not is_taken(guarded, send())
 
 
-def test_a_signed_request_with_one_more_field_is_left_to_the_common_way(
+def test_a_signed_request_with_an_additional_field_is_left_to_the_slow_path(
     guarded: PlainSends,
 ) -> None:
     for name in ("SecurityToken", "_UNIQUE_KEY_QUERY", "o", "AccessKez", "signature"):
@@ -432,7 +432,7 @@ def test_a_signed_request_with_one_more_field_is_left_to_the_common_way(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_signed_is_read_alike(guarded: PlainSends, seed: int) -> None:
+def test_random_signed_sends_are_read_alike(guarded: PlainSends, seed: int) -> None:
     chance = random.Random(seed)
     taken = 0
     for _ in range(2_000):

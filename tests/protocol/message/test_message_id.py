@@ -1,4 +1,4 @@
-"""Message ids against those of the real classes."""
+"""Message ids, compared with the ids of RocketMQ's own classes."""
 
 import ipaddress
 import json
@@ -23,14 +23,14 @@ def packed(vector: dict) -> bytes:
 
 
 @pytest.mark.parametrize("vector", OFFSET_IDS, ids=lambda v: v["name"])
-def test_an_offset_message_id_is_that_of_java_both_ways(vector: dict) -> None:
+def test_an_offset_message_id_is_encoded_and_decoded_as_in_java(vector: dict) -> None:
     assert offset_message_id(packed(vector), vector["offset"]) == vector["id"]
     assert parse_offset_message_id(vector["id"]) == (packed(vector), vector["offset"])
     assert parse_offset_message_id(vector["id"].lower()) == (packed(vector), vector["offset"])
 
 
 @pytest.mark.parametrize("text", ["", "C0A8", "Z" * 32, "C0 " * 10 + "AA", "0" * 55, "é" * 32])
-def test_what_is_no_offset_message_id_is_refused_with_the_reason(text: str) -> None:
+def test_a_text_that_is_not_an_offset_message_id_is_refused_with_the_reason(text: str) -> None:
     with pytest.raises(ValueError, match="message id"):
         parse_offset_message_id(text)
 
@@ -47,7 +47,7 @@ def test_a_unique_id_has_the_parts_of_the_java_sample() -> None:
     assert ids.next() == UNIQUE["next_id"]
 
 
-def test_the_time_in_a_unique_id_starts_anew_with_each_month() -> None:
+def test_the_time_in_a_unique_id_restarts_each_month() -> None:
     december = int(time.mktime((2026, 12, 1, 0, 0, 0, 0, 0, -1))) * 1000
     moments = iter([december - 1, december, december + 5, december - 1])
     ids = UniqueIds(HOST, lambda: next(moments), 1, 2)

@@ -1,4 +1,4 @@
-"""The texts of pop, against those that the Java classes made."""
+"""The receipt handles and other texts of pop, compared with texts made by the Java classes."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ TEXT = "10 1700000000123 60000 3 0 broker-a 2 12"
 
 
 @pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
-def test_a_handle_is_javas() -> None:
+def test_a_handle_equals_javas() -> None:
     vector = BY_NAME["pop extra info (topic normal)"]
     made = handle(
         vector["ckQueueOffset"], vector["popTime"], vector["invisibleTime"], vector["reviveQid"],
@@ -44,14 +44,14 @@ def test_a_handle_says_which_retry_topic_its_message_is_in(form: str) -> None:
     assert normal_topic(topic, "CG") == "TopicA"
 
 
-def test_a_handle_of_a_queue_names_no_offset_and_one_in_order_no_revive_queue() -> None:
+def test_a_handle_of_a_queue_has_no_offset_and_an_ordered_one_no_revive_queue() -> None:
     found = parse_handle("10 1700000000123 60000 999 0 broker-a 2")
     assert (found.offset, found.is_order) == (-1, True)
     assert not parse_handle(TEXT).is_order
 
 
 @pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
-def test_the_infos_of_an_answer_are_javas() -> None:
+def test_the_fields_of_a_pop_response_equal_javas() -> None:
     vector = BY_NAME["pop response header infos"]
     starts = [start_offset_info("0", 2, 10), start_offset_info("1", 0, 5)]
     assert ";".join(starts) == vector["startOffsetInfo"]
@@ -59,7 +59,7 @@ def test_the_infos_of_an_answer_are_javas() -> None:
     assert ";".join(offsets) == vector["msgOffsetInfo"]
 
 
-def test_a_count_of_a_queue_is_the_least_of_its_messages() -> None:
+def test_the_count_of_a_queue_is_the_minimum_of_its_messages() -> None:
     assert order_count_info("0", 2, [11, 12], {}) == "0 2 0"
     assert order_count_info("0", 2, [11, 12], {11: 3}) == "0 qo2%11 3;0 2 0"
     assert order_count_info("0", 2, [11, 12], {11: 3, 12: 1}) == "0 qo2%11 3;0 qo2%12 1;0 2 1"
@@ -83,13 +83,13 @@ def test_a_topic_of_its_own_stands_for_itself() -> None:
         (TEXT.replace(" 2 ", " \u0662 "), "its queue id is"),
     ],
 )
-def test_what_is_no_handle_is_refused_with_what_is_wrong(text: str, why: str) -> None:
+def test_a_text_that_is_not_a_handle_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why.replace("^", r"\^")):
         parse_handle(text)
 
 
 @pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
-def test_what_a_proxy_appends_is_passed_over() -> None:
+def test_text_that_a_proxy_appends_is_ignored() -> None:
     assert parse_handle(TEXT + " 4711") == parse_handle(TEXT)
 
 

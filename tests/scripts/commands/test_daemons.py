@@ -60,7 +60,7 @@ def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path
         assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
 
 
-def test_addresses_of_ipv6_are_written_with_brackets_and_can_be_used(tmp_path: Path) -> None:
+def test_ipv6_addresses_are_printed_with_brackets_and_are_usable(tmp_path: Path) -> None:
     words = [*up(tmp_path / "store"), "--set", "bindAddress=::1"]
     with running(tmp_path, *words) as daemon:
         assert "name server [::1]:" in daemon.ready
@@ -69,12 +69,12 @@ def test_addresses_of_ipv6_are_written_with_brackets_and_can_be_used(tmp_path: P
         assert output(*hint.split(), data="hello") == "sent 1 message to greetings\n"
 
 
-def test_without_an_option_the_store_is_in_the_folder_one_is_in(tmp_path: Path) -> None:
+def test_by_default_the_store_is_in_the_current_folder(tmp_path: Path) -> None:
     with running(tmp_path, "up", *FREE_PORTS, *SMALL):
         assert (tmp_path / "aerobee-data" / "lock").exists()
 
 
-def test_messages_are_there_after_a_restart(tmp_path: Path) -> None:
+def test_messages_survive_a_restart(tmp_path: Path) -> None:
     words = up(tmp_path / "store")
     with running(tmp_path, *words) as daemon:
         output("pub", "kept", "-n", daemon.namesrv, data="one\ntwo\n")
@@ -102,14 +102,14 @@ def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path
                 message.ack()
 
 
-def test_ctrl_c_ends_cleanly(tmp_path: Path) -> None:
+def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
         daemon.child.process.send_signal(signal.SIGINT)
         assert daemon.child.wait(SECONDS) == 0
         assert not (tmp_path / "store" / "abort").exists()
 
 
-def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> None:
+def test_the_http_endpoint_serves_health_metrics_and_topics(tmp_path: Path) -> None:
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
         output("pub", "watched", "-n", daemon.namesrv, data="one\ntwo\n")
         group = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "watchers"]
@@ -134,7 +134,7 @@ def test_the_http_door_tells_of_health_metrics_and_topics(tmp_path: Path) -> Non
         assert "<span>watchers</span>" in page
 
 
-# --- name server and broker apart ----------------------------------------------------------------
+# --- name server and broker in separate processes ------------------------------------------------
 
 
 def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
@@ -183,7 +183,7 @@ def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path:
     assert {one["origin"] for one in every if one["key"] not in names} == {"default"}
 
 
-def test_a_name_server_takes_no_offence_at_a_brokers_variables(tmp_path: Path) -> None:
+def test_a_name_server_ignores_environment_variables_of_a_broker(tmp_path: Path) -> None:
     env = {
         "AEROBEE_STORE_PATH_ROOT_DIR": "/nowhere",
         "AEROBEE_HTTP_PORT": "-1",
@@ -208,7 +208,7 @@ def test_print_config_marks_each_key(tmp_path: Path) -> None:
     assert "did you mean listenPort?" in done.stderr
 
 
-def test_print_config_tells_what_came_from_an_option_of_its_own() -> None:
+def test_print_config_marks_a_value_from_a_dedicated_option() -> None:
     said = aerobee("broker", "-n", "names:9876", "--print-config", "changed").stdout
     assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
 
@@ -275,19 +275,19 @@ def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
 @pytest.mark.requirement("Bad input: An address or a port that is none")
 @pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
 @pytest.mark.parametrize("text", ["99999", "-1", "1x"])
-def test_an_option_that_is_no_port_is_named_as_it_was_given(option: str, text: str) -> None:
+def test_an_invalid_port_is_reported_with_the_option_as_written(option: str, text: str) -> None:
     done = aerobee("up", f"{option}={text}")
     assert done.returncode == 2
     assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in done.stderr
 
 
-def test_a_config_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_config_file_is_named(tmp_path: Path) -> None:
     for command in ("broker", "namesrv"):
         said = refused(command, "-c", str(tmp_path / "none.conf"))
         assert f"{tmp_path / 'none.conf'} can't be read: No such file" in said
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         what = f"can't listen on 127.0.0.1:{port}: another program listens there"
@@ -357,14 +357,14 @@ def test_a_store_with_files_of_another_size_is_refused_with_both_sizes(tmp_path:
         assert "sized" in output("topics", "-n", daemon.namesrv)
 
 
-def test_a_store_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+def test_a_store_folder_that_can_not_be_created_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     assert str(file) in refused(*up(file / "store"))
     assert "/proc/aerobee" in refused(*up(Path("/proc/aerobee")))
 
 
-def test_a_disk_without_room_stops_the_start(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_start(tmp_path: Path) -> None:
     limit = ["bash", "-c", 'ulimit -f 1024; exec "$@"', "bash"]
     done = subprocess.run(
         [*limit, *AEROBEE, *up(tmp_path / "store")],
@@ -379,8 +379,8 @@ def test_a_disk_without_room_stops_the_start(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_disk_without_room_for_messages_is_told_to_the_sender(tmp_path: Path) -> None:
-    # A limit on the size of files is met by the same code as a full disk, and needs no root.
+def test_the_sender_is_told_of_a_disk_without_room_for_messages(tmp_path: Path) -> None:
+    # A limit on the size of files takes the same code path as a full disk, and needs no root.
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
         limits = (20_000, resource.RLIM_INFINITY)  # enough for all but a queue file
         resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)

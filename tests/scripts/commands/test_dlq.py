@@ -1,4 +1,4 @@
-"""`aerobee dlq` against a broker: dead letters are listed, shown, and come to their group again."""
+"""`aerobee dlq` against a broker: it lists and shows dead letters and sends them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 20
 
 
 def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> list[str]:
-    """A group gives up so many messages of a topic; their ids."""
+    """A group gives up `count` messages of a topic; returns their ids."""
     with Producer(cluster.name_server) as producer:
         for number in range(count):
             producer.send(Message(topic, f"body {number}".encode(), keys=[f"k{number}"]))
@@ -26,7 +26,7 @@ def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> li
     return ids
 
 
-def test_groups_with_dead_letters_are_listed_and_the_letters_shown(
+def test_groups_with_dead_letters_are_listed_and_their_letters_shown(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("-n", cluster.name_server)
@@ -44,7 +44,7 @@ def test_groups_with_dead_letters_are_listed_and_the_letters_shown(
     assert " bills " in lines[1]
 
 
-def test_a_dead_letter_that_is_sent_again_comes_to_its_group_alone(
+def test_a_resent_dead_letter_reaches_only_its_group(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, _ = give_up(cluster, "posted", "readers", 2)
@@ -52,7 +52,7 @@ def test_a_dead_letter_that_is_sent_again_comes_to_its_group_alone(
     code, out, error = here(capsys, *words, first)
     assert (code, out, error) == (0, "sent 1 message to %RETRY%readers\n", "")
     stored = cluster.call(lambda: ends(cluster, "posted"))
-    assert stored == 2  # nothing new for other groups
+    assert stored == 2  # no new messages for other groups
     with Consumer(cluster.name_server, group="readers", topics=["posted"]) as consumer:
         message = consumer.receive(SECONDS)
         assert message is not None
@@ -60,7 +60,7 @@ def test_a_dead_letter_that_is_sent_again_comes_to_its_group_alone(
         message.ack()
 
 
-def test_all_of_them_go_to_the_topic_they_came_from_if_that_is_wanted(
+def test_all_dead_letters_can_be_sent_to_their_original_topic(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = give_up(cluster, "spread", "finders", 2)
@@ -85,7 +85,7 @@ def test_all_of_them_go_to_the_topic_they_came_from_if_that_is_wanted(
         ),
     ],
 )
-def test_what_is_missing_is_said(
+def test_the_error_names_the_missing_argument_or_group(
     cluster: LocalCluster,
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],
@@ -96,7 +96,7 @@ def test_what_is_missing_is_said(
     assert error.startswith(f"aerobee dlq: {says}")
 
 
-def test_an_id_that_is_no_dead_letter_is_named(
+def test_an_id_without_a_dead_letter_is_named(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give_up(cluster, "named", "namers")
@@ -107,7 +107,7 @@ def test_an_id_that_is_no_dead_letter_is_named(
 
 
 def ends(cluster: LocalCluster, topic: str) -> int:
-    """How many messages a topic has had."""
+    """The sum of the end offsets of a topic's queues."""
     broker = cluster.brokers[0]
     config = broker.topics.get(topic)
     assert config is not None

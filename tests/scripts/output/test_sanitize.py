@@ -1,4 +1,4 @@
-"""Nothing that came over the network moves the cursor of whoever looks at it."""
+"""Text from the network can't move the cursor or act on the terminal that shows it."""
 
 import asyncio
 import json
@@ -41,27 +41,27 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield one
 
 
-def test_what_acts_on_a_terminal_is_written_out_and_letters_stay() -> None:
+def test_control_characters_are_escaped_and_letters_stay() -> None:
     assert plain(ACTING) == SEEN
     assert plain("zwölf Äpfel 中文 👨\u200d👩 a\u00a0b") == "zwölf Äpfel 中文 👨\u200d👩 a\u00a0b"
     assert plain("two\nlines\tand a half \ud800") == r"two\x0alines\x09and a half \ud800"
 
 
-def test_a_body_keeps_its_lines_and_what_is_no_text_is_seen_byte_by_byte() -> None:
+def test_a_body_keeps_its_lines_and_invalid_utf8_is_shown_byte_by_byte() -> None:
     assert (
         plain_body(b"a\r\nb\tc\rd\x1b[0m\xff\xc3\xa4")
         == r"a|b>c\x0dd\x1b[0m\xffä".replace("|", "\n").replace(">", "\t").encode()
     )
 
 
-def test_json_says_the_same_without_acting() -> None:
+def test_json_output_is_escaped_and_decodes_to_the_same_value() -> None:
     line = json_line({ACTING: ["ä\n\ud800"]})
     assert plain(line) == line
     assert json.loads(line) == {ACTING: ["ä\n\ud800"]}
     assert "ä" in line
 
 
-def test_a_table_is_as_wide_as_what_is_seen() -> None:
+def test_the_columns_of_a_table_are_as_wide_as_the_escaped_text() -> None:
     assert list(table_lines(("NAME", "N"), [("a\x1b", 1), ("bbbbb", 2)])) == [
         "NAME   N", r"a\x1b  1", "bbbbb  2",
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_table_is_as_wide_as_what_is_seen() -> None:
 @pytest.mark.requirement(
     "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
 )
-def test_a_line_of_the_log_is_one_line() -> None:
+def test_a_log_record_is_escaped_to_one_line() -> None:
     try:
         raise ValueError(TITLE)
     except ValueError as wrong:
@@ -84,7 +84,7 @@ def test_a_line_of_the_log_is_one_line() -> None:
 @pytest.mark.requirement(
     "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
 )
-def test_a_terminal_gets_bodies_written_out_and_a_pipe_gets_them_as_they_are(
+def test_bodies_are_escaped_on_a_terminal_and_unchanged_in_a_pipe(
     daemon: Daemon, tmp_path: Path
 ) -> None:
     body = f"{TITLE}ä"
@@ -109,7 +109,7 @@ def test_a_terminal_gets_bodies_written_out_and_a_pipe_gets_them_as_they_are(
 @pytest.mark.requirement(
     "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
 )
-async def test_a_remark_is_one_sentence_in_which_nothing_acts() -> None:
+async def test_a_remark_is_escaped_to_one_line() -> None:
     server = Server()
 
     def refuse(*_: object) -> Response:

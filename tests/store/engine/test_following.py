@@ -1,4 +1,4 @@
-"""A slave's store: bytes of another log in any pieces, and every whole message readable at once."""
+"""A slave's store takes its master's log in chunks of any size; complete messages are readable."""
 
 import logging
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def following(open_store: OpenStore, root: Path) -> MessageStore:
 
 
 def chunks(store: MessageStore, place: int, sizes: Iterator[int]) -> Iterator[tuple[int, bytes]]:
-    """What a master with this store sends from a place on, in chunks of these sizes."""
+    """The chunks of these sizes that a master with this store sends from a place on."""
     while data := store.raw(place, next(sizes)):
         yield place, data
         place += len(data)
@@ -70,7 +70,7 @@ def is_clean(store: MessageStore) -> bool:
     "Store: The slave's log and queues are the master's, also after every crash"
 )
 @pytest.mark.parametrize("most", [40, 5_000, 300_000])
-def test_any_chunks_make_the_same_files_and_the_same_messages(
+def test_chunks_of_any_size_make_the_same_files_and_messages(
     master: MessageStore, slave: MessageStore, most: int
 ) -> None:
     fill(master, 60 if most == 40 else 400)
@@ -89,7 +89,7 @@ def test_any_chunks_make_the_same_files_and_the_same_messages(
 @pytest.mark.requirement(
     "Store: The slave's log and queues are the master's, also after every crash"
 )
-def test_each_message_is_readable_as_soon_as_it_is_whole_and_not_before(
+def test_a_message_is_readable_exactly_when_it_is_complete(
     master: MessageStore, slave: MessageStore
 ) -> None:
     ends = [put(master, body=b"x" * 50, properties=b"TAGS\x01a\x02")[2] for _ in range(20)]
@@ -103,11 +103,11 @@ def test_each_message_is_readable_as_soon_as_it_is_whole_and_not_before(
         assert found == ({("T", 0)} if place < slave.whole_end else set())
 
 
-def test_it_begins_where_the_masters_file_begins(
+def test_the_log_starts_at_the_start_of_the_masters_file(
     open_store: OpenStore, master: MessageStore, tmp_path: Path
 ) -> None:
     slave = open_store(tmp_path / "slave")
-    slave.make_room()  # the file that a master begins with is none of the other log
+    slave.make_room()  # the empty first file of an own log; following replaces it
     slave.follower.follow(REASON)
     fill(master, 200)
     start = master.log_end - master.log_end % SEGMENT
@@ -125,7 +125,7 @@ def test_it_begins_where_the_masters_file_begins(
     assert is_clean(slave)
 
 
-def test_a_slave_takes_no_messages_of_others_and_says_why(
+def test_a_slave_refuses_messages_of_producers_with_the_reason(
     master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 10)
@@ -141,7 +141,7 @@ def test_a_slave_takes_no_messages_of_others_and_says_why(
     assert slave.log_end == master.log_end
 
 
-def test_what_belongs_elsewhere_is_refused_with_both_places(
+def test_a_chunk_for_another_place_is_refused_with_both_places(
     master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 10)
@@ -150,7 +150,7 @@ def test_what_belongs_elsewhere_is_refused_with_both_places(
     for place, data in ((end - 8, b"12345678"), (end + 8, b"1"), (end + 1, b"")):
         with pytest.raises(DamagedStore, match=rf"goes on at {place} .* ends at {end}.*delete"):
             slave.follower.append_raw(place, data)
-    slave.follower.append_raw(end, b"")  # a sign of life
+    slave.follower.append_raw(end, b"")  # a heartbeat
     assert slave.log_end == end
 
 
@@ -169,7 +169,7 @@ def test_a_log_with_files_of_another_size_is_refused(
     assert slave.log_end == 30_000
 
 
-def test_files_that_end_too_early_are_told(
+def test_log_files_that_end_too_early_are_reported(
     open_store: OpenStore, master: MessageStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = replace(SMALL, segment_bytes=2 * SEGMENT)
@@ -181,7 +181,7 @@ def test_files_that_end_too_early_are_told(
     assert "mappedFileSizeCommitLog must be the same" in caplog.text
 
 
-def test_when_the_connection_breaks_the_torn_message_goes(
+def test_a_partial_message_is_dropped_when_the_connection_breaks(
     master: MessageStore, slave: MessageStore
 ) -> None:
     (first, _, end), (_, _, more) = put(master, body=b"one"), put(master, body=b"two")
@@ -197,7 +197,7 @@ def test_when_the_connection_breaks_the_torn_message_goes(
     assert log_files(slave) == log_files(master)
 
 
-def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
+def test_complete_messages_without_room_in_their_queue_are_not_dropped(
     open_store: OpenStore,
     master: MessageStore,
     slave: MessageStore,
@@ -221,7 +221,7 @@ def test_whole_messages_that_had_no_room_in_their_queue_are_not_dropped(
     assert contents(open_store(slave.root)) == contents(master)
 
 
-def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
+def test_a_failed_write_stops_following_until_a_restart(
     open_store: OpenStore,
     master: MessageStore,
     slave: MessageStore,
@@ -249,7 +249,7 @@ def test_a_disk_that_takes_no_write_ends_it_until_a_restart(
     assert log_files(again) == log_files(master)
 
 
-def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
+def test_after_a_kill_following_resumes_behind_the_last_complete_message(
     open_store: OpenStore, master: MessageStore, slave: MessageStore, tmp_path: Path
 ) -> None:
     ends = []
@@ -276,7 +276,7 @@ def test_after_a_kill_anywhere_it_goes_on_behind_the_last_whole_message(
     assert killed > 5
 
 
-def test_a_stop_leaves_nothing_behind_the_last_whole_message(
+def test_a_stop_leaves_no_bytes_behind_the_last_complete_message(
     open_store: OpenStore, master: MessageStore, slave: MessageStore
 ) -> None:
     fill(master, 30)
@@ -296,7 +296,7 @@ def test_a_stop_leaves_nothing_behind_the_last_whole_message(
     assert contents(promoted)["T0", 0][-1] == b"as a master"
 
 
-def test_damage_stops_what_is_read_is_told_once_and_a_restart_mends_it(
+def test_damage_stops_reading_is_reported_once_and_is_repaired_by_a_restart(
     open_store: OpenStore,
     master: MessageStore,
     slave: MessageStore,
@@ -314,7 +314,7 @@ def test_damage_stops_what_is_read_is_told_once_and_a_restart_mends_it(
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 1
     assert f"damaged at {places[4]}" in told[0].getMessage()
-    slave.follower.cut_torn()  # what lies behind it may have been acknowledged
+    slave.follower.cut_torn()  # the records behind the damage may have been acknowledged
     assert slave.log_end == master.log_end
     slave.close()
     again = following(open_store, slave.root)
@@ -323,7 +323,7 @@ def test_damage_stops_what_is_read_is_told_once_and_a_restart_mends_it(
     assert contents(again) == contents(master)
 
 
-def test_messages_that_only_a_log_has_get_no_entry(
+def test_messages_without_a_queue_of_their_own_get_no_entry(
     master: MessageStore, slave: MessageStore
 ) -> None:
     put(master, body=b"half", sys_flag=TRANSACTION_PREPARED)
@@ -339,7 +339,7 @@ def test_messages_that_only_a_log_has_get_no_entry(
     assert queue.entry(0) == other.entry(0)
 
 
-def test_a_topic_that_was_made_again_on_the_master_begins_anew(
+def test_a_topic_recreated_on_the_master_restarts_its_queues(
     master: MessageStore, slave: MessageStore
 ) -> None:
     for body in (b"a", b"b", b"c"):
@@ -375,7 +375,7 @@ def test_a_java_masters_log_gives_the_same_queues(
     assert is_clean(slave)
 
 
-def test_with_sync_flush_a_slave_shows_what_its_disk_has(
+def test_with_sync_flush_a_slave_shows_only_synced_messages(
     open_store: OpenStore, master: MessageStore, tmp_path: Path
 ) -> None:
     slave = open_store(tmp_path / "slave", replace(SMALL, sync_flush=True))

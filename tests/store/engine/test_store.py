@@ -1,4 +1,4 @@
-"""A store as a whole: opened, closed, synced, refused."""
+"""A store as a whole: opening, closing, syncing, refusing writes."""
 
 import os
 import resource
@@ -31,7 +31,7 @@ from ..conftest import HOST, SMALL, Clock, OpenStore, put
 
 
 @pytest.mark.requirement("Store: Store root")
-def test_a_store_in_use_has_its_files_and_a_closed_one_no_abort(open_store: OpenStore) -> None:
+def test_an_open_store_has_all_its_files_and_a_closed_one_no_abort(open_store: OpenStore) -> None:
     store = open_store()
     put(store, properties=b"KEYS\x01k\x02")
     store.index_pending()
@@ -53,7 +53,7 @@ def test_a_store_in_use_has_its_files_and_a_closed_one_no_abort(open_store: Open
     assert len(name) == 17
 
 
-def test_everything_is_there_after_a_clean_stop(open_store: OpenStore) -> None:
+def test_messages_and_keys_survive_a_clean_stop(open_store: OpenStore) -> None:
     store = open_store()
     for number in range(500):
         put(store, queue_id=number % 3, body=bytes(200), properties=b"KEYS\x01k%d\x02" % number)
@@ -143,7 +143,7 @@ except NotWritable as wrong:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user can reach, which pytest's own folders are not."""
+    """A folder that every user can enter, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp(prefix="aerobee-"))
     folder.chmod(0o755)
     yield folder
@@ -152,7 +152,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("made_before", [False, True])
-def test_a_folder_that_may_not_be_written_is_refused(open_folder: Path, made_before: bool) -> None:
+def test_a_read_only_folder_is_refused(open_folder: Path, made_before: bool) -> None:
     root = open_folder / "store"
     if made_before:
         root.mkdir()
@@ -175,7 +175,7 @@ def small_files_only() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files_only")
-def test_no_room_for_the_log_is_an_error_and_not_the_end_of_the_process(
+def test_no_room_for_the_log_is_an_error_that_the_process_survives(
     open_store: OpenStore,
 ) -> None:
     settings = StoreSettings(
@@ -188,14 +188,14 @@ def test_no_room_for_the_log_is_an_error_and_not_the_end_of_the_process(
     assert store.get("T", 0, 0, 32, 1000).count == 0
 
 
-def test_errors_know_their_kind() -> None:
+def test_each_error_has_its_class() -> None:
     assert issubclass(NotWritable, StoreError)
 
 
 # ---- syncing
 
 
-def test_a_sync_covers_what_was_written_when_it_was_planned(
+def test_a_sync_covers_the_messages_written_before_its_plan(
     open_store: OpenStore, clock: Clock
 ) -> None:
     store = open_store()
@@ -210,7 +210,9 @@ def test_a_sync_covers_what_was_written_when_it_was_planned(
     assert store.log_end > end
 
 
-def test_what_came_during_a_sync_is_in_the_next_one(open_store: OpenStore, clock: Clock) -> None:
+def test_messages_that_arrive_during_a_sync_are_in_the_next_one(
+    open_store: OpenStore, clock: Clock
+) -> None:
     store = open_store()
     put(store)
     clock.ms += 60_000
@@ -226,7 +228,7 @@ def test_what_came_during_a_sync_is_in_the_next_one(open_store: OpenStore, clock
     assert [segment.base for segment in following.segments] == [0]
 
 
-def test_nothing_new_needs_no_sync(open_store: OpenStore, clock: Clock) -> None:
+def test_without_new_messages_there_is_no_sync(open_store: OpenStore, clock: Clock) -> None:
     store = open_store()
     put(store)
     clock.ms += 60_000
@@ -238,7 +240,7 @@ def test_nothing_new_needs_no_sync(open_store: OpenStore, clock: Clock) -> None:
     assert store.sync_plan() is None
 
 
-def test_a_plan_holds_both_files_after_a_roll(open_store: OpenStore) -> None:
+def test_after_a_roll_a_plan_has_both_files(open_store: OpenStore) -> None:
     store = open_store()
     for _ in range(4):
         put(store, body=bytes(20_000))
@@ -248,7 +250,7 @@ def test_a_plan_holds_both_files_after_a_roll(open_store: OpenStore) -> None:
     assert store.root / "commitlog" in plan.folders
 
 
-def test_queues_are_synced_now_and_then_and_the_checkpoint_tells(
+def test_queues_are_synced_at_intervals_and_the_checkpoint_records_it(
     open_store: OpenStore, clock: Clock
 ) -> None:
     store = open_store()
@@ -272,7 +274,7 @@ def test_queues_are_synced_now_and_then_and_the_checkpoint_tells(
     assert saved.index_count == 2
 
 
-def test_the_checkpoint_tells_the_time_of_the_last_message_and_not_of_a_refused_one(
+def test_the_checkpoint_has_the_time_of_the_last_stored_message(
     open_store: OpenStore, clock: Clock
 ) -> None:
     store = open_store()
@@ -292,7 +294,7 @@ def test_the_checkpoint_tells_the_time_of_the_last_message_and_not_of_a_refused_
     assert checkpoint.load(store.root / "checkpoint").log_ms == last_ms
 
 
-def test_a_failed_sync_at_the_end_leaves_abort(
+def test_a_failed_sync_at_close_leaves_abort(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -309,7 +311,7 @@ def test_a_failed_sync_at_the_end_leaves_abort(
     assert open_store().max_offset("T", 0) == 1
 
 
-def test_refused_writes_say_why(open_store: OpenStore) -> None:
+def test_refused_writes_name_the_reason(open_store: OpenStore) -> None:
     store = open_store()
     put(store)
     store.write_staged()
@@ -319,7 +321,7 @@ def test_refused_writes_say_why(open_store: OpenStore) -> None:
     assert store.get("T", 0, 0, 32, 1000).count == 1
 
 
-def test_a_deleted_topic_is_gone_and_begins_anew(open_store: OpenStore) -> None:
+def test_a_deleted_topic_is_gone_and_restarts_at_offset_0(open_store: OpenStore) -> None:
     store = open_store()
     for queue_id in (0, 1):
         put(store, queue_id=queue_id)
@@ -332,7 +334,7 @@ def test_a_deleted_topic_is_gone_and_begins_anew(open_store: OpenStore) -> None:
     assert store.get("T", 0, 0, 32, 1000).count == 1
 
 
-def test_many_queues_take_few_file_numbers_and_little_room(
+def test_many_queues_need_few_file_descriptors_and_little_disk_space(
     open_store: OpenStore,
 ) -> None:
     settings = StoreSettings(segment_bytes=1 << 20, index_slots=16, index_entries=48)

@@ -1,4 +1,4 @@
-"""One broker a store: the second one is told who has it."""
+"""A store has one broker: the error for a second one names the process that has the store."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:
+def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path) -> None:
     first, second = StoreLock(tmp_path), StoreLock(tmp_path)
     first.acquire()
     with pytest.raises(StoreInUse, match="already open in this process"):
@@ -32,7 +32,7 @@ def test_a_second_one_in_this_process_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("Store: `lock`")
-def test_a_second_process_is_refused_with_the_number_of_the_first(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -50,13 +50,13 @@ def test_a_second_process_is_refused_with_the_number_of_the_first(tmp_path: Path
         lock.release()
 
 
-def test_the_file_says_lock_as_javas_does(tmp_path: Path) -> None:
+def test_the_lock_file_has_the_same_text_as_javas(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path)
     lock.acquire()
     lock.release()
     assert (tmp_path / "lock").read_text() == "lock"
 
 
-def test_abort_holds_the_process_number(tmp_path: Path) -> None:
+def test_abort_has_the_process_id(tmp_path: Path) -> None:
     write_abort(tmp_path)
     assert (tmp_path / "abort").read_text() == str(os.getpid())

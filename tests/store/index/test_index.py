@@ -1,4 +1,4 @@
-"""The index over several files: order, rolling, cutting, what is indexed."""
+"""The index over several files: order, rolling, truncation, and which keys are indexed."""
 
 from itertools import islice
 from pathlib import Path
@@ -26,12 +26,12 @@ def names(index: Index) -> list[str]:
 
 
 def found(index: Index, key: str) -> list[int]:
-    """The places under a key, ascending."""
+    """The log offsets under a key, ascending."""
     return sorted(set(index.find("T", key, 0, ALL)))
 
 
 def fill(index: Index, count: int, clock: Clock, start: int = 0) -> None:
-    """One key a message, a second apart, 100 bytes apart in the log."""
+    """Adds one key per message; the messages are a second and 100 bytes of log apart."""
     for number in range(start, start + count):
         clock.ms += 1000
         index.pending.append(("T", b"KEYS\x01k%d\x02" % (number % 3), number * 100, clock.ms, None))
@@ -60,11 +60,11 @@ RAW_AND_KEYS: list[tuple[bytes, list[bytes]]] = [
 
 
 @pytest.mark.parametrize(("raw", "keys"), RAW_AND_KEYS)
-def test_keys_are_the_unique_one_and_the_words_of_keys(
+def test_the_keys_of_a_message_are_its_unique_key_and_the_words_of_its_keys(
     index: Index, raw: bytes, keys: list[bytes]
 ) -> None:
     assert index_keys(raw) == keys
-    # The quick way of a batch comes to the same.
+    # The fast path for batches indexes the same keys.
     index.pending.append(("T", raw, 7, 1_700_000_000_000, None))
     index.flush(100)
     assert sum(file.count - 1 for file in index.files) == len(keys)
@@ -83,7 +83,7 @@ def test_a_full_file_is_followed_by_one_that_sorts_behind_it(index: Index, clock
     assert [*islice(index.find("T", "k1", 0, ALL), 3)] == [11_800, 11_500, 11_200]
 
 
-def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock) -> None:
+def test_a_batch_across_a_file_end_equals_single_messages(tmp_path: Path, clock: Clock) -> None:
     one, many = (Index(tmp_path / name, SMALL, clock, KERNELS) for name in ("one", "many"))
     items = [("T", b"KEYS\x01a b c\x02", number, clock.ms + number, None) for number in range(40)]
     many.pending += items
@@ -97,7 +97,7 @@ def test_a_batch_over_a_file_end_equals_single_ones(tmp_path: Path, clock: Clock
     ]
 
 
-def test_many_at_once_are_indexed_as_each_by_itself(tmp_path: Path, clock: Clock) -> None:
+def test_many_messages_are_indexed_like_single_ones(tmp_path: Path, clock: Clock) -> None:
     settings = StoreSettings(index_slots=64, index_entries=4_096)
     one, many = (Index(tmp_path / name, settings, clock, KERNELS) for name in ("one", "many"))
     for number in range(TABLE_MESSAGES_MIN):
@@ -112,7 +112,7 @@ def test_many_at_once_are_indexed_as_each_by_itself(tmp_path: Path, clock: Clock
     assert one.files[0].segment.view[:] == many.files[0].segment.view[:]
 
 
-def test_keys_that_are_known_are_indexed_as_if_they_were_looked_for(
+def test_keys_that_the_caller_passes_are_indexed_like_parsed_ones(
     tmp_path: Path, clock: Clock
 ) -> None:
     known, looked, mixed = (Index(tmp_path / name, SMALL, clock, KERNELS) for name in "abc")
@@ -124,7 +124,7 @@ def test_keys_that_are_known_are_indexed_as_if_they_were_looked_for(
         looked.pending.append((*item, None))
         mixed.pending.append((*item, raw[9:-1] if number % 2 else None))
         if number == 15:
-            known.flush(1_501)  # all of one topic
+            known.flush(1_501)  # only messages of one topic
     for index in (known, looked, mixed):
         index.flush(ALL)
     assert found(known, "u3") == [300, 1000, 1700]
@@ -143,7 +143,7 @@ def test_only_messages_before_the_end_are_added(index: Index) -> None:
     assert index.pending == []
 
 
-def test_a_part_of_what_waits_is_the_oldest_and_says_how_much_it_was(index: Index) -> None:
+def test_a_limited_flush_takes_the_oldest_messages_and_returns_their_number(index: Index) -> None:
     for place in (0, 100, 200):
         index.pending.append(("T", b"KEYS\x01k\x02", place, 1_700_000_000_000, None))
     assert index.flush(1_000, 2) == 2
@@ -154,7 +154,9 @@ def test_a_part_of_what_waits_is_the_oldest_and_says_how_much_it_was(index: Inde
 
 
 @pytest.mark.parametrize("end", [0, 1, 2_000, 4_700, 4_701, 9_000, 12_000])
-def test_cutting_at_the_log_drops_what_is_behind(index: Index, clock: Clock, end: int) -> None:
+def test_truncation_at_a_log_offset_drops_the_entries_behind_it(
+    index: Index, clock: Clock, end: int
+) -> None:
     fill(index, 120, clock)
     index.cut_at_log(end)
     assert found(index, "k0") == list(range(0, end, 300))
@@ -162,7 +164,7 @@ def test_cutting_at_the_log_drops_what_is_behind(index: Index, clock: Clock, end
     assert found(index, "k2")[-1] == 20_000
 
 
-def test_cutting_at_a_file_drops_later_files_and_entries(index: Index, clock: Clock) -> None:
+def test_truncation_in_a_file_drops_later_files_and_entries(index: Index, clock: Clock) -> None:
     fill(index, 120, clock)
     index.cut_at_file(names(index)[1], 11)
     assert len(index.files) == 2
@@ -171,7 +173,9 @@ def test_cutting_at_a_file_drops_later_files_and_entries(index: Index, clock: Cl
     assert index.files == []
 
 
-def test_files_before_the_start_of_the_log_go_but_not_the_last(index: Index, clock: Clock) -> None:
+def test_files_before_the_start_of_the_log_are_deleted_except_the_last(
+    index: Index, clock: Clock
+) -> None:
     fill(index, 120, clock)
     first, second, third = names(index)
     assert index.take_before(4_600) is None
@@ -185,7 +189,7 @@ def test_files_before_the_start_of_the_log_go_but_not_the_last(index: Index, clo
     assert names(index) == [third]
 
 
-def test_a_file_of_another_size_is_named_with_what_it_should_be(
+def test_a_file_of_another_size_is_named_with_the_expected_size(
     tmp_path: Path, clock: Clock
 ) -> None:
     folder = tmp_path / "index"
@@ -196,7 +200,7 @@ def test_a_file_of_another_size_is_named_with_what_it_should_be(
         Index(folder, SMALL, clock, KERNELS).load()
 
 
-def test_an_index_that_is_off_keeps_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_a_disabled_index_keeps_nothing(tmp_path: Path, clock: Clock) -> None:
     index = Index(tmp_path / "index", StoreSettings(index_enable=False), clock, KERNELS)
     index.pending.append(("T", b"KEYS\x01k\x02", 0, clock.ms, None))
     index.flush(100)

@@ -1,4 +1,4 @@
-"""`rebuild`: queues and index anew, the same as they were, and nothing else touched."""
+"""`rebuild` makes equal queues and index files from the log, and touches no other file."""
 
 import shutil
 import struct
@@ -23,7 +23,7 @@ VARIANTS = ["main", "killed", "crc", "lmq", "sync", "bcq"]
 @pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("with_settings", [False, True])
-def test_queues_and_index_of_a_java_store_are_made_as_java_made_them(
+def test_queues_and_index_of_a_java_store_are_rebuilt_as_java_wrote_them(
     name: str, with_settings: bool, unpack: Unpack, open_store: OpenStore
 ) -> None:
     root, written = unpack(name)
@@ -37,11 +37,11 @@ def test_queues_and_index_of_a_java_store_are_made_as_java_made_them(
         for queue in reopened(name)["state"]["queues"].values()
     )
     check_state(open_store(root, settings), reopened(name)["state"])
-    if name not in ("killed",):  # there a start removes the spare file
+    if name not in ("killed",):  # opening this store removes the spare file
         assert files_of(root / "commitlog") == log
 
 
-def test_what_is_not_the_stores_is_warned_of_once_and_left_where_it_is(
+def test_a_foreign_file_causes_one_warning_and_stays(
     open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store()
@@ -66,12 +66,12 @@ def test_what_is_not_the_stores_is_warned_of_once_and_left_where_it_is(
         assert contents(store) == expected
         store.close()
         warned = [text for text in caplog.messages if "is not the store's" in text]
-        assert len(warned) == 3  # of the log, the queues and the index
+        assert len(warned) == 3  # one each for the log, the queues and the index
         assert "commitlog/.DS_Store is not the store's and is passed over, as are 2" in warned[0]
         assert [(folder / name).read_text() for folder, name in strays] == ["mine"] * len(strays)
 
 
-def test_a_damaged_file_of_the_index_takes_no_stray_one_along(open_store: OpenStore) -> None:
+def test_the_repair_of_a_damaged_index_file_keeps_foreign_files(open_store: OpenStore) -> None:
     store = open_store()
     fill(store, 200)
     store.close()
@@ -82,9 +82,7 @@ def test_a_damaged_file_of_the_index_takes_no_stray_one_along(open_store: OpenSt
     assert (store.root / "index" / "zzz").read_text() == "mine"
 
 
-def test_what_was_damaged_in_queues_and_index_is_good_again(
-    open_store: OpenStore, clock: Clock
-) -> None:
+def test_damaged_queues_and_index_files_are_repaired(open_store: OpenStore, clock: Clock) -> None:
     store = open_store()
     fill(store, 200)
     expected = contents(store)
@@ -101,7 +99,7 @@ def test_what_was_damaged_in_queues_and_index_is_good_again(
     assert contents(open_store()) == expected
 
 
-def test_a_damaged_record_costs_that_record_and_no_other(open_store: OpenStore) -> None:
+def test_a_damaged_record_costs_only_that_record(open_store: OpenStore) -> None:
     store = open_store()
     places = [put(store, body=b"%d" % number * 9)[0] for number in range(40)]
     store.close()
@@ -118,7 +116,7 @@ def test_a_damaged_record_costs_that_record_and_no_other(open_store: OpenStore) 
     assert again.max_offset("T", 0) == 40
 
 
-def test_a_queue_whose_messages_are_gone_keeps_its_numbers(open_store: OpenStore) -> None:
+def test_a_queue_whose_messages_were_deleted_keeps_its_offsets(open_store: OpenStore) -> None:
     store = open_store()
     for _ in range(7):
         put(store, "Old")
@@ -163,14 +161,14 @@ def test_a_store_in_use_is_left_alone(open_store: OpenStore) -> None:
 
 
 class CutShort(Exception):
-    """The work ends in the middle."""
+    """An interruption in the middle of the work."""
 
 
 def cut_short(*_: object) -> None:
     raise CutShort
 
 
-def test_a_failed_sync_stays_noted_until_all_is_written_again(
+def test_a_failed_sync_stays_recorded_until_the_rebuild_is_complete(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -187,7 +185,7 @@ def test_a_failed_sync_stays_noted_until_all_is_written_again(
 
 
 @pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
-def test_work_that_was_cut_short_is_done_by_the_next_start(
+def test_the_next_start_completes_an_interrupted_rebuild(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -206,7 +204,7 @@ def test_work_that_was_cut_short_is_done_by_the_next_start(
     assert check(store.root).findings == []
 
 
-def test_the_files_tell_the_sizes_that_they_were_made_with(unpack: Unpack) -> None:
+def test_the_sizes_of_the_files_are_read_from_the_files(unpack: Unpack) -> None:
     root, written = unpack("main")
     wanted = java_settings(written["config"])
     found = settings_of(root)
@@ -221,7 +219,7 @@ def test_the_files_tell_the_sizes_that_they_were_made_with(unpack: Unpack) -> No
         settings_of(root)
 
 
-def test_progress_is_told(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aerobee.store.log.walk.PROGRESS_BYTES", 10_000)
     store = open_store()
     fill(store, 100)
