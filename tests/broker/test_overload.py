@@ -164,9 +164,8 @@ def pop_fields(**more: str) -> dict[str, str]:
 async def test_long_parked_requests_count_against_the_memory_budget_and_release_it(
     start: Callable, config: Config
 ) -> None:
-    broker = await start(
-        config(client_memory_bytes_max=16 << 20)
-    )  # a quarter of it: four such requests
+    # Long parked requests get a quarter: four of them.
+    broker = await start(config(client_memory_bytes_max=16 << 20))
     caller, budget = Caller(broker), broker.server.scheduler.budget
     await caller.send("T", queue_id=1)
 

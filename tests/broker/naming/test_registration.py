@@ -128,9 +128,7 @@ async def test_a_new_groups_heartbeat_is_answered_after_its_retry_topic_has_a_ro
     assert (await joining).code == codes.SUCCESS
     assert await brokers_of(namesrv, "%RETRY%g") == ["broker-a"]
     gate.clear()
-    assert (
-        await caller.ask(codes.HEART_BEAT, body=beat)
-    ).code == codes.SUCCESS  # nothing new to register
+    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # nothing new
     await caller.peers.close()
 
 
@@ -286,10 +284,7 @@ async def enforcing(pems: dict[str, str]) -> AsyncIterator[NameServer]:
         ({"tls_server_mode": "enforcing", "use_tls": False}, False),
         ({"use_tls": True, "tls_client_auth_server": True, "trust": "own"}, True),
         ({"use_tls": True, "tls_client_auth_server": True, "trust": "other"}, False),
-        (
-            {"use_tls": True, "tls_client_auth_server": True},
-            False,
-        ),  # not signed by a known authority
+        ({"use_tls": True, "tls_client_auth_server": True}, False),  # no known authority
         ({"use_tls": True, "trust": "other"}, True),
     ],
 )

@@ -83,10 +83,7 @@ async def test_a_query_indexes_pending_keys_in_slices_between_other_work(
         parts.ask_later(codes.QUERY_MESSAGE, **wanted, endTimestamp=START_MS * 2), others()
     )
     assert [record.body for record in records(reply)] == [b"%d" % number for number in range(7)]
-    assert list(dict.fromkeys(backlogs)) == [
-        3,
-        1,
-    ]  # two in the request's own step, two right after it
+    assert list(dict.fromkeys(backlogs)) == [3, 1]  # two with the request, two right after it
 
 
 async def test_a_query_yields_to_other_work_after_each_message(

@@ -141,9 +141,8 @@ async def test_a_closed_or_reset_connection_leaves_the_epoll_reader(
     assert joined(broker) == CLIENTS - 4
     assert await closed.reader.read() == b""
     await all_send(clients[4:])
-    fresh = [
-        await Client.connect(broker, NO_HOST) for _ in range(4)
-    ]  # they get the same file descriptors
+    # The new connections get the same file descriptors.
+    fresh = [await Client.connect(broker, NO_HOST) for _ in range(4)]
     await all_send(fresh + clients[4:])
     assert joined(broker) == CLIENTS
     for client in fresh:
