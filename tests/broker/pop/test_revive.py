@@ -87,7 +87,7 @@ async def test_messages_that_a_java_broker_left_invisible_are_revived(
     assert ours.born_ms < java.born_ms
 
 
-async def test_a_check_point_in_the_other_format_is_decoded(p: Popper) -> None:
+async def test_a_check_point_without_offset_differences_is_decoded(p: Popper) -> None:
     await p.send(b"a", b"b", b"c")
     old = PopCheckPoint(1, p.clock.ms, 5_000, 0, 2, 0, "T", "cg", 0, None, "broker-a")
     put_entry(p.broker, "ck", old.encode(), p.clock.ms + 4_000)
